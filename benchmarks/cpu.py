@@ -28,7 +28,7 @@ import torch
 import torch.nn.functional as F
 
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 
 CPU = torch.device("cpu")
 IMAGES = {"tiny": (16, 256), "S": (4, 16)}  # a step: few, as on a laptop, and enough for a rate

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tread_lab.compare.best_set import BestSet, best_over_seeds
-from tread_lab.specs.search_space import Space
+from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.sweep.search.sampler import Observation, propose
 

@@ -31,7 +31,7 @@ from plain_dit import PlainDiT, PlainRun
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import peak_flops, pick
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
 
 # name -> ((depth, width, heads, patch), images a step on a CPU, on a GPU). The published sizes run

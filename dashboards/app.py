@@ -23,8 +23,9 @@ from starlette.routing import Route
 
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.live import MEASURING, LiveLab, progress
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"

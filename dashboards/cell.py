@@ -14,9 +14,10 @@ from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, settled
 from tread_lab.frames import HIGH, LOW, STEP, disturbed, plan_steps_frame
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tread_lab.frames import Memory, plan_frame
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
 

@@ -16,8 +16,9 @@ from PIL import Image
 
 from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import (
     EvaluationSpec,
@@ -34,7 +35,7 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_text import decode_evaluations
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]

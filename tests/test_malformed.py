@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tread_lab.config import load as config
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import UserError, axes, encode
+from tread_lab.specs.cell import evaluate
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.expression import evaluate
 from tread_lab.specs.fields import all_fields
 from tread_lab.specs.sweep import Experiment
 

@@ -36,9 +36,10 @@ from tread_lab.frames import (
     trials_frame,
 )
 from tread_lab.records.durable import write_text
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
 from tread_lab.records.provenance import mixtures
+from tread_lab.records.sweep_folder import SweepFolder
 
 KINDS = (  # in the order of the report
     ROUTE_GRID,

@@ -19,8 +19,9 @@ from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
 from tread_lab.frames import best_first, cells_frame
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.records.run_folder import RunFolder
 
 Images = NDArray[np.uint8]
 COLUMNS, ROWS = 12, 8  # most that are shown

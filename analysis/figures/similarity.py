@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
 from tread_lab.analysis.figures.sentences import ARROW, number
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.records.run_folder import RunFolder
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]

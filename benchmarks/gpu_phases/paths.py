@@ -16,7 +16,8 @@ from tread_lab.engine.device import precisions
 from tread_lab.engine.trainer import Trainer
 from tread_lab.metrics.inception import inception_weights
 from tread_lab.metrics.requirements import check_torch_fidelity
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec

@@ -23,7 +23,7 @@ from tread_lab.engine import trainer
 from tread_lab.engine.assemble import no_init
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
 
 TINY = {"depth": 4, "width": 32, "heads": 2, "patch": 2}

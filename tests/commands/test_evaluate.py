@@ -19,7 +19,8 @@ from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.storage import store_plan
 

@@ -15,7 +15,6 @@ from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
 from tread_lab.records import lab as records
-from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
@@ -296,5 +295,5 @@ def test_a_search_runs_though_the_runs_that_its_forecast_stands_on_have_ended(
         Path(f"{name}.yaml").write_text(json.dumps({**tree, **more}))
         assert main(["sweep", f"{name}.yaml", *how]) == 0, capsys.readouterr().err
     assert "no run is open" in capsys.readouterr().err
-    suggested = suggestions.read(Lab.at("lab").sweep("searched").suggestions_path)
+    suggested = Lab.at("lab").sweep("searched").suggestions()
     assert len(list(suggested)) == 2

@@ -129,7 +129,7 @@ def test_a_failed_run_is_unfinished_and_is_run_again_where_it_is_asked(
 def test_a_run_without_its_measurements_is_unfinished(
     in_folder: Path, tasks: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tread_lab.records.lab.EvaluationFolder.write", lambda *what: None)
+    monkeypatch.setattr("tread_lab.records.run_folder.EvaluationFolder.write", lambda *what: None)
     assert main([*SMALL, HELDOUT, *HOW]) == 1
 
 

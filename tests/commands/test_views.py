@@ -34,7 +34,7 @@ def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(
         calls.append((how["host"], how["port"]))
 
     monkeypatch.setattr("tread_lab.dashboards.app.serve", served)
-    monkeypatch.setattr("tread_lab.tracking.ui.ui", served)
+    monkeypatch.setattr("tread_lab.tracking.store.ui", served)
     sync = "tread_lab.commands.mlflow_view.sync_if_possible"
     monkeypatch.setattr(sync, lambda lab, name: calls.append(name))
     assert main(["dashboard", "--host", "h", "--port", "7"]) == 0  # also of a lab that is not there

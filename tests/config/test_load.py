@@ -16,7 +16,7 @@ from tread_lab.config.load import (
 )
 from tread_lab.specs import UserError
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment
 
 

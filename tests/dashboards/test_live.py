@@ -18,8 +18,8 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import TRAIN_LOSS
-from tread_lab.records.plan import StoredTrial
-from tread_lab.records.suggestions import Suggestion, append
+from tread_lab.records.sweep_folder import Suggestion
+from tread_lab.specs.cell import Trial
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def searched(tmp_path: Path) -> Lab:
 def ask(lab: Lab, number: int) -> None:
     """The search asks for its cell `number`."""
     trial = json.loads((lab.root / "all.json").read_text())[1 + number]
-    suggestion = Suggestion(number, trial["cell"], (StoredTrial.read(trial),), {})
-    append(lab.sweep("placement").suggestions_path, suggestion)
+    suggestion = Suggestion(number, trial["cell"], (Trial.read(trial),), {})
+    lab.sweep("placement").add_suggestion(suggestion)
 
 
 def settled(live: LiveSweep, rows: int) -> Snapshot:

@@ -28,11 +28,12 @@ from tread_lab.config import load
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label, decode_evaluations
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation_text import count_label, decode_evaluations
 from tread_lab.specs.guidance import in_short
-from tread_lab.specs.matching import QUESTIONS
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.trials import QUESTIONS
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan

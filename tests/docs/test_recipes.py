@@ -14,7 +14,7 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, commands, section
 from tests.faults.drivers import Zygote
-from tests.tracking.test_ui import free_port
+from tests.tracking.test_store import free_port
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.sweep.execution.cluster_heartbeat import answers

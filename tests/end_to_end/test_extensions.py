@@ -16,7 +16,8 @@ from tests.docs.pages import DOCS, section
 from tests.faults.drivers import Zygote
 from tests.packages import write_metadata
 from tread_lab.engine.checkpoint import load_latest
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 
 SECTION = section(DOCS / "add_your_own.md", "In a package of your own")

@@ -36,9 +36,10 @@ from tread_lab.cli import main
 from tread_lab.engine import compiled, device, trainer
 from tread_lab.metrics import inception, reference_file
 from tread_lab.metrics.extraction import SPACES
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.sampling import generate
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.plan import devices

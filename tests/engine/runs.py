@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from tread_lab.engine.train import Progress, train
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode
 

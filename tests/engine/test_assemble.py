@@ -22,12 +22,12 @@ from tread_lab.engine.assemble import build_network, check_start, no_init, train
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
-from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.parents import with_parents
+from tread_lab.records.lab import Lab, with_parents
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.sampling.generate import generate
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_text import decode_evaluations
 
 DIT = {"depth": 3, "width": 16, "heads": 2}
 

@@ -19,8 +19,8 @@ from tread_lab.backbones.parts import PREFERRED
 from tread_lab.engine import attention
 from tread_lab.engine.attention import fastest, measured, prefer_attention, shapes_of
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.records.lab import RunFolder
 from tread_lab.records.locks import exclusive
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
 
 WHOLE, KEPT = "16 tokens, 2 heads of 8, float32", "8 tokens, 2 heads of 8, float32"

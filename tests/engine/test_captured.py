@@ -18,7 +18,7 @@ from tread_lab.engine.captured import CapturedStep, CudaGraph, ReplayQueue, Resu
 from tread_lab.engine.optimizer import make_capturable
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
 
 STEPS = 8

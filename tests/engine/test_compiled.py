@@ -18,7 +18,7 @@ from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.precision import autocast
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices

@@ -17,7 +17,8 @@ from tread_lab.engine import device as devices
 from tread_lab.engine import ranks
 from tread_lab.engine.device import PeakMemory, limit_share, pick, release
 from tread_lab.engine.train import train
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial

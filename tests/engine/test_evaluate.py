@@ -18,7 +18,8 @@ from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}

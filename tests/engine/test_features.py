@@ -18,7 +18,7 @@ from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.data import DataSpec
 from tread_lab.systems.repa import targets

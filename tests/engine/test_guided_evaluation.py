@@ -11,7 +11,7 @@ from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.records import metric_names
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, UserError, decode
 
 RUN = small_run(

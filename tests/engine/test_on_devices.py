@@ -15,8 +15,8 @@ from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
-from tread_lab.records.exit_reasons import kind_of
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.attempts import kind_of
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, RunSpec, SamplesSpec, decode
 
 CUDA = pytest.param(

@@ -14,7 +14,8 @@ import torch
 from tread_lab.engine import power
 from tread_lab.engine.power import Meter, NvmlReader, Reading, open_meter
 from tread_lab.engine.train import train
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task

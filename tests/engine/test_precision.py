@@ -29,7 +29,7 @@ from tread_lab.engine.precision import (
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, signature
 from tread_lab.specs.evaluation import SamplerSpec
 

@@ -15,8 +15,8 @@ from tests.long import LONG
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
 from tread_lab.engine.train import train
 from tread_lab.records import metric_names
-from tread_lab.records.exit_reasons import ProcessLost, kind_of
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.attempts import ProcessLost, kind_of
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
 
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}

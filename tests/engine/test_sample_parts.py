@@ -20,7 +20,8 @@ from tread_lab.engine import sample_parts
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts
 from tread_lab.records.durable import read_json
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode
 

@@ -19,7 +19,8 @@ from tread_lab.engine.optimizer import learning_rate
 from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
 
 CPU = torch.device("cpu")

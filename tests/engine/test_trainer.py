@@ -10,7 +10,7 @@ import torch
 
 from tests.faults.drivers import Zygote
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ from tests.faults.crash import PRELUDE
 from tests.faults.drivers import DONE, Place, eventually
 from tests.tracking.conftest import Store
 from tests.tracking.test_live_server import server
-from tests.tracking.test_ui import free_port
+from tests.tracking.test_store import free_port
 
 EAGER = (
     "from tread_lab.tracking import tracker\ntracker.SLOWEST = 0.5\n"  # asks a lost server so often

@@ -17,7 +17,8 @@ from tests.faults.drivers import eventually, reached
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import metric_names
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, signature
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan

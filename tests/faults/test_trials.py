@@ -10,7 +10,7 @@ from tests.faults.compare import attempts, outcome
 from tests.faults.drivers import DONE, FAILED, MISTAKE, Place
 from tests.tracking.conftest import Store
 from tread_lab.frames import trials_frame
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 

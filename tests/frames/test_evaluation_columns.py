@@ -14,7 +14,7 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplerSpec, SamplesSpec, encode, signature
-from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_text import decode_evaluations
 
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 

@@ -9,10 +9,9 @@ import pytest
 
 from tests.synthetic import FD, small, tiny_spec, write_sweep
 from tread_lab.frames.reading import Memory, Record, Records, numbers
-from tread_lab.records import stopped_early
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import HeldoutSpec, encode, signature
 from tread_lab.specs.decode import decode_field
 
@@ -59,8 +58,8 @@ def test_a_run_that_has_not_completed_is_read_each_time(tmp_path: Path) -> None:
 def test_the_sweep_that_stopped_a_run_sees_it_stopped_with_its_step(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states={(2, 8): "interrupted"}))
     assert read(lab).state == "interrupted"
-    path = lab.sweep("placement").stopped_path
-    stopped_early.append(path, Stopped(RUN, 7, "others are better"))
+    folder = lab.sweep("placement")
+    folder.add_stopped(Stopped(RUN, 7, "others are better"))
     record = read(lab)
     assert (record.state, record.reason, record.steps) == ("stopped", "others are better", 7)
 

@@ -30,8 +30,7 @@ from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.task import Task, is_complete
-from tread_lab.tracking.projection import Projection
-from tread_lab.tracking.trial_names import trials_of
+from tread_lab.tracking.projection import Projection, trials_of
 
 HELDOUT = {"images": 8, "levels": 2}
 TRAIN = {"steps": 6, "batch": 8, "lr": 1e-3, "ema": 0.5}  # constant rate, decay a step

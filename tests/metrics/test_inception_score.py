@@ -14,7 +14,7 @@ from torch_fidelity.metric_isc import isc_features_to_metric
 
 from tread_lab.metrics import inception_score as module
 from tread_lab.metrics.inception_score import SplitSums, inception_score
-from tread_lab.records.lab import EvaluationFolder
+from tread_lab.records.run_folder import EvaluationFolder
 from tread_lab.specs import SamplesSpec, decode
 from tread_lab.specs.decode import encode
 from tread_lab.specs.signature import signature

@@ -20,7 +20,7 @@ from tread_lab.metrics.reference_file import (
     reference_path,
 )
 from tread_lab.specs import UserError
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 
 ALL = {"layers": {"pool", "spatial"}, "images": True}
 Arrays = dict[str, NDArray[Any]]

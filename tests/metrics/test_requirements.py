@@ -11,7 +11,7 @@ import pytest
 from tread_lab.metrics import requirements
 from tread_lab.metrics.requirements import check_requirements, check_torch_fidelity
 from tread_lab.specs import SamplesSpec, UserError
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 
 SHAPE = (1, 16, 16)
 

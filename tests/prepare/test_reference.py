@@ -19,7 +19,7 @@ from tread_lab.metrics import inception, reference_file
 from tread_lab.metrics.extraction import SPACES, Describe
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.prepare.reading import centre_crop
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 
 WIDTHS = {"pool": 5, "spatial": 3}
 COUNT = 110

@@ -18,7 +18,7 @@ from tread_lab.records.durable import (
     write_json,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.records.lines import append_line
+from tread_lab.records.log import append_line
 from tread_lab.specs.errors import UserError
 
 

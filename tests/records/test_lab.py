@@ -1,19 +1,22 @@
-"""Claims about the folders of a lab: what is written again, and what is kept."""
+"""Claims about a lab: where everything lies, and what its files hold."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tread_lab.records import lab as lab_module
-from tread_lab.records import suggestions
 from tread_lab.records.durable import write_json, write_text
-from tread_lab.records.lab import Lab
-from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.lab import Lab, with_parents
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.specs import (
     HeldoutSpec,
     RunSpec,
@@ -24,7 +27,8 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.cell import Trial
+from tread_lab.specs.metrics import ReferenceSpec
 
 SPEC = decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})
 
@@ -167,7 +171,7 @@ def test_every_file_of_a_run_and_of_a_sweep_has_its_place(lab: Lab) -> None:
     here = lab.root / "runs" / "abc"
     assert lab.run_of(SPEC).name == signature(SPEC) and len(signature(SPEC)) == 16
     assert (run.path, run.name, run.sibling("x").path) == (here, "abc", lab.root / "runs" / "x")
-    assert (run.cache, run.references) == (lab.root / "cache", lab.root / "references")
+    assert run.cache == lab.root / "cache"
     assert (run.checkpoints, run.log_path) == (here / "checkpoints", here / "log.jsonl")
     assert run.stack_dump(3) == here / "stacks" / "attempt-3.txt"
     assert (run.heartbeat_path, run.attempts.path) == (here / ".pulse", here / "attempts.jsonl")
@@ -368,13 +372,13 @@ def test_a_plan_holds_what_a_search_has_suggested(lab: Lab) -> None:
     folder = lab.sweep("s")
     with pytest.raises(UserError, match="sweep s has no plan in"):
         folder.plan()
-    trials = [StoredTrial("trial", {}, 0, {}, run, None) for run in ("a", "b")]
+    trials = [Trial("trial", {}, 0, {}, run, None) for run in ("a", "b")]
     write_text(folder.plan_path, StoredPlan("s", "", "", (trials[0],), (), {}).text())
     assert not folder.driven
     with folder.lock():
         assert folder.driven
-    suggestion = suggestions.Suggestion(0, {}, tuple(trials), {})
-    suggestions.append(folder.suggestions_path, suggestion)
+    suggestion = Suggestion(0, {}, tuple(trials), {})
+    folder.add_suggestion(suggestion)
     assert [trial.run for trial in folder.plan().trials] == ["a", "b"]
     assert [trial.run for trial in (folder.stored_plan() or folder.plan()).trials] == ["a"]
 
@@ -384,7 +388,8 @@ def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
     for name in ("model.safetensors", "spec.yaml"):
         assert not run.exported
         write_text(run.path / name, "x")
-    assert run.exported and run.references == run.path / "references"
+    run.check_same_reference("coco", "a" * 64, Path("/x/coco.npz"))
+    assert run.exported and (run.path / "references" / "coco.json").exists()
     assert run.recorded_sampler() == {}
     write_json(run.path / "config.json", {"sampler": {"steps": 9}})
     assert run.recorded_sampler() == {"steps": 9}
@@ -398,3 +403,55 @@ def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:
     line = r"spec.yaml: .*unknown 'columns'.*; the run was made with our-tread 0\.1\.0$"
     with pytest.raises(UserError, match=line):
         run.spec()
+
+
+def test_a_parent_by_name_keeps_which_weights_are_taken(
+    lab: Lab, tiny: Callable[..., RunSpec]
+) -> None:
+    spec = tiny()
+    lab.run_of(spec).create(spec)
+    start = {"run": signature(spec)[:6], "weights": "model"}
+    written = with_parents({"variants": [{"init_from": start}]}, lab)
+    assert written == {"variants": [{"init_from": {"run": encode(spec), "weights": "model"}}]}
+
+
+def test_a_parent_may_be_its_name_alone_and_a_file_gets_its_digest(
+    lab: Lab, tiny: Callable[..., RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny()
+    lab.run_of(spec).create(spec)
+    assert with_parents({"init_from": signature(spec)}, lab) == {"init_from": {"run": encode(spec)}}
+    whole = {"init_from": {"run": encode(spec)}}
+    assert with_parents(whole, lab) == whole and with_parents((1, "a"), lab) == (1, "a")
+    (tmp_path / "w.pt").write_bytes(b"weights")
+    start = {"file": str(tmp_path / "x" / ".." / "w.pt"), "weights": "model"}
+    assert with_parents({"init_from": start}, lab) == {
+        "init_from": {
+            "file": str(tmp_path / "w.pt"),
+            "weights": "model",
+            "digest": hashlib.sha256(b"weights").hexdigest()[:16],
+        }
+    }
+    monkeypatch.setenv("HOME", str(tmp_path))
+    at_home = with_parents({"init_from": {"file": "~/w.pt"}}, lab)
+    assert at_home["init_from"]["file"] == str(tmp_path / "w.pt")
+    with pytest.raises(UserError, match=r"init_from.file: cannot read .*absent: No such file"):
+        with_parents({"init_from": {"file": str(tmp_path / "absent")}}, lab)
+    with pytest.raises(UserError, match="no run 'ffff' in"):
+        with_parents({"init_from": "ffff"}, lab)
+
+
+def test_another_file_under_the_name_of_a_reference_is_refused(tmp_path: Path) -> None:
+    run, file = Lab(tmp_path).run("3f2a"), tmp_path / "references" / "coco.json"
+    run.check_same_reference("coco", "a" * 64, Path("/x/coco.npz"))
+    record = json.loads(file.read_text())
+    assert (record["sha256"], record["file"]) == ("a" * 64, "/x/coco.npz")
+    run.check_same_reference("coco", "a" * 64, Path("/y/coco.npz"))
+    run.check_same_reference("other", "b" * 64, Path("/y/other.npz"))
+    assert json.loads(file.read_text())["file"] == "/x/coco.npz"
+    with pytest.raises(UserError) as refusal:
+        run.check_same_reference("coco", "b" * 64, Path("/y/coco.npz"))
+    assert str(refusal.value).startswith(
+        "reference coco: /y/coco.npz (SHA-256 bbbbbbbbbbbb...) is another file than /x/coco.npz"
+        " (aaaaaaaaaaaa...), which evaluations of this lab compare with under this name;"
+    )

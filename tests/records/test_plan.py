@@ -10,11 +10,11 @@ import pytest
 
 from tread_lab.records.checksums import sealed
 from tread_lab.records.durable import write_json
-from tread_lab.records.plan import StoredPlan, StoredTrial, read_plan
+from tread_lab.records.plan import StoredPlan, read_plan
 from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.expansion import ExcludedCells
-from tread_lab.specs.trials import Trial
 
 TEXT = """{
  "format": 1,
@@ -51,8 +51,8 @@ def plan_of(path: Path) -> StoredPlan:
     return plan
 
 
-def trial(run: str, baseline: str | None = None, **spec: object) -> StoredTrial:
-    return StoredTrial("trial", {}, 0, {"train": {"steps": 5}, **spec}, run, baseline)
+def trial(run: str, baseline: str | None = None, **spec: object) -> Trial[Tree]:
+    return Trial("trial", {}, 0, {"train": {"steps": 5}, **spec}, run, baseline)
 
 
 def test_a_plan_that_was_read_is_written_byte_for_byte(path: Path) -> None:
@@ -70,9 +70,7 @@ def test_every_field_is_read(path: Path) -> None:
     assert (plan.space, plan.versions) == (({"start": 0}, {"start": 1}), ("a", "b"))
     assert (plan.created, plan.extended) == (1.5, (2.5,))
     assert plan.baselines == ["d"]
-    assert plan.trials[1] == StoredTrial(
-        "trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d"
-    )
+    assert plan.trials[1] == Trial("trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d")
 
 
 def test_a_plan_of_the_first_versions_needs_name_and_trials_alone(path: Path) -> None:
@@ -144,12 +142,12 @@ def test_a_plan_whose_trials_are_none_is_one_line_and_no_traceback(
 
 def test_a_trial_is_stored_as_plain_values() -> None:
     spec = decode(RunSpec, {"model": "DiT-S/2", "train": {"steps": 7}})
-    stored = StoredTrial.of(Trial("trial", {"rate": 0.5}, 3, spec, "abc", "def"))
+    stored = Trial.stored(Trial("trial", {"rate": 0.5}, 3, spec, "abc", "def"))
     assert stored.tree() == {
         "role": "trial", "cell": {"rate": 0.5}, "seed": 3, "spec": encode(spec), "run": "abc",
         "baseline": "def",
     }  # fmt: skip
-    assert stored.steps == 7 and StoredTrial.read(stored.tree()) == stored
+    assert stored.steps == 7 and Trial.read(stored.tree()) == stored
 
 
 def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> None:

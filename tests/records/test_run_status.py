@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from tread_lab.records.lab import Lab
-from tread_lab.records.lines import append_line
+from tread_lab.records.log import append_line
 from tread_lab.records.run_status import count_states, run_status
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 
 
 def test_a_run_that_is_worked_at_moved_when_its_files_did_and_another_as_its_records_say(

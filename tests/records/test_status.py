@@ -7,7 +7,7 @@ import json
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 
 
 def test_a_state_is_the_word_on_disk() -> None:

@@ -17,11 +17,11 @@ from tread_lab.diffusion import EDM
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.objective import token_loss
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.sampling.generate import generate
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
 from tread_lab.specs.guidance import check_guidance, routes_taken
-from tread_lab.specs.objective import EnsembleLoss
+from tread_lab.specs.recipe import EnsembleLoss
 from tread_lab.specs.signature import signature
 
 PDG = {"weight": 3, "weak": {"path": "dropped"}}

@@ -13,10 +13,9 @@ import pytest
 
 from tests.browser import Browser, Page
 from tests.seeing.conftest import Shoot, needs_chromium
-from tests.tracking.test_ui import free_port
+from tests.tracking.test_store import free_port
 from tread_lab.records.lab import Lab
-from tread_lab.tracking.store import EXPERIMENT
-from tread_lab.tracking.ui import QUIET, STORE, ui_command
+from tread_lab.tracking.store import EXPERIMENT, QUIET, STORE, ui_command
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 

@@ -1,4 +1,4 @@
-"""Claims about the names of a cell: routes, depth, tokens, fields, and what is computed."""
+"""Claims about cells and expressions over their fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,95 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError
-from tread_lab.specs.cell import CellNames, has_computed, is_computed, labelled
+from tread_lab.specs.cell import CellNames, evaluate, has_computed, is_computed, labelled
+
+
+def value(text: str) -> Any:
+    return evaluate(text, {"B": 12, "start": 2, "model.depth": 12}.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("B - start", 10),
+        ("-B", -12),
+        ("B / 8", 1.5),
+        ("B // 5 * 5 + B % 5", 12),
+        ("2 <= start < model.depth", True),
+        ("start < 2 or not B != 12", True),
+        ("start in [1, 2] and B not in [1, 2]", True),
+        ("round(B / 8) + min(1, 2) + max(3, 4)", 7),
+        ("2 * 4611686018427387904", 2**63),
+        ("-2 * 4611686018427387904", -(2**63)),
+    ],
+)
+def test_an_expression_has_the_value_that_python_gives_it(text: str, result: Any) -> None:
+    assert value(text) == result
+
+
+@pytest.mark.parametrize(
+    "text", ["9223372036854775807 + 2", "-9223372036854775807 - 2", "1e308 * 10"]
+)
+def test_a_number_of_either_sign_that_is_too_large_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="the result is too large"):
+        value(text)
+
+
+@pytest.mark.parametrize("text", ["'a' + 'b'", "[1] * 9", "B ** 2", "B.real()", "min()", "~B"])
+def test_texts_lists_and_other_calls_are_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        value(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("7 % 4", 3),
+        ("7 // 4", 1),
+        ("'a' == 'a'", True),
+        ("True", True),
+        (" B ", 12),
+        ("1 < 2 != 2", False),
+        ("not 0", True),
+        ("(1, 2) == [1, 2]", True),
+    ],
+)
+def test_each_operator_has_its_own_meaning(text: str, result: Any) -> None:
+    assert value(text) == result
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 / 0", r"^cannot evaluate '1 / 0': division by zero"),
+        ("1 < 'a'", r"^cannot evaluate \"1 < 'a'\": '<' not supported"),
+        ("'a' + 1", "'a'.* is not a number"),
+        ("1 +", r"'1 \+' is not an expression; write e.g."),
+        ("a\0b", "is not an expression"),
+        ("B(1)", "'B\\(1\\)' is not allowed here"),
+    ],
+)
+def test_what_cannot_be_computed_is_one_line(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        value(text)
+
+
+def test_an_error_of_a_name_is_told_as_it_is() -> None:
+    def unknown(name: str) -> Any:
+        raise UserError(f"unknown name {name}")
+
+    with pytest.raises(UserError, match=r"^unknown name x$"):
+        evaluate("x + 1", unknown)
+
+
+def test_an_expression_has_at_most_1000_characters_and_50_levels() -> None:
+    assert value("1" + " " * 999) == 1
+    with pytest.raises(UserError, match="is longer than 1000 characters"):
+        value("1" + " " * 1000)
+    assert value("not " * 49 + "0") is True
+    with pytest.raises(UserError, match="is nested more than 50 deep"):
+        value("not " * 50 + "0")
+
 
 MODEL = {"depth": 12, "width": 32, "heads": 2, "patch": 4}
 TREE = {"model": MODEL, "routes": [{"start": "1/6", "end": "B-4", "rate": 0.25}, "10->11"]}

@@ -9,7 +9,8 @@ from typing import Literal
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.recipe import EmaSpec
 
 BASE = {"model": "DiT-S/2"}

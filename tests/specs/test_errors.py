@@ -9,7 +9,7 @@ import pytest
 
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable, check_positive, first_line, lookup, shown, suggest
-from tread_lab.specs.objective import EDMSpec
+from tread_lab.specs.recipe import EDMSpec
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])

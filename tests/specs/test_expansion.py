@@ -8,7 +8,7 @@ import pytest
 
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}

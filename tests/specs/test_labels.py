@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tread_lab.config.load import load_experiment, load_sweep
-from tread_lab.records.plan import StoredTrial
 from tread_lab.specs import RunSpec, decode, signature
+from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.labels import (
     cell_label,
@@ -23,7 +23,6 @@ from tread_lab.specs.labels import (
     without_axis,
 )
 from tread_lab.specs.sweep import SweepSpec
-from tread_lab.specs.trials import Trial
 
 MODEL = {"depth": 6, "width": 16, "heads": 2}
 SHIPPED = sorted(path.stem for path in Path("sweeps").glob("*.yaml"))
@@ -178,8 +177,8 @@ def test_a_stored_trial_has_the_label_of_the_trial_in_memory() -> None:
     parent = {"model": MODEL, "routes": [route("1->2", 0.5)]}
     for spec in ({"routes": routes}, {"routes": routes, "init_from": {"run": parent}}, {}):
         made = trial({"precision": "fp32"}, **spec)
-        assert trial_label(StoredTrial.of(made)) == trial_label(made)
-    assert trial_label(StoredTrial.of(trial({}, routes=routes))) == (
+        assert trial_label(Trial.stored(made)) == trial_label(made)
+    assert trial_label(Trial.stored(trial({}, routes=routes))) == (
         "0->1 s=0.25 + 3->4 s=0.5 seed 0"
     )
 

@@ -1,8 +1,8 @@
-"""Claims about metrics of images: names on axes, what is recorded beside one, what a file gives."""
+"""Claims about metrics and the references that they compare with."""
 
 from __future__ import annotations
 
-from tread_lab.specs.metrics import METRICS, OWN_FEATURES, MetricKind
+from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES, PUBLISHED, MetricKind
 
 
 def test_what_each_metric_is_called_and_which_way_is_better() -> None:
@@ -26,3 +26,16 @@ def test_an_extrapolation_is_recorded_with_its_error() -> None:
     also = {name: metric.also for name, metric in METRICS.built_in.items() if metric.also}
     assert also == {"fid_inf": ("fid_inf_error",)}
     assert OWN_FEATURES == {"fashion16": "fashion16-v1"}
+
+
+def test_the_published_files_have_these_names() -> None:
+    assert HELDOUT == "heldout"
+    assert PUBLISHED == {
+        "imagenet64": "VIRTUAL_imagenet64_labeled.npz",
+        "imagenet128": "VIRTUAL_imagenet128_labeled.npz",
+        "imagenet256": "VIRTUAL_imagenet256_labeled.npz",
+        "imagenet512": "VIRTUAL_imagenet512.npz",
+        "lsun_bedroom256": "VIRTUAL_lsun_bedroom256.npz",
+        "lsun_cat256": "VIRTUAL_lsun_cat256.npz",
+        "lsun_horse256": "VIRTUAL_lsun_horse256.npz",
+    }

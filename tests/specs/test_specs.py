@@ -22,17 +22,22 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.bypass import ReEntrySpec, RouteBypass
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
-from tread_lab.specs.evaluation import SimilaritySpec, count_label
+from tread_lab.specs.evaluation import SimilaritySpec
+from tread_lab.specs.evaluation_text import count_label
 from tread_lab.specs.guidance import BranchSpec, RateSpec
 from tread_lab.specs.guidance import in_short as in_few_words
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, PUBLISHED, ReferenceSpec
 from tread_lab.specs.model import BACKBONES, COUNTED, SIZES
-from tread_lab.specs.objective import DDPM_LEVELS, EnsembleLoss, PlainLoss, outputs
-from tread_lab.specs.recipe import EmaSpec, ExecutionSpec
-from tread_lab.specs.references import PUBLISHED, ReferenceSpec
-from tread_lab.specs.routes import SELECTIONS
+from tread_lab.specs.recipe import (
+    DDPM_LEVELS,
+    EmaSpec,
+    EnsembleLoss,
+    ExecutionSpec,
+    PlainLoss,
+    outputs,
+)
+from tread_lab.specs.routes import SELECTIONS, ReEntrySpec, RouteBypass
 from tread_lab.specs.run import InitSpec
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.systems.maskdit.spec import MaskBypass

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError, decode
+from tread_lab.specs.cell import evaluate
 from tread_lab.specs.expansion import expand
-from tread_lab.specs.expression import evaluate
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}

@@ -1,10 +1,110 @@
-"""Claims about the shared parts of trials: what is decoded once is what `decode` gives."""
+"""Claims about trials and their baselines, matched in cost."""
 
 from __future__ import annotations
 
-from tread_lab.specs import RunSpec, decode, signature
+from typing import Any
+
+import pytest
+
+from tread_lab.specs import RunSpec, UserError, decode, signature
 from tread_lab.specs.cell import CellNames
-from tread_lab.specs.trials import SharedParts, Trials
+from tread_lab.specs.evaluation import at_steps
+from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.expansion import Expansion, expand
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.trials import SharedParts, Trials, matched_steps
+
+TRAIN = {"steps": 100, "schedule": "sqrt_decay", "warmup": 0.1, "ema": {"halflife": 0.05}}
+RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": TRAIN}
+CONSTANT = {"train": {"schedule": "constant", "warmup": 4, "ema": 0.97}}
+
+
+def price(spec: RunSpec) -> float:
+    """A routed step costs two thirds of a dense one."""
+    return spec.train.steps * 3 - len(spec.routed_steps)
+
+
+def expansion(**sweep: Any) -> Expansion:
+    tree = {"experiment": "tiny", "match": "train_flops", "axes": {"route": ["2->8"]}, **sweep}
+    tree.setdefault("evaluate", ["heldout_loss at 50%, end"])
+    return expand(decode(SweepSpec, tree), Experiment(name="tiny", run=RUN), price=price)
+
+
+def lengths(found: Expansion) -> list[tuple[str, int]]:
+    return [(trial.role, trial.spec.train.steps) for trial in found.trials]
+
+
+def test_a_trial_trains_as_long_as_its_baseline_pays_for() -> None:
+    found = expansion(seeds=[0, 1])
+    assert lengths(found) == [("baseline", 100)] * 2 + [("trial", 150)] * 2
+    assert [trial.spec.train.warmup for trial in found.trials] == [10, 10, 15, 15]
+    same = expansion(match=None, baseline=None, fixed={"train.steps": 150})
+    assert same.trials[0].run == found.trials[2].run, "equal specs are one run"
+
+
+def test_spend_varies_what_baseline_and_trial_spend() -> None:
+    found = expansion(axes={"route": ["2->8"], "spend": [0.5, 2]})
+    assert lengths(found) == [("baseline", 50), ("baseline", 200), ("trial", 75), ("trial", 300)]
+    assert [trial.cell.get("spend") for trial in found.trials] == [None, None, 0.5, 2]
+
+
+def test_a_route_for_a_share_of_the_steps_is_priced_at_the_length_that_it_gets() -> None:
+    (_, trial) = expansion(fixed={"routes_until": 0.5}).trials
+    assert (trial.spec.train.steps, trial.spec.routes_until) == (120, 60)
+    (_, trial) = expansion(fixed={"routes_until": 30}).trials
+    assert trial.spec.train.steps == 110, "30 steps at two thirds pay for 10 more"
+
+
+@pytest.mark.parametrize(("spent", "steps"), [(100.0, 100), (49.4, 49), (0.2, 1), (3e5, 300_000)])
+def test_the_nearest_number_of_steps_is_taken_and_never_none(spent: float, steps: int) -> None:
+    assert matched_steps(float, spent, 7) == steps
+
+
+def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
+    found = expansion(fixed=CONSTANT, evaluate=["heldout_loss at baseline, end"])
+    assert [spec.step for spec in found.evaluations] == [100, None]
+    unmatched = expansion(match=None, evaluate=["heldout_loss at baseline, end"])
+    assert [spec.step for spec in unmatched.evaluations] == [None]
+    assert [spec.step for spec in at_steps(decode_evaluations(["fd@1k at baseline"]), 7)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "message"),
+    [
+        ({"baseline": None}, "^match: there is no baseline to match"),
+        ({"axes": {"train": {"steps": [5, 9]}}}, r"^axes\.train\.steps: .* decides the steps alr"),
+        (
+            {"axes": {}, "variants": {"how": {"a": {"train": {"steps": 5}}}}},
+            r"^variants\.how: `match: train_flops` decides the steps already; `spend",
+        ),
+        (
+            {"trials": [{"routes": ["2->8"]}, {"routes": ["2->8"], "train": {"steps": 5}}]},
+            r"^trials\.train\.steps: `match: train_flops` decides the steps already",
+        ),
+        ({"match": None, "axes": {"spend": [1, 2]}}, r"^axes\.spend: of what\? say `match:"),
+        ({"axes": {"spend": [0]}}, "spend: expected a positive number, got 0"),
+        ({"axes": {"spend": ["=B"]}, "match": "flops"}, "^match: 'flops' is not one of train_fl"),
+        ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
+        ({"stop_early": {"kind": "asha"}}, "^stop_early: judges at equal steps"),
+        (
+            {"evaluate": ["heldout_loss at baseline"]},
+            "^evaluate: .* under schedule sqrt_decay an earlier step is no shorter run",
+        ),
+        (
+            {
+                "axes": {"route": ["2->8"], "spend": [1, 2]},
+                "fixed": CONSTANT,
+                "evaluate": ["heldout_loss at baseline"],
+            },
+            "^evaluate: `at baseline` needs one length of baselines, got 100, 200$",
+        ),
+    ],
+)
+def test_what_cannot_be_matched_is_refused_in_one_line(sweep: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as refused:
+        expansion(**sweep)
+    assert "\n" not in str(refused.value)
+
 
 MODEL = {"depth": 2, "width": 32, "heads": 2}
 

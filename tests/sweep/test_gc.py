@@ -20,8 +20,9 @@ from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
 from tread_lab.engine.evaluate import evaluate
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.locks import exclusive
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec

@@ -145,7 +145,9 @@ def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
         watch(report(task, "train", 2))
         assert sweep.time_left() == "2 s"
         later = time.time() + 61  # the driver has said nothing for a minute
-        monkeypatch.setattr("tread_lab.records.lab.time", SimpleNamespace(time=lambda: later))
+        monkeypatch.setattr(
+            "tread_lab.records.sweep_folder.time", SimpleNamespace(time=lambda: later)
+        )
         assert sweep.time_left() == ""
     assert not sweep.time_left_path.exists()
 

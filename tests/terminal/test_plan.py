@@ -13,9 +13,8 @@ from tests.sweep.plans import HELDOUT, plan_of
 from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
-from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan
@@ -101,8 +100,8 @@ def test_a_search_says_its_space_its_order_and_what_is_to_come(lab: Lab, screen:
 def test_a_run_that_this_sweep_stopped_early_is_shown_so(lab: Lab, screen: Screen) -> None:
     write_sweep(lab.root, small(states={(2, 8): "interrupted"}))
     plan = placements(stop_early={"kind": "asha"})
-    path = lab.sweep("placement").stopped_path
-    stopped_early.append(path, Stopped(plan.tasks[1].run, 7, "others are better"))
+    folder = lab.sweep("placement")
+    folder.add_stopped(Stopped(plan.tasks[1].run, 7, "others are better"))
     screen("two runs were done", show, answers, plan, lab)
 
 

@@ -18,9 +18,11 @@ from tests.synthetic import PAPER_PLACEMENTS, small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
-from tread_lab.records.lab import Lab, RunFolder, SweepFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, count_states
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan

@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 from tread_lab.records.durable import write_json
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import (
     GuidanceSpec,
     HeldoutSpec,

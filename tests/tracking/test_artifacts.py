@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
 from tread_lab.specs import EvaluationSpec, encode, signature
-from tread_lab.specs.evaluation_labels import MetricNames
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.tracking.artifacts import (
     _heatmap,
     _thumbnail,

@@ -16,8 +16,8 @@ import pytest
 
 from tests.long import LONG
 from tests.tracking.conftest import Store, Sweeps
+from tests.tracking.test_store import free_port
 from tests.tracking.test_tracker import eventually
-from tests.tracking.test_ui import free_port
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.tracking.tracker import LiveSync

@@ -13,13 +13,12 @@ import pandas as pd
 import pytest
 
 from tests.tracking.conftest import Sweeps
-from tread_lab.records.lab import SweepFolder
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import UserError
 from tread_lab.tracking.mlflow_tracker import _SweepSync
-from tread_lab.tracking.projection import Number, View
+from tread_lab.tracking.projection import Number, ShownTrial, View
 from tread_lab.tracking.tracker import SyncReport
-from tread_lab.tracking.trial_names import Trial
 
 
 class Client:
@@ -101,7 +100,7 @@ def synced(
     sweep = sweeps.lab.sweep("placement")
     os.utime(sweep.plan_path, (9.0, 9.0))
 
-    def shown(trial: Trial, state: RunState) -> View:
+    def shown(trial: ShownTrial, state: RunState) -> View:
         if isinstance(views[trial.label], Exception):
             raise views[trial.label]
         return views[trial.label]
@@ -117,7 +116,7 @@ def synced(
     return pass_.run(closing=closing)
 
 
-def frame(trials: Sequence[Trial]) -> pd.DataFrame:
+def frame(trials: Sequence[ShownTrial]) -> pd.DataFrame:
     """A row for each trial, with the axes of its route and one metric."""
     return pd.DataFrame(
         {

@@ -1,19 +1,109 @@
-"""The stamp of a trial in MLflow follows all that its view is made from."""
+"""Claims about what MLflow shows of a trial."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, SIMILARITY, Sweeps
-from tread_lab.records import stopped_early
+from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
+from tread_lab.records import metric_names
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped
-from tread_lab.specs import RunSpec, UserError, signature
-from tread_lab.tracking.projection import Number, Projection, View, run_marks
-from tread_lab.tracking.trial_names import trials_of
+from tread_lab.records.sweep_folder import Stopped
+from tread_lab.specs import RunSpec, UserError, encode, signature
+from tread_lab.specs.cell import Tree, Trial
+from tread_lab.tracking.projection import Number, Projection, View, run_marks, to_mlflow, trials_of
+
+NAMES = {
+    "fd[fashion16-v1]@1k": "fd:fashion16-v1:1k",
+    "fid@10k": "fid:10k",
+    "precision[vgg_16.b]@512": "precision:vgg_16.b:512",
+    "is@50k": "is:50k",
+    "fd[fashion16-v1]@1k w=2": "fd:fashion16-v1:1k w:2",
+    **{
+        name: name
+        for key, name in vars(metric_names).items()
+        if key.isupper() and isinstance(name, str)
+    },
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_has_one_in_mlflow(name: str) -> None:
+    assert to_mlflow(name) == NAMES[name]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "odd name!", "é=1", "100%"])
+def test_mlflow_accepts_them(name: str) -> None:
+    from mlflow.utils.validation import _validate_metric_name
+
+    _validate_metric_name(to_mlflow(name))
+
+
+def test_settings_of_guidance_stay_readable_and_apart() -> None:
+    names = {
+        "fd[x]@1k w=1.5 SG(0.5/0.9)": "fd:x:1k w:1.5 SG 0.5/0.9",
+        "fd[x]@1k w=1.5 CFG+SG(0.5/0.9->0)": "fd:x:1k w:1.5 CFG SG 0.5/0.9-0",
+        "fd[x]@1k w=2 interval=[0.3,5.0]": "fd:x:1k w:2 interval:0.3-5.0",
+        "cost/sample_flops count=64 w=2": "cost/sample_flops count:64 w:2",
+        "gap/heldout:low": "gap/heldout:low",
+    }
+    assert {name: to_mlflow(name) for name in names} == names
+
+
+def trial(cell: dict[str, Any], role: str = "trial", seed: int = 0, **spec: Any) -> Trial[Tree]:
+    built = spec_of(None, seed, **spec)
+    return Trial(role, cell, seed, encode(built), signature(built), None)
+
+
+def test_the_same_trial_twice_is_one_and_seeds_share_a_cell() -> None:
+    plan = StoredPlan("s", "", "", (trial({}), trial({}), trial({}, seed=1)), (), {})
+    found = trials_of("s", plan)
+    assert len(found) == 2
+    assert [one.label for one in found] == ["dense", "dense"]
+
+
+def test_a_trial_keeps_its_key_when_the_axes_change_places() -> None:
+    plans = [
+        StoredPlan("s", "", "", (trial(cell),), (), {})
+        for cell in ({"start": 1, "end": 2}, {"end": 2, "start": 1})
+    ]
+    one, other = (trials_of("s", plan)[0].key for plan in plans)
+    assert one == other and one.endswith("/end=2,start=1")
+
+
+def test_a_baseline_keeps_its_key_when_another_kind_of_baseline_joins() -> None:
+    baselines = [trial({}, "baseline", precision=p) for p in ("fp32", "bf16")]
+    cells = [
+        replace(trial({"precision": p}, precision=p), baseline=baseline.run)
+        for p, baseline in zip(("fp32", "bf16"), baselines)
+    ]
+    alone = StoredPlan("s", "", "", (baselines[0], cells[0]), (), {})
+    both = StoredPlan("s", "", "", (*baselines, *cells), (), {})
+    one, other = (trials_of("s", plan)[0] for plan in (alone, both))
+    assert (one.label, other.label) == ("dense", "dense precision=fp32")
+    assert one.key == other.key == f"s/baseline/{baselines[0].run}/"
+
+
+def test_what_varies_is_told_by_field_but_for_routes_seeds_and_what_is_no_science() -> None:
+    specs = (
+        {"train": {"steps": 40, "batch": 8, "lr": 1e-4}, "execution": {"workers": 1}},
+        {"train": {"steps": 40, "batch": 8, "lr": 2e-4}, "execution": {"workers": 2}},
+    )
+    trials = [
+        trial({"end": 2 + k, "start": 1}, "baseline", seed=k, **spec)
+        for k, spec in enumerate(specs)
+    ]
+    found = trials_of("s", StoredPlan("s", "", "", tuple(trials), (), {}))
+    assert [dict(one.varied) for one in found] == [{"train.lr": 1e-4}, {"train.lr": 2e-4}]
+    assert [one.key for one in found] == [
+        f"s/baseline/{one.run}/end={2 + k},start=1" for k, one in enumerate(trials)
+    ]
+    alone = trials_of("s", StoredPlan("s", "", "", (trials[0],), (), {}))
+    assert dict(alone[0].varied) == {}
 
 
 def stamp(sweeps: Sweeps) -> str:
@@ -149,8 +239,8 @@ def test_a_run_under_way_has_no_end_no_files_and_no_evaluations(sweeps: Sweeps) 
 def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps) -> None:
     _, begun, pending = sweeps.plan()
     sweeps.log(begun, 5, 20)
-    path = sweeps.lab.sweep("placement").stopped_path
-    stopped_early.append(path, Stopped(signature(begun), 20, "others are better"))
+    folder = sweeps.lab.sweep("placement")
+    folder.add_stopped(Stopped(signature(begun), 20, "others are better"))
     plan = sweeps.lab.sweep("placement").plan()
     projection = Projection(sweeps.lab, plan)
     with sweeps.lab.run_of(pending).lock():

@@ -23,7 +23,7 @@ from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError, signature
-from tread_lab.tracking.mlflow_names import to_mlflow
+from tread_lab.tracking.projection import to_mlflow
 
 Sync = Callable[..., Any]
 

@@ -12,9 +12,9 @@ from tread_lab.backbones.mamba import DiffusionMamba
 from tread_lab.backbones.rwkv import DiffusionRWKV
 from tread_lab.routing.rejoin import Return
 from tread_lab.specs import model
-from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.objective import outputs
+from tread_lab.specs.recipe import outputs
+from tread_lab.specs.routes import RouteBypass
 from tread_lab.specs.run import RunSpec
 
 BACKBONES: Mapping[str, type[DiT]] = model.BACKBONES.code(

@@ -11,7 +11,7 @@ from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
 from tread_lab.specs.units import duration

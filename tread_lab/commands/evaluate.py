@@ -16,13 +16,13 @@ from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import check_measurable, open_evaluations
 from tread_lab.engine.evaluate import evaluate as measure
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, decode_evaluations
-from tread_lab.specs.evaluation_labels import evaluation_label
-from tread_lab.specs.evaluation_steps import AT, at_steps
+from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
+from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast

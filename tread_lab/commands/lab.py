@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 from tread_lab.commands.options import DONE, Export, Gc, Schema, Status, Sync
-from tread_lab.records.lab import Lab, RunFolder, SweepFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.units import amount
 from tread_lab.terminal.console import answer, shown_problems

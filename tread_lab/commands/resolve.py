@@ -10,8 +10,7 @@ import torch
 
 from tread_lab.engine.device import pick
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Processes
-from tread_lab.records.lab import Lab
-from tread_lab.records.parents import with_parents
+from tread_lab.records.lab import Lab, with_parents
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import run_of

@@ -18,7 +18,7 @@ from tread_lab.commands.resolve import (
 from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
-from tread_lab.records.time_spent import Stopwatch
+from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping

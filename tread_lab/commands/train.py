@@ -21,7 +21,7 @@ from tread_lab.engine.ranks import OneProcess, Processes, Ranks
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices

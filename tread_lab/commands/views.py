@@ -61,7 +61,7 @@ def dashboard(options: Dashboard) -> int:
 def ui(options: Ui) -> int:
     """Bring the MLflow store up to date and serve its pages; return the exit code."""
     from tread_lab.commands.mlflow_view import sync_if_possible
-    from tread_lab.tracking.ui import ui as serve_ui
+    from tread_lab.tracking.store import ui as serve_ui
 
     lab = Lab.existing(options.root)
     for name in lab.sweeps():

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.compare.intervals import pairing_kept, t_interval
-from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
+from tread_lab.records.run_folder import EvaluationFolder, RunFolder
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_steps import end_signature
+from tread_lab.specs.evaluation import end_signature
 
 Array = NDArray[np.float64]
 SAME_LEVEL = 1e-6  # relative: levels of equal specs differ by rounding between machines at most

@@ -24,7 +24,7 @@ from tread_lab.specs.axes import grid
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import TOP, leaves
-from tread_lab.specs.references import HELDOUT, ReferenceSpec
+from tread_lab.specs.metrics import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)

@@ -13,7 +13,7 @@ from torch import Tensor
 from tread_lab.data.source import Samples
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, DataSpec
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.objective import EDMSpec
+from tread_lab.specs.recipe import EDMSpec
 from tread_lab.specs.run import RunSpec
 
 MEASURED = 256  # samples, evenly spread over the set

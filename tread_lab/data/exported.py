@@ -21,7 +21,7 @@ from tread_lab.data.latents import HELDOUT
 from tread_lab.data.scaled import Posterior
 from tread_lab.data.statistics import OURS, channel_statistics, write_statistics
 from tread_lab.records.durable import read_json
-from tread_lab.records.lab import CONFIG, RunFolder
+from tread_lab.records.run_folder import CONFIG, RunFolder
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tread_lab.diffusion.process import LossTerms, Network
 from tread_lab.specs.evaluation import SamplerSpec
-from tread_lab.specs.objective import EDMSpec
+from tread_lab.specs.recipe import EDMSpec
 
 
 class EDM:

@@ -10,7 +10,7 @@ from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
 from tread_lab.diffusion.process import Process
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.objective import ProcessSpec
+from tread_lab.specs.recipe import ProcessSpec
 
 PROCESSES: dict[str, Callable[[Any], Process]] = {"edm": EDM, "flow": Flow, "ddpm": DDPM}
 

@@ -28,8 +28,8 @@ from tread_lab.engine.checkpoint import (
 )
 from tread_lab.engine.device import use
 from tread_lab.engine.system import Condition, network_arguments
-from tread_lab.records.lab import EXPORTED, RunFolder
-from tread_lab.records.parents import digest_of
+from tread_lab.records.lab import digest_of
+from tread_lab.records.run_folder import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import InitSpec, RunSpec
 from tread_lab.specs.signature import signature

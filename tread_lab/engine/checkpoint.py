@@ -18,7 +18,7 @@ from torch import Tensor
 from tread_lab.metrics.checked_tensors import below
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_steps import in_words
+from tread_lab.specs.evaluation import in_words
 
 _NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
 _SETTLED = 2 * 10**9  # ns after which a change of a file is sure to change its time

@@ -40,8 +40,7 @@ from tread_lab.metrics.reference_file import ReferenceFile, needs, open_referenc
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
-from tread_lab.records.lab import EvaluationFolder, RunFolder
-from tread_lab.records.references import check_same_reference
+from tread_lab.records.run_folder import EvaluationFolder, RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate
 from tread_lab.sampling.guidance import Denoiser
@@ -50,9 +49,9 @@ from tread_lab.specs.evaluation import (
     HeldoutSpec,
     SamplesSpec,
     SimilaritySpec,
+    Step,
     check_solver,
 )
-from tread_lab.specs.evaluation_steps import Step
 from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
@@ -270,7 +269,7 @@ def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | Non
     if spec.reference is None:
         return None
     file = open_reference(spec.reference, **needs(spec.metrics))
-    check_same_reference(folder.references, file.name, file.digest, file.path)
+    folder.check_same_reference(file.name, file.digest, file.path)
     return file
 
 

@@ -20,11 +20,11 @@ from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_text
-from tread_lab.records.lab import CONFIG, EXPORTED, RunFolder
 from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_labels import evaluation_label
+from tread_lab.specs.evaluation_text import evaluation_label
 from tread_lab.specs.guidance import GuidanceSpec, in_short
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec

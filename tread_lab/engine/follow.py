@@ -11,7 +11,7 @@ import torch
 
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.train import train
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 
 
 def follow(device: torch.device) -> None:

@@ -14,7 +14,7 @@ from tread_lab.engine.batches import Batch
 from tread_lab.engine.system import ForwardPass, Part
 from tread_lab.routing.run_blocks import Observer
 from tread_lab.routing.select import BatchRoute, Routing
-from tread_lab.specs.objective import EnsembleLoss, Loss
+from tread_lab.specs.recipe import EnsembleLoss, Loss
 from tread_lab.specs.run import RunSpec
 
 

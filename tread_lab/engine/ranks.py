@@ -23,7 +23,7 @@ from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
-from tread_lab.records.exit_reasons import ProcessLost
+from tread_lab.records.attempts import ProcessLost
 from tread_lab.specs.errors import Unavailable, first_line
 
 _STOP = -1  # what rank 0 says in place of a step

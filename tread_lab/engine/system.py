@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tread_lab.data.source import Samples
     from tread_lab.diffusion import LossTerms, Process
     from tread_lab.engine.batches import Batch, Batches
-    from tread_lab.records.lab import RunFolder
+    from tread_lab.records.run_folder import RunFolder
     from tread_lab.routing.select import Routing
 
 

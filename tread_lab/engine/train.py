@@ -13,7 +13,7 @@ from tread_lab.engine.optimizer import learning_rate
 from tread_lab.engine.power import Meter
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.run import RunSpec
 
 

@@ -31,7 +31,7 @@ from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import Joining, Part, systems_of
 from tread_lab.metrics.checked_tensors import nested
 from tread_lab.records import metric_names
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.run import RunSpec
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError, suggest
 
 

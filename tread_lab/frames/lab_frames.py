@@ -15,7 +15,8 @@ from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW
 from tread_lab.frames.history import history_frame
 from tread_lab.frames.steps import steps_frame, training_frame
 from tread_lab.frames.trials import trials_frame
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records import stopped_early
-from tread_lab.records.lab import EvaluationFolder, Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
-from tread_lab.records.plan import StoredPlan, Tree
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_folder import EvaluationFolder, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped, state_in_sweep
-from tread_lab.specs.evaluation_steps import end_signature
+from tread_lab.records.sweep_folder import Stopped, state_in_sweep
+from tread_lab.specs.cell import Tree
+from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.trials import SharedParts
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
@@ -75,7 +76,7 @@ class Records(dict[str, Record]):
     def __init__(self, lab: Lab, plan: StoredPlan, memory: Memory) -> None:
         super().__init__()
         self._lab, self._planned, self._memory = lab, plan.planned, memory
-        self._stopped = stopped_early.read(lab.sweep(plan.name).stopped_path)
+        self._stopped = lab.sweep(plan.name).stopped()
 
     def __missing__(self, run: str) -> Record:
         record = _remembered(self._lab.run(run), self._planned, self._memory)

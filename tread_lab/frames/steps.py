@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.frames.trials import SweepReader
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     GAP_HELDOUT,
@@ -16,9 +16,11 @@ from tread_lab.records.metric_names import (
     TRAIN_IMAGES,
     TRAIN_SECONDS,
 )
-from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.specs.matching import QUESTIONS
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.trials import QUESTIONS
 
 STEP = "step"  # the column, and an axis of the frame
 
@@ -76,7 +78,7 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
     return frame if GAP_HELDOUT in frame and trials[GAP_HELDOUT].notna().any() else None
 
 
-def _row_at(reader: SweepReader, trial: StoredTrial, step: int) -> dict[str, Any]:
+def _row_at(reader: SweepReader, trial: Trial[Tree], step: int) -> dict[str, Any]:
     """Return the row of a trial at one step; without numbers where it was not measured there."""
     whole = reader.row(trial)
     row = next((row for row in _rows(reader, trial) if row[STEP] in (step, None)), whole)
@@ -105,7 +107,7 @@ def is_measured_during_training(frame: pd.DataFrame) -> bool:
     return bool((frame.groupby("run")[STEP].nunique() > 1).any())
 
 
-def _rows(reader: SweepReader, trial: StoredTrial) -> Iterator[dict[str, Any]]:
+def _rows(reader: SweepReader, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
     whole = reader.row(trial)
     if whole["state"] is not RunState.COMPLETED:
         yield {**whole, STEP: None}

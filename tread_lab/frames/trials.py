@@ -12,13 +12,15 @@ import pandas as pd
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
 from tread_lab.frames.reading import Memory, Records, numbers
-from tread_lab.records.lab import Lab, SweepFolder
-from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_labels import MetricNames
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import cell_label
-from tread_lab.specs.matching import follows_length
+from tread_lab.specs.trials import follows_length
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 WHOLE = ("start", "end", "steps_done")
@@ -91,7 +93,7 @@ class SweepReader:
         self._gaps: dict[tuple[str, str | None], _Gaps] = {}
         self._columns: dict[str, dict[str, bool]] = {}  # metric -> column -> whether planned
 
-    def row(self, trial: StoredTrial) -> dict[str, Any]:
+    def row(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return the row of a trial in `trials_frame`, without the columns of which it has none.
 
         Raises:
@@ -114,7 +116,7 @@ class SweepReader:
             **record.costs,
         }
 
-    def measured_at(self, trial: StoredTrial) -> dict[int, dict[str, float]]:
+    def measured_at(self, trial: Trial[Tree]) -> dict[int, dict[str, float]]:
         """Return what was measured of a trial before its end: by step, metrics and gaps.
 
         The names are those of the end. A gap is that to the baseline at the same step, which may be
@@ -131,7 +133,7 @@ class SweepReader:
             values[step] = {**self._metrics(evaluations), **gaps.columns}
         return values
 
-    def _dense_losses(self, trial: StoredTrial) -> Mapping[int, dict[str, Path]]:
+    def _dense_losses(self, trial: Trial[Tree]) -> Mapping[int, dict[str, Path]]:
         """Return the files of losses of a trial's baseline by the steps at which both compare."""
         if trial.baseline is None:
             return {}
@@ -143,15 +145,15 @@ class SweepReader:
             return {}
         return {**record.losses_at, baseline.steps: record.losses}
 
-    def problem(self, trial: StoredTrial) -> str:
+    def problem(self, trial: Trial[Tree]) -> str:
         """Return what is wrong with the losses of a trial or of its baseline; "" if nothing is."""
         return self._gaps_of(trial.run, trial.baseline).problem
 
-    def parameters(self, trial: StoredTrial) -> dict[str, Any]:
+    def parameters(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return `metric_names.parameters` of a trial's run."""
         return self._memory.parameters_of(trial.run, trial.spec)
 
-    def _settings(self, trial: StoredTrial) -> dict[str, Any]:
+    def _settings(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return axis values and parameters, one name each; a rate of 0 has its axes' place."""
         axes = {axis: plain(value) for axis, value in trial.cell.items()}
         own = {k: None if value == "" else value for k, value in self.parameters(trial).items()}
@@ -209,7 +211,7 @@ class SweepReader:
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
         return _Gaps(columns)
 
-    def _uncompared(self, trial: StoredTrial) -> str:
+    def _uncompared(self, trial: Trial[Tree]) -> str:
         """Return why a completed trial has nothing to compare with."""
         if not trial.baseline or self._records[trial.run].state is not RunState.COMPLETED:
             return ""

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tread_lab.metrics.inception import sha256
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.metrics import METRICS
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import METRICS, ReferenceSpec
 
 VARIABLE = "TREAD_LAB_REFERENCES"
 IMAGES = "arr_0"

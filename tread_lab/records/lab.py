@@ -1,42 +1,24 @@
-"""Where everything lies: the lab folder, its runs and sweeps, and the files of one run."""
+"""A lab: the folder of all runs and sweeps, which are found there by their names."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-import yaml
-
-from tread_lab.records import suggestions
-from tread_lab.records.attempts import Attempts
-from tread_lab.records.checksums import changed_files, file_checksums, yaml_body, yaml_text
-from tread_lab.records.durable import read_json, write_json, write_text, writing
-from tread_lab.records.locks import exclusive, is_held
-from tread_lab.records.log import Entry, LogWriter, latest, read_entries
-from tread_lab.records.metric_names import heldout_named
-from tread_lab.records.plan import StoredPlan, read_plan
-from tread_lab.records.status import RunState
-from tread_lab.specs.decode import decode, encode
+from tread_lab.records.durable import writing
+from tread_lab.records.run_folder import RunFolder, safe
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.run import RunSpec, with_old_meaning
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
 T = TypeVar("T")
-
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
-TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
-LOCK = ".claim"  # in the folder of a run or a sweep
-EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
-CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
-_ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
 @dataclass(frozen=True)
@@ -79,14 +61,14 @@ class Lab:
 
     def run(self, name: str) -> RunFolder:
         """Return the folder of the run with signature `name`, whether it exists or not."""
-        return RunFolder(self.root / "runs" / _safe(name))
+        return RunFolder(self.root / "runs" / safe(name))
 
     def run_of(self, spec: RunSpec) -> RunFolder:
         return self.run(signature(spec))
 
     def sweep(self, name: str) -> SweepFolder:
         """Return the folder of the sweep `name`, whether it exists or not."""
-        return SweepFolder(self.root / "sweeps" / _safe(name))
+        return SweepFolder(self.root / "sweeps" / safe(name))
 
     def known_sweep(self, name: str) -> SweepFolder:
         """Return the folder of a stored sweep.
@@ -101,7 +83,7 @@ class Lab:
 
     def known_run(self, name: str) -> RunFolder:
         """Return the folder of a run on record; an unambiguous prefix of its name is enough."""
-        runs = [p.name for p in sorted((self.root / "runs").glob(f"{_safe(name)}*"))]
+        runs = [p.name for p in sorted((self.root / "runs").glob(f"{safe(name)}*"))]
         if len(runs) != 1:
             what = "no run" if not runs else f"{len(runs)} runs match"
             raise UserError(f"{what} {name!r} in {self.root}; `tread-lab status` lists them")
@@ -134,366 +116,37 @@ class Lab:
         return made
 
 
-@dataclass(frozen=True)
-class RunFolder:
-    """The record of one run: spec, origin, attempts, log, checkpoints, evaluations, result."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    def sibling(self, name: str) -> RunFolder:
-        """Return the folder of another run of the same lab."""
-        return RunFolder(self.path.parent / _safe(name))
-
-    @property
-    def cache(self) -> Path:
-        """The folder of what the runs of this lab share and can compute again."""
-        return (self.path if self.exported else self.path.parent.parent) / "cache"
-
-    @property
-    def references(self) -> Path:
-        """The folder that says which file each name of a reference means in this lab."""
-        return (self.path if self.exported else self.path.parent.parent) / "references"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
-    @property
-    def exported(self) -> bool:
-        """Whether this is a folder of exported weights, which has a spec and no more records."""
-        return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()
-
-    @property
-    def log_path(self) -> Path:
-        return self.path / "log.jsonl"
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Lock the run against other writers until the block, or the process, ends."""
-        return exclusive(self.path / LOCK, f"run {self.name}")
-
-    @property
-    def locked(self) -> bool:
-        """Whether a process works at this run."""
-        return is_held(self.path / LOCK)
-
-    def create(self, spec: RunSpec) -> None:
-        """Write the resolved spec, once, and where its data lie if that has changed since.
-
-        It is written again where the file is damaged.
-        """
-        stored = self._spec_tree()
-        if stored is None:
-            body = yaml.safe_dump(encode(spec), sort_keys=False)
-            write_text(self.path / "spec.yaml", yaml_text(body))
-        elif (stored.get("data") or {}).get("path") != spec.data.path:
-            write_json(self.path / "data.json", {"path": spec.data.path})
-
-    def spec(self) -> RunSpec:
-        """Return the spec of the run; a folder of exported weights stands in for data without path.
-
-        Raises:
-            UserError: its file is absent, damaged, or holds no spec of a run; names the file.
-        """
-        tree = self._spec_tree()
-        if tree is None:
-            lost = "the command that made the run writes it again"
-            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
-        try:
-            spec = decode(RunSpec, with_old_meaning(tree))
-            if self.exported and spec.data.path is None and not spec.data.is_embedded:
-                return replace(spec, data=replace(spec.data, path=str(self.path)))
-            return spec
-        except UserError as error:
-            made = ", ".join(f"{name} {version}" for name, version in self.packages().items())
-            note = f"; the run was made with {made}" if made else ""
-            raise UserError(f"{self.path / 'spec.yaml'}: {error}{note}") from None
-
-    def packages(self) -> dict[str, str]:
-        """Return the versions of the packages beside tread-lab whose entries the run names."""
-        made_with = {k: v for attempt in self.attempts.read() for k, v in attempt.made_with.items()}
-        prefix = "package "
-        return {k.removeprefix(prefix): v for k, v in made_with.items() if k.startswith(prefix)}
-
-    def readable_spec(self) -> RunSpec | None:
-        """Return the spec of the run, `None` if it is lost or cannot be decoded here."""
-        try:
-            return self.spec()
-        except UserError:
-            return None
-
-    def _spec_tree(self) -> dict[str, Any] | None:
-        """Return the tree of the spec, `None` if its file is absent or damaged."""
-        try:
-            text = (self.path / "spec.yaml").read_text(encoding="utf-8")
-            tree = _YAML(yaml_body(text)).get_single_data()
-        except (OSError, ValueError, yaml.YAMLError):
-            return None
-        if not isinstance(tree, dict):
-            return None
-        moved = read_json(self.path / "data.json")
-        return tree if moved is None else {**tree, "data": {**tree["data"], **moved}}
-
-    @property
-    def attempts(self) -> Attempts:
-        return Attempts(self.path / "attempts.jsonl")
-
-    def keep_steps(self, steps: Iterable[int]) -> None:
-        """Add steps whose checkpoints training must not remove; none that was added is lost."""
-        if set(steps) - self.kept_steps():
-            kept = sorted({*self.kept_steps(), *steps})
-            write_json(self.path / "keep_steps.json", {"steps": kept})
-
-    def kept_steps(self) -> set[int]:
-        """Return the steps whose checkpoints training must not remove."""
-        return set(self._listed("keep_steps.json", "steps"))
-
-    def stack_dump(self, attempt: int) -> Path:
-        """Return the file with the stacks of an attempt that was ended for making no progress."""
-        return self.path / "stacks" / f"attempt-{attempt}.txt"
-
-    @property
-    def heartbeat_path(self) -> Path:
-        """The file that an attempt touches while it makes progress."""
-        return self.path / ".pulse"
-
-    def log(self) -> LogWriter:
-        return LogWriter(self.log_path)
-
-    def entries(self) -> list[Entry]:
-        """Return one entry per (key, step), in order of steps."""
-        return latest(read_entries(self.log_path))
-
-    def write_origin(self, attempt: dict[str, Any]) -> None:
-        """Add where and with what this attempt runs; earlier attempts stay."""
-        write_json(self.path / "origin.json", {"attempts": [*self.origin(), attempt]})
-
-    def origin(self) -> list[dict[str, Any]]:
-        return self._listed("origin.json", "attempts")
-
-    def _listed(self, file: str, key: str) -> list[Any]:
-        """Return the list in a file, which was the whole file once; empty if it is damaged."""
-        tree = read_json(self.path / file) or []
-        return list(tree.get(key, ()) if isinstance(tree, dict) else tree)
-
-    def finish(self, state: RunState, **facts: Any) -> None:
-        """Record the state in which the run has ended; this is written last."""
-        assert RunState(state).ended, state
-        files = file_checksums([self.path / "spec.yaml", self.log_path])
-        write_json(self.path / "result.json", {"state": state, **facts, "files": files})
-
-    def damaged(self) -> list[str]:
-        """Return the files that were cut or changed since the run ended."""
-        return changed_files(self.path, (self.result() or {}).get("files", {}))
-
-    def reopen(self) -> None:
-        """Delete the terminal state, so that the run is resumed."""
-        (self.path / "result.json").unlink(missing_ok=True)
-
-    def result(self) -> dict[str, Any] | None:
-        """Return the `RunState` in which the run has ended and its facts, `None` before that."""
-        result = read_json(self.path / "result.json")
-        state = _ENDED.get(result.get("state")) if isinstance(result, dict) else None
-        return None if state is None else {**result, "state": state}
-
-    def step(self) -> int:
-        """Return the optimizer steps on record."""
-        result = self.result() or {}
-        if "step" in result:
-            return int(result["step"])
-        entries = self.entries()
-        return entries[-1].step if entries else 0
-
-    def state(self) -> RunState:
-        """Return the state of the run by its record and its lock."""
-        result = self.result()
-        if result is not None:
-            return RunState(result["state"])
-        if self.locked:
-            return RunState.RUNNING
-        return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
-
-    def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
-        return EvaluationFolder(self.path / "evaluations" / signature(spec))
-
-    def evaluations(self) -> Iterator[EvaluationFolder]:
-        """Yield every finished evaluation, whatever step of the run it measures."""
-        for path in sorted(self.path.glob("evaluations/*/metrics.json")):
-            yield EvaluationFolder(path.parent)
-
-    def recorded_sampler(self) -> dict[str, Any]:
-        """Return the tree of the sampler that a run was measured with, empty for the default."""
-        if self.exported:
-            config = read_json(self.path / CONFIG) or {}
-            return dict(config.get("sampler") or {})
-        samplers = (tree.get("sampler") for tree in self._measured())
-        return next(filter(None, samplers), {})
-
-    def recorded_reference(self) -> dict[str, Any] | None:
-        """Return the tree of the reference that a run was measured with, `None` for held-out."""
-        sampled = (tree.get("reference") for tree in self._measured() if tree.get("metrics"))
-        return next(sampled, None)
-
-    def _measured(self) -> Iterator[dict[str, Any]]:
-        """Yield the trees of the finished evaluations."""
-        return ((evaluation.read() or {}).get("spec", {}) for evaluation in self.evaluations())
-
-    def end_evaluations(self) -> Iterator[EvaluationFolder]:
-        """Yield the finished evaluations of the run's last weights."""
-        yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
-
-
-@dataclass(frozen=True)
-class EvaluationFolder:
-    """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
-
-    path: Path
-
-    def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
-        beside = (path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
-        arrays = file_checksums(beside)
-        tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
-        write_json(self.path / "metrics.json", tree)
-
-    def read(self) -> dict[str, Any] | None:
-        """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
-        tree = read_json(self.path / "metrics.json")
-        return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
-
-    @property
-    def step(self) -> int | None:
-        """The step of the run that it measures, `None` for its end."""
-        step = ((self.read() or {}).get("spec") or {}).get("step")
-        return None if step is None else int(step)
-
-    @property
-    def done(self) -> bool:
-        """Whether it is complete and its files are as they were written."""
-        tree = self.read()
-        return tree is not None and not changed_files(self.path, tree.get("files", {}))
-
-
-@dataclass(frozen=True)
-class SweepFolder:
-    """One sweep: its immutable plan and what is made from its runs."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def plan_path(self) -> Path:
-        return self.path / "plan.json"
-
-    @property
-    def figures(self) -> Path:
-        return self.path / "figures"
-
-    @property
-    def drawn_path(self) -> Path:
-        """The file that is there while all figures are, and not while they are drawn."""
-        return self.path / "drawn"
-
-    @property
-    def drawn(self) -> bool:
-        """Whether the figures were drawn to the end."""
-        return self.figures.exists() and self.drawn_path.exists()
-
-    @property
-    def time_left_path(self) -> Path:
-        """The file in which a driver that is at work says how long it will take, for pages."""
-        return self.path / "time_left"
-
-    def time_left(self) -> str:
-        """Return the time left as the terminal of the driver shows it; empty without a driver."""
-        try:
-            fresh = time.time() - self.time_left_path.stat().st_mtime < TIME_LEFT_SECONDS
-            return self.time_left_path.read_text() if fresh else ""
-        except OSError:
-            return ""
-
-    @property
-    def suggestions_path(self) -> Path:
-        return self.path / "asked.jsonl"
-
-    @property
-    def spent_path(self) -> Path:
-        return self.path / "spent.jsonl"
-
-    @property
-    def stopped_path(self) -> Path:
-        return self.path / "stopped.jsonl"
-
-    @property
-    def study_path(self) -> Path:
-        return self.path / "study.db"
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Lock the sweep against other drivers until the block, or the process, ends."""
-        return exclusive(self.path / LOCK, f"sweep {self.name}")
-
-    @property
-    def driven(self) -> bool:
-        """Whether a driver works at the sweep."""
-        return is_held(self.path / LOCK)
-
-    @property
-    def earlier_plans(self) -> list[Path]:
-        """The plans that were extended, the oldest first."""
-        return sorted(self.path.glob("plans/[0-9]*.json"))
-
-    def keep_plan(self) -> None:
-        """Copy the plan to `plans/`, unless the last copy is equal."""
-        text, kept = self.plan_path.read_text(encoding="utf-8"), self.earlier_plans
-        if not kept or kept[-1].read_text(encoding="utf-8") != text:
-            write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
-
-    def plan(self) -> StoredPlan:
-        """Return the plan with the trials that a search has suggested so far.
-
-        Raises:
-            UserError: there is none, it is damaged, or it is of another version.
-        """
-        plan = self.stored_plan()
-        if plan is None:
-            raise UserError(f"sweep {self.name} has no plan in {self.path}")
-        suggested = suggestions.read(self.suggestions_path)
-        return plan.with_suggested(trial for entry in suggested for trial in entry.trials)
-
-    def stored_plan(self) -> StoredPlan | None:
-        """Return the plan as it was written, `None` before that.
-
-        Raises:
-            UserError: it is damaged, or of another version.
-        """
-        return read_plan(self.plan_path)
-
-
-def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
-    """Rename metrics of earlier versions.
-
-    These called torch-fidelity's score `is`, and a distance to held-out images `fid`.
-    """
-    spec = tree.get("spec") or {}
-    if not spec.get("metrics"):
-        return tree
-    metrics = tree["metrics"] if spec.get("reference") else heldout_named(tree["metrics"])
-    if "is" in spec["metrics"] and "inception_score" not in spec:
-        metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in metrics.items()}
-    return {**tree, "metrics": metrics}
-
-
-def _safe(name: str) -> str:
-    """Return `name` if it cannot leave its folder.
+def with_parents(tree: Any, lab: Lab) -> Any:
+    """Return the tree with the spec of every parent that it names by (a prefix of) its signature,
+    and with the digest of every file that a run starts from.
 
     Raises:
-        UserError: it could.
+        UserError: the lab has no such run, or several; a file cannot be read.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
-        raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
-    return name
+    if isinstance(tree, list | tuple):
+        return type(tree)(with_parents(item, lab) for item in tree)
+    if not isinstance(tree, Mapping):
+        return tree
+    written = {key: with_parents(value, lab) for key, value in tree.items()}
+    start = written.get("init_from")
+    if isinstance(start, str):
+        start = {"run": start}
+    if isinstance(start, dict) and isinstance(start.get("run"), str):
+        written["init_from"] = {**start, "run": encode(lab.known_run(start["run"]).spec())}
+    if isinstance(start, dict) and isinstance(start.get("file"), str):
+        path = Path(start["file"]).expanduser().resolve()
+        written["init_from"] = {**start, "file": str(path), "digest": digest_of(path)}
+    return written
+
+
+def digest_of(path: Path) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of a file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise UserError(f"init_from.file: cannot read {path}: {error.strerror}") from None

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tread_lab.specs.bypass import RouteBypass
-from tread_lab.specs.evaluation import count_label
+from tread_lab.specs.evaluation_text import count_label
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES, MetricKind
-from tread_lab.specs.objective import PlainLoss
+from tread_lab.specs.recipe import PlainLoss
+from tread_lab.specs.routes import RouteBypass
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 

@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tread_lab.records.checksums import sealed
 from tread_lab.records.durable import read_json
-from tread_lab.specs.cell import Cell
+from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_steps import end_signature
+from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.expansion import ExcludedCells
-from tread_lab.specs.labels import Trial, ancestors, with_baseline_cells
-from tread_lab.specs.matching import QUESTIONS, UNEQUAL
+from tread_lab.specs.labels import ancestors, with_baseline_cells
+from tread_lab.specs.trials import QUESTIONS, UNEQUAL
 
 FORMAT = 1  # of plan.json
-
-Tree = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class StoredTrial(Trial):
-    """A trial of a stored plan; `spec` is the tree of its run, so that reading decodes nothing."""
-
-    cell: Cell
-    spec: Tree
-
-    @staticmethod
-    def of(trial: Trial) -> StoredTrial:
-        cell, spec = encode(trial.cell), encode(trial.spec)
-        return StoredTrial(trial.role, cell, trial.seed, spec, trial.run, trial.baseline)
-
-    @staticmethod
-    def read(tree: Tree) -> StoredTrial:
-        """Return the trial of its tree in `plan.json`.
-
-        Raises:
-            KeyError: the tree lacks a field.
-        """
-        return StoredTrial(**{field.name: tree[field.name] for field in fields(Trial)})
-
-    def tree(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(Trial)}
-
-    @property
-    def steps(self) -> int:
-        return int(self.spec["train"]["steps"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +38,7 @@ class StoredPlan:
     name: str
     question: str
     experiment: str
-    trials: tuple[StoredTrial, ...]
+    trials: tuple[Trial[Tree], ...]
     evaluate: tuple[Tree, ...]
     sources: Tree
     excluded: tuple[ExcludedCells, ...] = ()
@@ -135,9 +104,9 @@ class StoredPlan:
             specs.setdefault(trial.run, trial.spec)
         return specs
 
-    def with_suggested(self, trials: Iterable[StoredTrial]) -> StoredPlan:
+    def with_suggested(self, trials: Iterable[Trial[Tree]]) -> StoredPlan:
         """Return the plan with the trials that a search has suggested, each run once."""
-        runs, suggested = {trial.run for trial in self.trials}, dict[str, StoredTrial]()
+        runs, suggested = {trial.run for trial in self.trials}, dict[str, Trial[Tree]]()
         for trial in trials:
             if trial.run not in runs:
                 suggested.setdefault(trial.run, trial)
@@ -204,7 +173,7 @@ def _plan(tree: Tree) -> StoredPlan:
         name=tree["name"],
         question=tree.get("question") or "",
         experiment=tree.get("experiment") or "",
-        trials=tuple(map(StoredTrial.read, tree["trials"])),
+        trials=tuple(map(Trial.read, tree["trials"])),
         evaluate=tuple(tree.get("evaluate") or ()),
         sources=tree.get("sweep") or {},
         excluded=_holes(tree.get("holes") or ()),

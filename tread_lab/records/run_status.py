@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tread_lab.records.attempts import Attempt
+from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.durable import modified
-from tread_lab.records.exit_reasons import EXIT_REASONS
-from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.lines import read_lines
+from tread_lab.records.lab import Lab
+from tread_lab.records.log import read_lines
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped, state_in_sweep
+from tread_lab.records.sweep_folder import Stopped, state_in_sweep
 
 _TAIL = 4096  # bytes at the end of a log, which hold its last entries
 

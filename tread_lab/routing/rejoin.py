@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.routing.select import BatchRoute
-from tread_lab.specs.bypass import ReEntrySpec
+from tread_lab.specs.routes import ReEntrySpec
 
 Span = tuple[int, int]
 

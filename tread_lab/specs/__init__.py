@@ -1,6 +1,5 @@
 """What a run, an evaluation and a sweep are: frozen data, strict decoding, signatures."""
 
-from tread_lab.specs.bypass import ReEntrySpec
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -13,15 +12,8 @@ from tread_lab.specs.evaluation import (
 )
 from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.objective import (
-    DDPMSpec,
-    EDMSpec,
-    EnsembleLoss,
-    FlowSpec,
-    PlainLoss,
-)
-from tread_lab.specs.recipe import TrainSpec
-from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.recipe import DDPMSpec, EDMSpec, EnsembleLoss, FlowSpec, PlainLoss, TrainSpec
+from tread_lab.specs.routes import ReEntrySpec, RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 

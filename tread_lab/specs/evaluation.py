@@ -1,4 +1,4 @@
-"""What an evaluation is: held-out loss, layer similarity, or metrics of generated samples."""
+"""What an evaluation is, and of which step: held-out loss, similarity, metrics of samples."""
 
 from __future__ import annotations
 
@@ -9,15 +9,136 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
-from tread_lab.specs.decode import added, decode, encode
-from tread_lab.specs.errors import UserError, check_positive, lookup, shown, suggest
-from tread_lab.specs.evaluation_steps import AT, check_step, joined, steps_of
+from tread_lab.specs.decode import added
+from tread_lab.specs.errors import UserError, check_positive, lookup, shown
 from tread_lab.specs.extensions import Kind
-from tread_lab.specs.guidance import GuidanceSpec, RateSpec
-from tread_lab.specs.metrics import METRICS
-from tread_lab.specs.objective import DDPM_LEVELS
-from tread_lab.specs.references import HELDOUT, ReferenceSpec
+from tread_lab.specs.guidance import GuidanceSpec
+from tread_lab.specs.metrics import METRICS, ReferenceSpec
+from tread_lab.specs.recipe import DDPM_LEVELS
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
+
+Step = int | str | None  # steps, a share of all steps such as `50%`, or the end
+END = "end"
+AT = "at"  # between an evaluation and its steps, and the key of the steps in a mapping
+BASELINE = "baseline"  # the step at which a run's baseline ends: its own end but under `match`
+_STEP = re.compile(r"(\d{1,9})(k?)|(\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%", flags=re.IGNORECASE)
+_EXAMPLE = "steps are written as in `fd@1k at 250, 50%, end`"
+
+
+def check_step(step: Step) -> None:
+    """Refuse what is neither a positive step, nor a share such as `50%`, nor `None`.
+
+    Raises:
+        UserError: says how steps are written.
+    """
+    if step is not None and (isinstance(step, bool) or step_of(step) != step):
+        raise UserError(f"step: {shown(step)} is no step; {_EXAMPLE}")
+
+
+def step_of(written: Any) -> Step:
+    """Return the step that `250`, `50k`, `50%`, `baseline` or `end` means; the last is `None`.
+
+    Raises:
+        UserError: it is nothing of the kind.
+    """
+    text = str(written).strip().lower()
+    if text in (END, BASELINE):
+        return BASELINE if text == BASELINE else None
+    match = _STEP.fullmatch(text)
+    if match is None or isinstance(written, bool):
+        raise UserError(f"{shown(written)} is no step; {_EXAMPLE}")
+    if float(match[1] or match[3]) == 0:
+        raise UserError(f"{shown(written)} is no step; the first one is 1")
+    if match[3] is None:
+        return int(match[1]) * (1000 if match[2] else 1)
+    share = float(match[3])
+    return None if share == 100 else f"{share:g}%"
+
+
+def steps_of(written: Any) -> tuple[Step, ...]:
+    """Return the steps of `250, 50%, end`, of a list of such, or of one number; each once.
+
+    Raises:
+        UserError: a part is no step, or there is none.
+    """
+    if isinstance(written, str):
+        written = re.split(r"[,\s]+", written.strip().rstrip(","))
+    items = written if isinstance(written, list | tuple) else [written]
+    steps = tuple(dict.fromkeys(map(step_of, items)))
+    if not steps:
+        raise UserError(f"{AT}: has no steps; {_EXAMPLE}")
+    return steps
+
+
+def joined(items: Sequence[Any]) -> Iterator[Any]:
+    """Yield the items of a list in which a comma between steps has made items of them.
+
+    `[fid@10k at 50000, 100000, kid@1k]` is a list of three; its second item belongs to the first.
+    A shell makes words of `fd@1k at 250 end`.
+    """
+    whole: Any = None
+    for item in items:
+        continues = isinstance(whole, str) and isinstance(item, int | float | str)
+        if continues and (item == AT or (f" {AT}" in whole and _is_step(item))):
+            whole = f"{whole}{' ' if item == AT else ', '}{item}".replace(f" {AT},", f" {AT}")
+            continue
+        if whole is not None:
+            yield whole
+        whole = item
+    if whole is not None:
+        yield whole
+
+
+def _is_step(item: Any) -> bool:
+    text = str(item).strip().lower()
+    return text in (END, BASELINE) or _STEP.fullmatch(text) is not None
+
+
+def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[EvaluationSpec, ...]:
+    """Return evaluations as a run of so many steps has them: shares are steps, its last is the end.
+
+    Raises:
+        UserError: a step lies beyond the run.
+    """
+    return tuple(dict.fromkeys(_at(spec, steps) for spec in evaluations))
+
+
+def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
+    step = spec.step
+    if step == BASELINE:  # of a sweep that matches nothing, and of a run of no sweep
+        step = None
+    if isinstance(step, str):
+        step = max(1, round(float(step.removesuffix("%")) / 100 * steps))
+    if step is not None and step > steps:
+        raise UserError(
+            f"evaluate: step {step} lies beyond the {steps} steps of training; shares such as"
+            f" `{AT} 25%, 50%, {END}` fit runs of any length"
+        )
+    step = None if step == steps else step
+    return spec if step == spec.step else replace(spec, step=step)
+
+
+def kept_steps(evaluations: Iterable[EvaluationSpec]) -> tuple[int, ...]:
+    """Return the steps, rising, of which evaluations of one run need a checkpoint."""
+    return tuple(sorted({spec.step for spec in evaluations if isinstance(spec.step, int)}))
+
+
+def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree of an evaluation as it is at the end of a run."""
+    return {name: value for name, value in tree.items() if name != "step"}
+
+
+def end_signature(tree: Mapping[str, Any]) -> str:
+    """Return the signature of an evaluation's tree at the end of a run: equal for all its steps."""
+    return signature(without_step(tree))
+
+
+def in_words(steps: Sequence[int]) -> str:
+    """Return `50000, 100000 and 400000`, or `none`."""
+    *most, last = [*map(str, steps)] or ["none"]
+    return f"{', '.join(most)} and {last}" if most else last
+
 
 SOLVERS = Kind("solver", dict.fromkeys(("heun", "heun_full", "euler", "ddim", "ddpm", "sde")))
 # Solvers of one process -> that process.
@@ -196,141 +317,3 @@ class SamplesSpec:
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
 KINDS: dict[str, type[EvaluationSpec]] = {spec.kind: spec for spec in get_args(EvaluationSpec)}
-
-
-def decode_evaluations(
-    items: Any,
-    sampler: Mapping[str, Any] | None = None,
-    cells: Sequence[Mapping[str, Any]] = ({},),
-    reference: ReferenceSpec | None = None,
-) -> tuple[EvaluationSpec, ...]:
-    """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
-
-    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, and `fid[heldout]@1k` is that
-    with `reference: heldout`; metrics that share count, sampler, step and reference become one
-    evaluation, so that images are generated once.
-    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
-
-    Args:
-        reference: of every evaluation of samples that names none.
-        sampler: fields of the sampler of every evaluation of samples.
-        cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
-
-    Raises:
-        UserError: an unknown evaluation or a wrong option, with its dotted path.
-    """
-    if not isinstance(items, list | tuple):
-        example = "expected a list such as [heldout_loss, fd@1k]"
-        raise UserError(f"evaluate: {example}, got {shown(items)}")
-    places = [(item, f"evaluate[{k}]") for k, item in enumerate(joined(items))]
-    default = {"sampler": sampler or {}, "reference": reference}
-    return _merged(
-        spec
-        for item, place in places
-        for cell in cells
-        for spec in _evaluations(item, default, cell, place)
-    )
-
-
-def _evaluations(
-    item: Any, default: Mapping[str, Any], cell: Mapping[str, Any], path: str
-) -> Iterator[EvaluationSpec]:
-    """Yield the evaluation of an item, once for each of its steps."""
-    if isinstance(item, SamplesSpec) and cell:
-        item = {"samples": {k: v for k, v in encode(item).items() if k != "kind"}}
-    elif isinstance(item, EvaluationSpec):
-        yield item
-        return
-    kind, written = _kind_and_options(item, path)
-    path = f"{path}.{kind}"
-    options = _options(written, path)
-    if kind == "samples":
-        own = _options(options.get("sampler"), f"{path}.sampler")
-        options["sampler"] = _with_cell({**default["sampler"], **own}, cell)
-        reference = options.get("reference", default["reference"])
-        options["reference"] = None if reference == HELDOUT else reference
-    if AT not in options:
-        yield decode(KINDS[kind], options, path)
-        return
-    if "step" in options:
-        raise UserError(f"`{AT}` and `step` say the same; leave one").at(path)
-    try:
-        steps = steps_of(options.pop(AT))
-    except UserError as error:
-        raise error.at(path) from None
-    yield from (decode(KINDS[kind], {**options, "step": step}, path) for step in steps)
-
-
-def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
-    """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone.
-
-    The steps after ` at ` are the option `at`.
-    """
-    if isinstance(item, str):
-        name, said, steps = item.partition(f" {AT} ")
-        at = {AT: steps} if said else {}
-        pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)"
-        if match := re.fullmatch(pattern, name.strip(), flags=re.IGNORECASE):
-            count = int(match[3]) * (1000 if match[4] else 1)
-            heldout = {"reference": HELDOUT} if match[2] else {}
-            return "samples", {"metrics": [match[1].lower()], "count": count, **heldout, **at}
-        item = {name.strip(): at}
-    if not isinstance(item, Mapping) or len(item) != 1:
-        raise UserError(f"expected a name or {{name: options}}, got {shown(item)}").at(path)
-    ((kind, options),) = item.items()
-    if kind not in KINDS:
-        names = [*KINDS, *(f"{name}@1k" for name in METRICS)]
-        raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
-    return kind, options
-
-
-def _options(value: Any, path: str) -> dict[str, Any]:
-    if value and not isinstance(value, Mapping):
-        raise UserError(f"expected a mapping, got {shown(value)}").at(path)
-    return dict(value or {})
-
-
-_SHORTHANDS: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
-
-
-def _with_cell(tree: dict[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Set dotted fields of a sampler's tree; a shorthand above them is written out."""
-    for dotted, value in cell.items():
-        *parents, leaf = dotted.split(".")
-        node = tree
-        for parent in parents:
-            inner = node.get(parent, {})
-            if not isinstance(inner, Mapping):
-                short = _SHORTHANDS.get(parent)
-                inner = short.from_shorthand(inner) if short else {}
-            node[parent] = dict(inner)
-            node = node[parent]
-        node[leaf] = value
-    return tree
-
-
-def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
-    """Merge the evaluations of samples that share images; equal ones are one."""
-    merged: dict[Any, EvaluationSpec] = {}
-    for spec in specs:
-        key: Any = spec
-        if isinstance(spec, SamplesSpec):
-            key = spec.count, spec.sampler, spec.step, spec.reference and spec.reference.name
-        first = merged.get(key)
-        if isinstance(spec, SamplesSpec) and isinstance(first, SamplesSpec):
-            metrics = tuple(dict.fromkeys((*first.metrics, *spec.metrics)))
-            spec = replace(spec, metrics=metrics)
-        merged[key] = spec
-    return tuple(map(_with_needed_reference, merged.values()))
-
-
-def _with_needed_reference(spec: EvaluationSpec) -> EvaluationSpec:
-    """Return an evaluation without the reference that no metric of it compares with."""
-    if not isinstance(spec, SamplesSpec) or any(METRICS[m].compares for m in spec.metrics):
-        return spec
-    return replace(spec, reference=None)
-
-
-def count_label(count: int) -> str:
-    """Return `10k` for 10000, `512` for 512: the sample size as metric names carry it."""
-    return f"{count // 1000}k" if count % 1000 == 0 else str(count)

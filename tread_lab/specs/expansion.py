@@ -8,22 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tread_lab.specs.axes import cell_of, check_count, distinct, grid
-from tread_lab.specs.cell import Cell, CellNames, has_computed, labelled
+from tread_lab.specs.cell import Cell, CellNames, Trial, evaluate, has_computed, labelled
 from tread_lab.specs.errors import UserError, suggest
-from tread_lab.specs.evaluation import EvaluationSpec, decode_evaluations
-from tread_lab.specs.evaluation_steps import BASELINE
-from tread_lab.specs.expression import evaluate
+from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import check_field, run_of, with_cell, with_fields
 from tread_lab.specs.labels import cell_text
-from tread_lab.specs.matching import (
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.trials import (
     SPEND,
+    Completion,
+    OtherData,
     Price,
+    Setting,
+    Trials,
     baseline_step,
     check_axis,
 )
-from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.trials import Completion, OtherData, Setting, Trial, Trials
 
+Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
 _EXAMPLES = 5
 
 
@@ -45,7 +49,7 @@ class Expansion:
         duplicates: cells that are written twice, and cells that are the run of another one.
     """
 
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial[RunSpec], ...]
     excluded: tuple[ExcludedCells, ...]
     evaluations: tuple[EvaluationSpec, ...]
     duplicates: tuple[ExcludedCells, ...] = ()
@@ -163,7 +167,7 @@ def _meets(rule: str, names: CellNames) -> bool:
         raise _Where(f"where: {error}") from None
 
 
-def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Trial]:
+def _pair(make: Trials, setting: Setting, seed: int) -> Pair:
     try:
         return make.pair(setting, seed)
     except OtherData:
@@ -173,7 +177,7 @@ def _pair(make: Trials, setting: Setting, seed: int) -> tuple[Trial | None, Tria
         raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None
 
 
-def _shared(pairs: Sequence[tuple[Trial | None, Trial]]) -> list[ExcludedCells]:
+def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
     """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
     of_baselines = {baseline.run for baseline, _ in pairs if baseline is not None}
     first_cells: dict[str, Cell] = {}
@@ -208,7 +212,7 @@ def _evaluations(sweep: SweepSpec, experiment: Experiment) -> tuple[EvaluationSp
 def _at_baseline(
     evaluations: tuple[EvaluationSpec, ...],
     match: str | None,
-    pairs: Sequence[tuple[Trial | None, Trial]],
+    pairs: Sequence[Pair],
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations with the step `baseline` as a number, or as the end where it is."""
     if not any(spec.step == BASELINE for spec in evaluations):

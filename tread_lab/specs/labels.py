@@ -6,32 +6,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
-from tread_lab.specs.bypass import RouteBypass
-from tread_lab.specs.objective import PlainLoss
-from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.cell import AnySpec, Spec, Trial, axis_label
+from tread_lab.specs.recipe import PlainLoss
+from tread_lab.specs.routes import RouteBypass, RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
-Spec = RunSpec | Mapping[str, Any]  # or the tree of one
+OneSpec = TypeVar("OneSpec", bound=Spec)
 
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A trial of a plan, in memory (`specs.trials`) or stored (`records.plan`): what varies
-    (`cell`), its seed, and the run it is compared with."""
-
-    role: str
-    cell: Mapping[str, Any]
-    seed: int
-    spec: Spec
-    run: str
-    baseline: str | None
 
 
 def plain_markdown(text: str) -> str:
@@ -41,21 +28,12 @@ def plain_markdown(text: str) -> str:
     return without_tags.replace("](", "]\\(").replace("`", "\\`").replace("\n", " ")
 
 
-AnySpec = TypeVar("AnySpec", bound=Spec)
-AnyTrial = TypeVar("AnyTrial", bound=Trial)
-
-
-def axis_label(key: str) -> str:
-    """Return the short name of an axis: `start` for `route.start`."""
-    return key.removeprefix("route.")
-
-
 def cell_text(cell: Mapping[str, Any]) -> str:
     """Return `start=3, end=2`: axis values as a sweep file has them; the cell need be no run."""
     return ", ".join(f"{axis_label(k)}={v}" for k, v in cell.items()) or "the base run"
 
 
-def cell_label(trial: Trial) -> str:
+def cell_label(trial: Trial[Spec]) -> str:
     """Return the label that the seeds of a cell share: `2->8 s=0.5 precision=fp32`, `dense`.
 
     It tells the routes, their rate, and every other axis of the cell.
@@ -71,7 +49,7 @@ def place_label(cell: Mapping[str, Any]) -> str:
     return " ".join([f"{cell['start']}->{cell['end']}{rate}", *_settings(cell)])
 
 
-def trial_label(trial: Trial) -> str:
+def trial_label(trial: Trial[Spec]) -> str:
     """`2->8 s=0.5 seed 0`."""
     return f"{cell_label(trial)} seed {trial.seed}"
 
@@ -85,7 +63,7 @@ def run_label(spec: RunSpec) -> str:
     return " ".join([*parts, f"seed {spec.seed}"])
 
 
-def run_labels(trials: Sequence[Trial]) -> dict[str, str]:
+def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
     """Return the label of every run of a plan, that of its first trial.
 
     Runs that trials start from have the axis values in which such runs differ.
@@ -97,7 +75,7 @@ def run_labels(trials: Sequence[Trial]) -> dict[str, str]:
     return labels | {k: v for k, v in _parent_labels(trials).items() if k not in labels}
 
 
-def with_baseline_cells(trials: Sequence[AnyTrial]) -> tuple[AnyTrial, ...]:
+def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
     A sweep over precisions has a dense run in each: these are cells, not seeds of one.
@@ -123,7 +101,7 @@ def value_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def ancestors(spec: AnySpec) -> Iterator[tuple[str, AnySpec]]:
+def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
     """Yield the runs that a run descends from, the eldest first, each with its name."""
     if isinstance(spec, RunSpec):
         parent: Any = spec.parent
@@ -183,7 +161,7 @@ def _routes(spec: Spec) -> Sequence[RouteSpec]:
     return [RouteSpec(**route) for route in spec.get("routes") or ()]
 
 
-def _parent_labels(trials: Sequence[Trial]) -> dict[str, str]:
+def _parent_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
     """Return the labels of parents, with the axis values in which they differ."""
     served = [(name, spec, trial) for trial in trials for name, spec in ancestors(trial.spec)]
     own = _served_cells((name, trial.cell) for name, _, trial in served)

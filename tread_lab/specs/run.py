@@ -7,14 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from tread_lab.specs.bypass import BYPASSES, Bypass, RouteBypass
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.objective import LOSSES, EDMSpec, Loss, PlainLoss, ProcessSpec, outputs
-from tread_lab.specs.recipe import ExecutionSpec, TrainSpec
-from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
+from tread_lab.specs.recipe import (
+    LOSSES,
+    EDMSpec,
+    ExecutionSpec,
+    Loss,
+    PlainLoss,
+    ProcessSpec,
+    TrainSpec,
+    outputs,
+)
+from tread_lab.specs.routes import (
+    BYPASSES,
+    Bypass,
+    RouteBypass,
+    RouteSpec,
+    check_selections,
+    resolve_routes,
+    spans_of,
+)
 from tread_lab.specs.systems import ConditionSpec, SystemSpec, Variants
 
 _EXACT = ("fp32", "tf32")  # precisions in which no block has to be kept in fp32

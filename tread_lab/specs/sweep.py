@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tread_lab.specs.axes import numbers
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 
 if TYPE_CHECKING:
     Seeds = tuple[int, ...]

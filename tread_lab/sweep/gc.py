@@ -17,8 +17,9 @@ from tread_lab.engine.checkpoint import is_whole, list_checkpoints, slim, step_o
 from tread_lab.engine.features import removable_caches
 from tread_lab.engine.sample_parts import FOLDER as PARTS
 from tread_lab.engine.system import systems_of
-from tread_lab.records.lab import LOCK, Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, is_held
+from tread_lab.records.run_folder import LOCK, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec

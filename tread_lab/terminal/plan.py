@@ -13,17 +13,15 @@ from tread_lab.engine.cost.memory import fitting_micro_batch
 from tread_lab.engine.cost.report import on_gpu
 from tread_lab.engine.cost.speed import Rates
 from tread_lab.engine.cost.training import cost
-from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
-from tread_lab.records.stopped_early import state_in_sweep
+from tread_lab.records.sweep_folder import state_in_sweep
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.evaluation_labels import evaluation_label, setting_names
-from tread_lab.specs.evaluation_steps import AT, END
+from tread_lab.specs.evaluation import AT, END, EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation_text import evaluation_label, setting_names
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
-from tread_lab.specs.matching import QUESTIONS, steps_off
+from tread_lab.specs.trials import QUESTIONS, steps_off
 from tread_lab.specs.units import amount, counted, duration
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
@@ -96,7 +94,7 @@ def _during_training(evaluations: Sequence[EvaluationSpec], source: str | None) 
 def _runs_table(plan: Plan, lab: Lab, width: int) -> Table:
     """Return a row per run, as many as there is room for."""
     labels = run_labels(plan.trials)
-    stopped = stopped_early.read(lab.sweep(plan.name).stopped_path) if plan.stop_early else {}
+    stopped = lab.sweep(plan.name).stopped() if plan.stop_early else {}
     rows = []
     for task in plan.tasks[:ROWS]:
         state = state_in_sweep(lab.run(task.run).state(), task.run, stopped)

@@ -24,9 +24,10 @@ from tread_lab.frames import (
     without_baseline,
 )
 from tread_lab.records import metric_names
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.units import amount, with_interval
 from tread_lab.terminal.console import ROWS, answer, answers, fitted, say
 from tread_lab.tracking.store import shown as without_password

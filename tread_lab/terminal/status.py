@@ -13,15 +13,16 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
-from tread_lab.records.lab import Lab, RunFolder
-from tread_lab.records.plan import StoredPlan, Tree
+from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import measured, mixtures, provenance_differences
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.stopped_early import Stopped
-from tread_lab.records.stopped_early import read as read_stopped
+from tread_lab.records.sweep_folder import Stopped
+from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_steps import AT
+from tread_lab.specs.evaluation import AT
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counted, counts_text, duration
 from tread_lab.terminal.console import (
@@ -117,7 +118,7 @@ class _SweepStatus:
     @staticmethod
     def read(lab: Lab, name: str) -> _SweepStatus:
         plan = lab.sweep(name).plan()
-        return _SweepStatus(lab, plan, plan.runs(), read_stopped(lab.sweep(name).stopped_path))
+        return _SweepStatus(lab, plan, plan.runs(), lab.sweep(name).stopped())
 
     def status(self, run: str) -> RunStatus:
         return run_status(self.lab.run(run), self.stopped)

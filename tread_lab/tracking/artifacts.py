@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.records.lab import EvaluationFolder, RunFolder
-from tread_lab.specs.evaluation import count_label
-from tread_lab.specs.evaluation_labels import MetricNames, Tree
+from tread_lab.records.run_folder import EvaluationFolder, RunFolder
+from tread_lab.specs.evaluation_text import MetricNames, Tree, count_label
 
 File = Path | str | bytes
 THUMBNAIL = 256  # pixels, as MLflow's own

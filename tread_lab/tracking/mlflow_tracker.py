@@ -12,9 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from tread_lab.frames import Memory, own_metrics
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.mlflow_client import (
@@ -29,8 +30,7 @@ from tread_lab.tracking.mlflow_client import (
     open_client,
     open_experiment,
 )
-from tread_lab.tracking.mlflow_names import PARAMETERS
-from tread_lab.tracking.projection import Number, Projection
+from tread_lab.tracking.projection import PARAMETERS, Number, Projection, ShownTrial, trials_of
 from tread_lab.tracking.saved_views import SavedViews
 from tread_lab.tracking.store import (
     EXPERIMENT,
@@ -43,20 +43,23 @@ from tread_lab.tracking.store import (
 from tread_lab.tracking.stored_run import (
     AUTHORED,
     LAB,
+    NAME,
     PARENT_RUN,
     SENT,
+    SHARED,
     SWEEP,
     TRIAL,
+    Authored,
+    Sent,
     contradicts,
+    files_mark,
     is_up_to_date,
     name_of,
     own_tags,
     typed_tags,
 )
 from tread_lab.tracking.sweep_run import Parent, Ranking, written
-from tread_lab.tracking.sync_tags import NAME, SHARED, Authored, Sent, files_mark
 from tread_lab.tracking.tracker import SyncReport
-from tread_lab.tracking.trial_names import Trial, trials_of
 
 BATCH = 1000  # MLflow's limit for one call
 
@@ -151,7 +154,7 @@ class _SweepSync:
         self._parent(parent, shown)
         return SyncReport(name, 1 + self._shown, **self._done, problems=tuple(self._problems))
 
-    def _views(self, trials: Sequence[Trial], frame: pd.DataFrame) -> SavedViews:
+    def _views(self, trials: Sequence[ShownTrial], frame: pd.DataFrame) -> SavedViews:
         return SavedViews(
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
@@ -185,7 +188,7 @@ class _SweepSync:
             self._remove(run)
         return found
 
-    def _child(self, trial: Trial, state: RunState, have: Run | None, parent_id: str) -> None:
+    def _child(self, trial: ShownTrial, state: RunState, have: Run | None, parent_id: str) -> None:
         stamp = self._projection.stamp(trial, state)
         if have is not None and is_up_to_date(have, parent_id, stamp):
             self._done["unchanged"] += 1
@@ -210,7 +213,7 @@ class _SweepSync:
         self._client.set_tag(run.info.run_id, SENT, str(now))
         self._note(trial, view.tags, view.ended)
 
-    def _note(self, trial: Trial, tags: Mapping[str, str], ended: int | None) -> None:
+    def _note(self, trial: ShownTrial, tags: Mapping[str, str], ended: int | None) -> None:
         """Remember what the report and the sweep's own run say of a trial."""
         self._shown += 1
         self._ended = max(self._ended, ended or 0)
@@ -290,7 +293,7 @@ class _SweepSync:
             self._client.set_terminated(info.run_id, status=status, end_time=ended)
 
     @contextlib.contextmanager
-    def _noted(self, trial: Trial) -> Iterator[None]:
+    def _noted(self, trial: ShownTrial) -> Iterator[None]:
         """A record that cannot be shown is a problem of that run, not of the others."""
         try:
             yield

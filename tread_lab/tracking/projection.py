@@ -6,7 +6,9 @@ import contextlib
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,16 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.frames import Memory, SweepReader, disturbed, is_metric
-from tread_lab.records import stopped_early
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import state_in_sweep
+from tread_lab.records.sweep_folder import state_in_sweep
+from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.fields import dotted
+from tread_lab.specs.labels import cell_label
 from tread_lab.specs.signature import signature
 from tread_lab.tracking.artifacts import (
     File,
@@ -29,8 +34,72 @@ from tread_lab.tracking.artifacts import (
     picture_key,
     run_files,
 )
-from tread_lab.tracking.mlflow_names import PARAMETERS, to_mlflow
-from tread_lab.tracking.trial_names import Trial
+
+PARAMETERS = {  # columns of frames -> parameters, so that stored filters go on finding runs
+    "start": "route_start",
+    "end": "route_end",
+    "length": "route_length",
+    "rate": "selection_rate",
+}
+_SAMPLES = re.compile(r"(?P<metric>[^\[@]+)(?:\[(?P<bracket>[^\]]+)\])?@(?P<count>\d+k?)")
+
+
+def to_mlflow(name: str) -> str:
+    """`fd[fashion16-v1]@1k w=1.5 SG(0.5/0.9)` -> `fd:fashion16-v1:1k w:1.5 SG 0.5/0.9`.
+
+    MLflow accepts letters, digits and `_ - . : /` and the space; a name of these stays as it is.
+    Any other character becomes `_`.
+    """
+    metric, space, setting = name.partition(" ")
+    if found := _SAMPLES.fullmatch(metric):
+        metric = ":".join(filter(None, found.group("metric", "bracket", "count"))).replace(",", ":")
+    setting = re.sub(r"->|,", "-", setting).replace("=", ":")
+    setting = re.sub(r"(?<=:)\[|[\])]+", "", setting)
+    return re.sub(r"[^\w/.\- :]", "_", metric + space + re.sub(r"[(+]", " ", setting))
+
+
+TOLD = ("routes", "seed", "execution.", "data.path")  # by the route, the seed, or not science
+
+
+@dataclass(frozen=True)
+class ShownTrial:
+    """A trial of a plan as a tracker shows it.
+
+    Attributes:
+        key: what tells it from every other one: sweep / role / run / cell.
+        stored: the trial, a baseline with the axis values that tell it from others.
+        varied: dotted fields, routes and seed apart, in which the runs of the sweep differ.
+        label: of the cell, shared by its seeds.
+    """
+
+    key: str
+    stored: Trial[Tree]
+    varied: Mapping[str, Any]
+    label: str
+
+
+def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
+    """Return the distinct trials of a plan, in its order."""
+    fields = [dict(dotted(trial.spec)) for trial in plan.trials]
+    varied = _varied(fields)
+    trials: dict[str, ShownTrial] = {}
+    for planned, stored, values in zip(plan.trials, plan.with_baseline_cells().trials, fields):
+        cell = ",".join(f"{name}={value}" for name, value in sorted(planned.cell.items()))
+        key = f"{sweep}/{stored.role}/{stored.run}/{cell}"
+        own = {name: values[name] for name in varied if name in values}
+        trials.setdefault(key, ShownTrial(key, stored, own, cell_label(stored)))
+    return list(trials.values())
+
+
+def _varied(fields: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names whose values differ, in the order of the spec."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for tree in fields:
+        for name, value in tree.items():
+            if not name.startswith(TOLD):
+                values[name].add(repr(value))
+    return [name for name, found in values.items() if len(found) > 1]
+
 
 FORMAT = 4  # of what is shown; another number sends everything once more
 STATUS = {
@@ -89,7 +158,7 @@ class Projection:
         self._lab, self._plan = lab, plan
         self._reader = SweepReader(lab, plan, memory=memory)
         self._baselines: dict[str, list[Any]] = {}
-        self._stopped = stopped_early.read(lab.sweep(plan.name).stopped_path)
+        self._stopped = lab.sweep(plan.name).stopped()
 
     def pictures(self) -> list[str]:
         """Return the keys of the pictures that the planned evaluations make."""
@@ -98,7 +167,7 @@ class Projection:
         folders = dict.fromkeys(picture_folder(names, *evaluation) for evaluation in shown)
         return [picture_key(folder) for folder in folders]
 
-    def frame(self, trials: Iterable[Trial]) -> pd.DataFrame:
+    def frame(self, trials: Iterable[ShownTrial]) -> pd.DataFrame:
         """Return `trials_frame` of these trials, without those whose records cannot be read."""
         rows = []
         for trial in trials:
@@ -106,13 +175,13 @@ class Projection:
                 rows.append(self._reader.row(trial.stored))
         return self._reader.frame(rows)
 
-    def state(self, trial: Trial) -> RunState:
+    def state(self, trial: ShownTrial) -> RunState:
         """Return the run's state; one that has no spec yet is pending, whoever holds it."""
         run = self._lab.run(trial.stored.run)
         state = run.state() if (run.path / "spec.yaml").exists() else RunState.PENDING
         return state_in_sweep(state, run.name, self._stopped)
 
-    def stamp(self, trial: Trial, state: RunState) -> str:
+    def stamp(self, trial: ShownTrial, state: RunState) -> str:
         """Return a fingerprint of all that `view` depends on, from names, sizes, times of files."""
         run, baseline = self._lab.run(trial.stored.run), trial.stored.baseline
         facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
@@ -123,7 +192,7 @@ class Projection:
             facts.append(self._baselines[baseline])
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
-    def view(self, trial: Trial, state: RunState) -> View:
+    def view(self, trial: ShownTrial, state: RunState) -> View:
         """Return all that is shown of a trial; its numbers are those of `trials_frame`.
 
         Raises:
@@ -167,7 +236,7 @@ class Projection:
             files=files,
         )
 
-    def _params(self, trial: Trial) -> dict[str, str]:
+    def _params(self, trial: ShownTrial) -> dict[str, str]:
         """Return the parameters and the fields that vary; MLflow would plot an empty one at 0."""
         spec = trial.stored.spec
         always = {f"train.{name}": spec["train"][name] for name in ("lr", "batch", "steps")}
@@ -181,7 +250,7 @@ class Projection:
         params = {**always, **trial.varied, **own}
         return {name: str(value) for name, value in params.items() if value != ""}
 
-    def _disturbed(self, trial: Trial, row: Mapping[str, Any]) -> dict[str, str]:
+    def _disturbed(self, trial: ShownTrial, row: Mapping[str, Any]) -> dict[str, str]:
         """Return the tag that names the times and speeds that other work on the machine decided."""
         dense = next((t for t in self._plan.trials if t.run == trial.stored.baseline), None)
         if dense is None:
@@ -191,7 +260,13 @@ class Projection:
         return {"disturbed": ", ".join(map(to_mlflow, names))} if names else {}
 
     def _tags(
-        self, trial: Trial, run: RunFolder, *, state: RunState, problem: str, files: Iterable[str]
+        self,
+        trial: ShownTrial,
+        run: RunFolder,
+        *,
+        state: RunState,
+        problem: str,
+        files: Iterable[str],
     ) -> dict[str, str]:
         """Return what people filter and group by; the seeds of a cell share the tag `cell`."""
         attempts = run.origin()

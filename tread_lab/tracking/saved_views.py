@@ -20,7 +20,7 @@ from tread_lab.records.metric_names import (
     TRAIN_LOSS,
     metric_kind,
 )
-from tread_lab.tracking.mlflow_names import PARAMETERS, to_mlflow
+from tread_lab.tracking.projection import PARAMETERS, to_mlflow
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
 COLUMNS = ("route", "selection_rate", "seed")

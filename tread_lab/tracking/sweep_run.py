@@ -13,9 +13,9 @@ from urllib.parse import quote
 import pandas as pd
 
 from tread_lab.frames import HIGH, LOW, UNIT, ranked_cells, ranking_caption, ranking_key
-from tread_lab.records.lab import SweepFolder
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import counted, precise
 from tread_lab.tracking.artifacts import File, preview

@@ -20,7 +20,7 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import encode, signature
-from tread_lab.specs.evaluation import decode_evaluations
+from tread_lab.specs.evaluation_text import decode_evaluations
 
 SETTINGS = (1, 1.5, 2, {"weight": 2, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}})
 

@@ -14,7 +14,8 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.memory import check_memory, fitting_micro_batch
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial

@@ -33,7 +33,7 @@ from tread_lab.specs import (
 )
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import SimilaritySpec
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.systems.sprint.spec import SprintBypass
 
 # Sparse guidance, table 2: SiT-XL/2 with r(2->24), GMAC of one step under every guidance.

@@ -12,9 +12,8 @@ import pytest
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
 from tread_lab.frames import cells_frame, trials_frame
-from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
@@ -84,7 +83,7 @@ def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tin
     for run in (dense, open_run, ended, stopped):
         logged(lab, run, 0.0, steps=20 if run in (dense, ended) else 10)
     Pretender(lab).finish(plan.tasks[2])
-    stopped_early.append(lab.sweep("halved").stopped_path, Stopped(stopped, 10, "asha"))
+    lab.sweep("halved").add_stopped(Stopped(stopped, 10, "asha"))
     early = EarlyStopping.of(plan, lab)
     assert early is not None
     assert list(early.history()) == [(ended, 10, 0.0), (ended, 20, 0.0), (stopped, 10, 0.0)]
@@ -97,7 +96,7 @@ def test_what_was_stopped_is_a_row_that_says_so_and_never_a_number(lab: Lab, tin
         Pretender(lab).finish(task)
     last = plan.trials[-1].run
     logged(lab, last, 0.4, steps=20)  # a log, no result: taken for interrupted by anybody else
-    stopped_early.append(lab.sweep("halved").stopped_path, Stopped(last, 20, "asha at step 20"))
+    lab.sweep("halved").add_stopped(Stopped(last, 20, "asha at step 20"))
     row = trials_frame(lab, "halved").iloc[-1]
     assert (row["state"], row["reason"], row["steps_done"]) == ("stopped", "asha at step 20", 20)
     assert row["heldout/loss"] != row["heldout/loss"]
@@ -111,7 +110,7 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
         store_plan(lab.sweep(named.name), named)
     last = plan.tasks[-1]
     logged(lab, plan.trials[-1].run, 0.4, steps=20)
-    stopped_early.append(lab.sweep("halved").stopped_path, Stopped(plan.trials[-1].run, 20, "asha"))
+    lab.sweep("halved").add_stopped(Stopped(plan.trials[-1].run, 20, "asha"))
     assert last not in plan.open_tasks(lab) and last in whole.open_tasks(lab)
     assert planned(tiny, stop_early=None).open_tasks(lab)[-1] == last
     assert trials_frame(lab, "whole").iloc[-1]["state"] == "interrupted"
@@ -142,7 +141,7 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     judge.on_trial_add(None, bad)
     verdict = judge.on_trial_result(None, bad, {"run": run, "rung": 10, "rung_gap": 9.0})
     assert verdict == "STOP"
-    assert stopped_early.read(lab.sweep("halved").stopped_path)[run].step == 10
+    assert lab.sweep("halved").stopped()[run].step == 10
 
 
 SWEEP = """
@@ -198,6 +197,6 @@ def test_a_gap_is_over_common_steps_of_the_second_half(lab: Lab) -> None:
 def test_what_is_stopped_is_noted_with_its_gap(lab: Lab) -> None:
     early = EarlyStopping(StopEarlySpec(kind="median"), lab, "s", {"a": (40, None)})
     early.stop("a", 20, 0.125)
-    assert stopped_early.read(lab.sweep("s").stopped_path) == {
+    assert lab.sweep("s").stopped() == {
         "a": Stopped("a", 20, "median at step 20: training gap +0.1250, others are better")
     }

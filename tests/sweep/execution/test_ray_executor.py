@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tread_lab.records import stopped_early
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
@@ -201,7 +200,7 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
     made, gaps = judge(grace=30, reduction=2), {"short": 0.1, "long": 0.2, "third": 0.3}
     said = [verdict(module, made, run, **{RUNG: 30, GAP: gap}) for run, gap in gaps.items()]
     assert said == [made.CONTINUE, made.STOP, made.STOP]
-    stopped = stopped_early.read(lab.sweep("s").stopped_path)
+    stopped = lab.sweep("s").stopped()
     assert {run: one.step for run, one in stopped.items()} == {"long": 30, "third": 30}
     assert verdict(module, made, "short") == made.CONTINUE
 

@@ -15,7 +15,8 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
-from tread_lab.specs.evaluation import SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.sweep.plan.disk import DiskNeed, disk_need, free_bytes, image_bytes
 from tread_lab.sweep.trial.task import Task
 

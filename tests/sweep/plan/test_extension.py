@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tread_lab.config.load import load_experiment
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import UserError, decode
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.extension import extended, plan_to_run, what_is_added

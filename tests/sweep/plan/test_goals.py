@@ -14,10 +14,15 @@ from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, signature
-from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplesSpec, SimilaritySpec
-from tread_lab.specs.evaluation_steps import at_steps
+from tread_lab.specs.cell import Trial
+from tread_lab.specs.evaluation import (
+    EvaluationSpec,
+    HeldoutSpec,
+    SamplesSpec,
+    SimilaritySpec,
+    at_steps,
+)
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
-from tread_lab.specs.trials import Trial
 from tread_lab.sweep.plan import goals
 from tread_lab.sweep.plan.goals import cell_values, objectives_of
 

@@ -12,14 +12,12 @@ import pytest
 from tests.sweep.plans import plan_of
 from tests.sweep.search.test_sampler import planned as searched
 from tread_lab.engine.cost.training import cost
-from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped
-from tread_lab.records.suggestions import Suggestion
+from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import RunSpec, decode, encode
-from tread_lab.specs.matching import steps_off
 from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.trials import steps_off
 from tread_lab.sweep.plan import plan as plan_module
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
@@ -116,7 +114,7 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     lab: Lab, tiny: Tiny, stop_early: str | None, left: int
 ) -> None:
     plan = planned(tiny, evaluate=[], **({"stop_early": stop_early} if stop_early else {}))
-    stopped_early.append(lab.sweep("p").stopped_path, Stopped(plan.trials[2].run, 5, "worse"))
+    lab.sweep("p").add_stopped(Stopped(plan.trials[2].run, 5, "worse"))
     folder = lab.run(plan.trials[0].run)
     folder.create(plan.trials[0].spec)
     folder.finish(RunState.COMPLETED, step=20)
@@ -190,7 +188,7 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     assert trials != 3 or own == {task.run for task in pending_tasks(plan, lab)}
     for number, place in enumerate((6, 18, 30)):  # those that a search of 3 would stand for
         suggestion = Suggestion(number, plan.search.cells[place], (), {})
-        suggestions.append(lab.sweep(plan.name).suggestions_path, suggestion)
+        lab.sweep(plan.name).add_suggestion(suggestion)
     runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
 
@@ -204,8 +202,8 @@ def test_a_search_has_its_mean_and_its_worst_cells_before_it(lab: Lab, tiny: Tin
     ]
     forecast = search_forecast(plan, lab)
     for number, cell in enumerate(plan.search.cells[:4]):  # its trials were lowered
-        path = lab.sweep(plan.name).suggestions_path
-        suggestions.append(path, Suggestion(number, cell, (), {}))
+        folder = lab.sweep(plan.name)
+        folder.add_suggestion(Suggestion(number, cell, (), {}))
     lowered = search_forecast(plan, lab)
     assert (lowered.suggested, lowered.mean_flops, lowered.worst_flops) == (4, 0, 0)
     assert (forecast.suggested, forecast.trials, forecast.cells) == (0, 3, 36)
@@ -233,7 +231,7 @@ def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) 
     assert plan.search is not None
     assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
     assert pending_tasks(replace(plan, search=None), lab) == list(plan.tasks)
-    path = lab.sweep(plan.name).suggestions_path
-    suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {}))
+    folder = lab.sweep(plan.name)
+    folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {}))
     begun = [task.run for task in started_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]

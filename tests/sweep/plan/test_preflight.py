@@ -22,7 +22,8 @@ from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, meani
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec, decode_evaluations
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan import preflight as module
 from tread_lab.sweep.plan import timing

@@ -12,8 +12,9 @@ import pytest
 
 from tests.sweep.plans import HELDOUT, plan_of
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.plan import StoredPlan
 from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import (
@@ -177,7 +178,7 @@ def test_an_objective_by_a_file_of_references_keeps_its_name(tiny: Tiny) -> None
 def kept(*trials: tuple[str, str | None], evaluate: tuple[Any, ...] = (), **sweep: Any) -> Any:
     """A plan of trials by (run, baseline); a baseline is one without."""
     made = tuple(
-        StoredTrial("trial" if base else "baseline", {"route": run}, 0, {}, run, base)
+        Trial("trial" if base else "baseline", {"route": run}, 0, {}, run, base)
         for run, base in trials
     )
     return StoredPlan("s", "", "", made, evaluate, {"sweep": sweep})
@@ -208,7 +209,7 @@ LOSS, OTHER = ({"kind": "heldout_loss", "images": count} for count in (8, 9))
         (kept(evaluate=(LOSS, OTHER)), kept(evaluate=(LOSS,)), "no longer heldout_loss"),
         (kept(evaluate=(LOSS,)), kept(evaluate=(OTHER,)),
          "measures heldout_loss too; no longer heldout_loss"),
-        (kept(D), StoredPlan("s", "", "", (StoredTrial("trial", {"route": "d"}, 0, {}, "d", None),),
+        (kept(D), StoredPlan("s", "", "", (Trial("trial", {"route": "d"}, 0, {}, "d", None),),
                              (), {"sweep": {}}),  # the run of a baseline becomes a trial
          "1 trial new (e.g. d s=0 seed 0), 0 trials gone"),
     ],

@@ -11,9 +11,8 @@ import pytest
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
 from tread_lab.engine.cost.training import cost
-from tread_lab.records import suggestions
 from tread_lab.records.lab import Lab
-from tread_lab.records.time_spent import Stopwatch, seconds_spent
+from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
@@ -113,7 +112,7 @@ def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> No
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
     done, queue = carried_out(lab, plan)
     assert len(done) == 2 + 4 and queue.full  # the third cell has two runs and one may start
-    assert len(suggestions.read(lab.sweep("budgeted").suggestions_path)) == 2
+    assert len(lab.sweep("budgeted").suggestions()) == 2
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
     assert len(done) == 8 and not queue.full

@@ -20,11 +20,10 @@ from optuna.trial import TrialState
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
 from tread_lab.frames import trials_frame
-from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.search_space import Space
+from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
@@ -48,7 +47,7 @@ def planned(tiny: Callable[..., RunSpec], **search: Any) -> Plan:
 
 
 def cells(lab: Lab) -> list[dict[str, Any]]:
-    return [entry.cell for entry in suggestions.read(lab.sweep("searched").suggestions_path)]
+    return [entry.cell for entry in lab.sweep("searched").suggestions()]
 
 
 def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
@@ -111,7 +110,7 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
     for ended in (task, other):
         folder = lab.run_of(ended.spec)
         folder.create(ended.spec)
-        stopped_early.append(lab.sweep(plan.name).stopped_path, Stopped(folder.name, 5, "made up"))
+        lab.sweep(plan.name).add_stopped(Stopped(folder.name, 5, "made up"))
     with lab.run(task.run).lock():
         queue.ended(task)
         queue.ended(other)

@@ -10,11 +10,9 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.search.test_sampler import planned
-from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.stopped_early import Stopped
-from tread_lab.records.suggestions import Suggestion
+from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import RunSpec
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.storage import store_plan
@@ -29,9 +27,9 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab, 
     plan, folder = planned(tiny, trials=1), lab.sweep("searched")
     store_plan(folder, plan)
     Pretender(lab).run(SearchQueue(lab, plan))
-    (suggestion,) = suggestions.read(folder.suggestions_path)
+    (suggestion,) = folder.suggestions()
     for trial in suggestion.trials:
-        stopped_early.append(folder.stopped_path, Stopped(trial.run, 5, "others are better"))
+        folder.add_stopped(Stopped(trial.run, 5, "others are better"))
     (cell,) = SearchQueue(lab, plan).observations
     assert cell.state == "measured"
 
@@ -47,8 +45,8 @@ def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(lab: Lab, 
 def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, trials=2)
     assert plan.search is not None
-    path = lab.sweep("searched").suggestions_path
-    suggestions.append(path, Suggestion(0, plan.search.cells[4], (), {"generation": 3}))
+    folder = lab.sweep("searched")
+    folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {"generation": 3}))
     (cell,) = SearchQueue(lab, plan).observations
     assert (cell.cell, cell.notes) == (4, {"generation": 3})
 
@@ -73,13 +71,13 @@ def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
     ]  # fmt: skip
     assert [o.cell for o in shown[3]] == [0, 7, 14] and [o.notes for o in shown[3]] == notes[:3]
     assert [cell.notes for cell in queue.observations] == notes
-    (first, *_) = suggestions.read(lab.sweep("searched").suggestions_path)
+    (first, *_) = lab.sweep("searched").suggestions()
     assert (first.number, first.notes, len(first.trials)) == (0, {"generation": 0}, 4)
 
 
 def test_a_suggestion_of_another_space_is_none_of_this_search(lab: Lab, tiny: Tiny) -> None:
-    path = lab.sweep("searched").suggestions_path
-    suggestions.append(path, Suggestion(0, {"start": 50, "end": 60}, (), {}))
+    folder = lab.sweep("searched")
+    folder.add_suggestion(Suggestion(0, {"start": 50, "end": 60}, (), {}))
     assert SearchQueue(lab, planned(tiny, trials=2)).observations == []
 
 
@@ -88,7 +86,7 @@ def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tin
     queue = SearchQueue(lab, planned(tiny), fits=lambda tasks: bool(asked.append(len(tasks))))  # type: ignore[func-returns-value]
     Pretender(lab).run(queue)
     assert asked == [2] and queue.full and queue.finished and queue.over
-    assert suggestions.read(lab.sweep("searched").suggestions_path) == []
+    assert lab.sweep("searched").suggestions() == []
 
 
 @pytest.mark.parametrize(

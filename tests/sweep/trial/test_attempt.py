@@ -18,7 +18,8 @@ from tread_lab.engine import trainer
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.engine.train import Progress
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec

@@ -17,7 +17,7 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import train
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing, run_blocks
 from tread_lab.specs import DataSpec, RouteSpec, RunSpec, UserError, decode, encode, signature
 from tread_lab.systems.repa.alignment import Alignment, Projector

@@ -32,7 +32,8 @@ from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.cost.report import table
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.systems.sd_dit.discrimination import Discrimination, Head
 from tread_lab.systems.sd_dit.spec import DiscriminationLoss

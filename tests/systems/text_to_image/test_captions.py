@@ -20,7 +20,7 @@ from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec

@@ -20,7 +20,7 @@ from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
 from tread_lab.engine.device import usable_cpus
 from tread_lab.engine.system import systems_of
 from tread_lab.engine.trainer import Trainer
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.sampling.generate import images_a_call
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.routes import RouteSpec

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tread_lab.engine.cost.added import Added
 from tread_lab.engine.cost.blocks import FP32, block_cost
 from tread_lab.engine.system import systems_of
-from tread_lab.specs.objective import outputs
+from tread_lab.specs.recipe import outputs
 from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded

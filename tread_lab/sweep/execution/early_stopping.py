@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tread_lab.records import metric_names, stopped_early
+from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
-from tread_lab.records.stopped_early import Stopped
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import StopEarlySpec
@@ -73,7 +73,7 @@ class EarlyStopping:
 
     def history(self) -> Iterator[tuple[str, int, float]]:
         """Yield (run, rung, gap) of the runs that have ended or were stopped before."""
-        stopped = stopped_early.read(self.lab.sweep(self.sweep).stopped_path)
+        stopped = self.lab.sweep(self.sweep).stopped()
         for run in self.judged:
             if run not in stopped and self.lab.run(run).result() is None:
                 continue
@@ -84,7 +84,7 @@ class EarlyStopping:
     def stop(self, run: str, rung: int, gap: float) -> None:
         """Record that this sweep stops a run at a rung."""
         reason = f"{self.spec.kind} at step {rung}: training gap {gap:+.4f}, others are better"
-        stopped_early.append(self.lab.sweep(self.sweep).stopped_path, Stopped(run, rung, reason))
+        self.lab.sweep(self.sweep).add_stopped(Stopped(run, rung, reason))
 
     def _losses(self, run: str, rung: int) -> dict[int, float]:
         return {

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from tread_lab.data.content import content_digest
 from tread_lab.data.source import open_data
-from tread_lab.records.lab import Lab, SweepFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError

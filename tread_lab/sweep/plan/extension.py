@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from tread_lab.records.lab import SweepFolder
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.evaluation_labels import evaluation_label
-from tread_lab.specs.matching import QUESTIONS
+from tread_lab.specs.evaluation_text import evaluation_label
+from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import (

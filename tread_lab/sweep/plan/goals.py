@@ -10,11 +10,13 @@ from tread_lab.compare.gaps import run_gaps
 from tread_lab.metrics.feature_space import extractor_for
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
+from tread_lab.specs.cell import Trial
 from tread_lab.specs.errors import UserError, lookup, suggest
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, count_label
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation_text import count_label
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
-from tread_lab.specs.trials import Trial
 
 _COSTS = (
     metric_names.TRAIN_FLOPS,
@@ -104,7 +106,7 @@ def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[
 
 def cell_values(
     lab: Lab,
-    trials: Sequence[Trial],
+    trials: Sequence[Trial[RunSpec]],
     objectives: Sequence[str],
     evaluations: Sequence[EvaluationSpec],
 ) -> tuple[float, ...] | None:
@@ -121,7 +123,7 @@ def cell_values(
     return values if all(math.isfinite(value) for value in values) else None
 
 
-def _value(lab: Lab, trial: Trial, name: str, at_end: Sequence[EvaluationSpec]) -> float:
+def _value(lab: Lab, trial: Trial[RunSpec], name: str, at_end: Sequence[EvaluationSpec]) -> float:
     if name.startswith("gap/"):
         if trial.baseline is None:
             return math.nan

@@ -8,16 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
-from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
-from tread_lab.specs.cell import Cell
+from tread_lab.specs.cell import Cell, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
-from tread_lab.specs.matching import Price
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
-from tread_lab.specs.trials import Completion, Trial
+from tread_lab.specs.trials import Completion, Price
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.forecast import TrainSeconds, train_seconds
 from tread_lab.sweep.plan.goals import objectives_of
@@ -39,9 +37,9 @@ class SearchSpace:
     spec: SearchSpec
     objectives: tuple[str, ...]
     cells: tuple[Cell, ...]
-    trials: Mapping[str, tuple[Trial, ...]] = field(repr=False)
+    trials: Mapping[str, tuple[Trial[RunSpec], ...]] = field(repr=False)
 
-    def trials_of(self, cell: Cell) -> tuple[Trial, ...]:
+    def trials_of(self, cell: Cell) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of a cell, one a seed, those of its baselines first."""
         return self.trials[repr(cell)]
 
@@ -62,7 +60,7 @@ class Plan:
     name: str
     question: str
     experiment: str
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial[RunSpec], ...]
     excluded: tuple[ExcludedCells, ...]
     evaluations: tuple[EvaluationSpec, ...]
     sources: dict[str, Any]
@@ -72,7 +70,7 @@ class Plan:
     budget: BudgetSpec | None = None
     stop_early: StopEarlySpec | None = None
 
-    def tasks_of(self, trials: Iterable[Trial]) -> tuple[Task, ...]:
+    def tasks_of(self, trials: Iterable[Trial[RunSpec]]) -> tuple[Task, ...]:
         """Return the distinct tasks of some trials, parents first."""
         specs = {trial.run: trial.spec for trial in trials}
         return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
@@ -100,7 +98,7 @@ class Plan:
         return len(self.tasks) - len({trial.run for trial in self.trials})
 
     @property
-    def possible_trials(self) -> tuple[Trial, ...]:
+    def possible_trials(self) -> tuple[Trial[RunSpec], ...]:
         """Every trial that may run: under a search those of all cells, shared ones repeatedly."""
         if self.search is None:
             return self.trials
@@ -123,7 +121,7 @@ class Plan:
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
         """Return those of `tasks` with something left to do; runs stopped early have nothing."""
-        stopped = stopped_early.read(lab.sweep(self.name).stopped_path) if self.stop_early else {}
+        stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
         return [t for t in tasks if t.run not in stopped and not is_complete(lab, t)]
 
     @property
@@ -184,7 +182,7 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searc
     """Return the cells of an expansion, each with its runs and their baselines."""
     baselines = {trial.run: trial for trial in expansion.trials if trial.role == "baseline"}
     cells: dict[str, Cell] = {}
-    runs: dict[str, dict[str, Trial]] = {}
+    runs: dict[str, dict[str, Trial[RunSpec]]] = {}
     for trial in (trial for trial in expansion.trials if trial.role == "trial"):
         cells[repr(trial.cell)] = trial.cell
         own = runs.setdefault(repr(trial.cell), {})
@@ -197,11 +195,11 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searc
     return SearchSpace(spec, objectives, tuple(cells.values()), trials)
 
 
-def _baselines_first(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+def _baselines_first(trials: Iterable[Trial[RunSpec]]) -> tuple[Trial[RunSpec], ...]:
     return tuple(sorted(trials, key=lambda trial: trial.role != "baseline"))
 
 
-def _shared_baselines(searched: SearchSpace) -> tuple[Trial, ...]:
+def _shared_baselines(searched: SearchSpace) -> tuple[Trial[RunSpec], ...]:
     """Return the baselines that every cell is compared with."""
     first, *others = searched.trials.values()
     runs = [{trial.run for trial in own} for own in others]
@@ -263,10 +261,10 @@ def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
 
 
 def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
-    return [entry.cell for entry in suggestions.read(lab.sweep(plan.name).suggestions_path)]
+    return [entry.cell for entry in lab.sweep(plan.name).suggestions()]
 
 
-def _trials_of(searched: SearchSpace, cells: list[Cell]) -> list[Trial]:
+def _trials_of(searched: SearchSpace, cells: list[Cell]) -> list[Trial[RunSpec]]:
     return [trial for cell in cells for trial in searched.trials_of(cell)]
 
 
@@ -276,5 +274,5 @@ def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
     return [cells[(2 * k + 1) * len(cells) // (2 * count)] for k in range(count)]
 
 
-def _flops(trials: tuple[Trial, ...]) -> float:
+def _flops(trials: tuple[Trial[RunSpec], ...]) -> float:
     return sum(cost(trial.spec).train_flops for trial in trials if trial.role == "trial")

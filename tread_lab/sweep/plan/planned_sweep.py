@@ -11,8 +11,7 @@ import pandas as pd
 from tread_lab.config.load import load_sweep as load_file
 from tread_lab.engine.cost.training import cost
 from tread_lab.frames.columns import plain
-from tread_lab.records.lab import Lab
-from tread_lab.records.parents import with_parents
+from tread_lab.records.lab import Lab, with_parents
 from tread_lab.specs.decode import decode
 from tread_lab.specs.labels import run_labels
 from tread_lab.specs.sweep import Experiment, SweepSpec

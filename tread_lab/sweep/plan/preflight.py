@@ -16,13 +16,14 @@ from tread_lab.engine.probes import PICKS
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.requirements import check_requirements
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import (
     NOW,
     measured,
     provenance_differences,
     provenances_of,
 )
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
 from tread_lab.specs.data import SOURCES, DataSpec
 from tread_lab.specs.errors import UserError

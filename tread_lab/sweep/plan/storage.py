@@ -12,17 +12,17 @@ from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.durable import write_text
-from tread_lab.records.lab import SweepFolder
 from tread_lab.records.metric_names import heldout_named
-from tread_lab.records.plan import StoredPlan, StoredTrial
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.cell import AnySpec, Spec, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.evaluation import decode_evaluations
-from tread_lab.specs.evaluation_labels import evaluation_label
+from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.specs.fields import dotted
-from tread_lab.specs.labels import AnyTrial, trial_label
+from tread_lab.specs.labels import trial_label
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.trials import SharedParts, Trial
+from tread_lab.specs.trials import SharedParts
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
 
@@ -127,7 +127,7 @@ def to_stored(
         name=plan.name,
         question=plan.question,
         experiment=plan.experiment,
-        trials=tuple(map(StoredTrial.of, plan.trials)),
+        trials=tuple(map(Trial.stored, plan.trials)),
         evaluate=tuple(encode(plan.evaluations)),
         sources=plan.sources,
         excluded=plan.excluded,
@@ -206,18 +206,20 @@ def other_data(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
         yield f"the data held {next(iter(was))}, and {path} holds {digest}"
 
 
-def in_short(trials: Sequence[Trial | StoredTrial]) -> str:
+def in_short(trials: Sequence[Trial[Spec]]) -> str:
     """Return two of the trials, by cell and seed."""
     return "; ".join(map(trial_label, trials[:2]))
 
 
-def new_trials(earlier: Sequence[AnyTrial], later: Sequence[AnyTrial]) -> list[AnyTrial]:
+def new_trials(
+    earlier: Sequence[Trial[AnySpec]], later: Sequence[Trial[AnySpec]]
+) -> list[Trial[AnySpec]]:
     """Return the trials of `later` that `earlier` lacks, by role, run and baseline."""
     keys = {(trial.role, trial.run, trial.baseline) for trial in earlier}
     return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
 
 
-def _counted(trials: Sequence[Trial | StoredTrial], what: str) -> str:
+def _counted(trials: Sequence[Trial[Spec]], what: str) -> str:
     examples = f" (e.g. {in_short(trials[:1])})" if trials else ""
     return f"{counted(len(trials), 'trial')} {what}{examples}"
 

@@ -15,8 +15,9 @@ from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import PROBE, Kind, Rates, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PEAK_FLOPS
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError

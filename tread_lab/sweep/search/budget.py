@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.records.time_spent import Stopwatch, seconds_spent
+from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
 from tread_lab.sweep.trial.task import Task, TaskQueue, done_share

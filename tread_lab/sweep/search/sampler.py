@@ -22,9 +22,9 @@ from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tread_lab.records.metric_names import lower_is_better
+from tread_lab.specs.axes import Space
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.errors import lookup
-from tread_lab.specs.search_space import Space
 from tread_lab.specs.sweep import SearchSpec
 
 Facts = Callable[[Cell], dict[str, Any]]

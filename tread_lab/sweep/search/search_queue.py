@@ -8,14 +8,12 @@ from functools import partial
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
-from tread_lab.records import stopped_early, suggestions
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import StoredTrial
 from tread_lab.records.status import RunState
-from tread_lab.records.suggestions import Suggestion
-from tread_lab.specs.cell import Cell
-from tread_lab.specs.search_space import Space
-from tread_lab.specs.trials import Trial
+from tread_lab.records.sweep_folder import Suggestion
+from tread_lab.specs.axes import Space
+from tread_lab.specs.cell import Cell, Trial
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
@@ -45,7 +43,7 @@ class SearchQueue:
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.observations: list[Observation] = []  # of the suggested cells, in order
-        for suggestion in suggestions.read(self.folder.suggestions_path):
+        for suggestion in self.folder.suggestions():
             self._add(suggestion)
         self._observe()
 
@@ -100,9 +98,9 @@ class SearchQueue:
         if not self.fits(self._open(trials)):
             self.full = True
             return
-        cell, stored_trials = self.space.cells[number], tuple(map(StoredTrial.of, trials))
+        cell, stored_trials = self.space.cells[number], tuple(map(Trial.stored, trials))
         suggestion = Suggestion(len(observations), cell, stored_trials, notes)
-        suggestions.append(self.folder.suggestions_path, suggestion)
+        self.folder.add_suggestion(suggestion)
         self._add(suggestion)
         self._observe()
 
@@ -114,11 +112,11 @@ class SearchQueue:
         self.observations.append(Observation(number, notes=suggestion.notes))
         self._queue.add(self._open(self._trials_of(number)))
 
-    def _trials_of(self, number: int) -> tuple[Trial, ...]:
+    def _trials_of(self, number: int) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of a cell and of its baselines."""
         return self.searched.trials_of(self.space.cells[number])
 
-    def _open(self, trials: Sequence[Trial]) -> list[Task]:
+    def _open(self, trials: Sequence[Trial[RunSpec]]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
     def _observe(self) -> None:
@@ -140,17 +138,17 @@ class SearchQueue:
             return replace(observation, state="failed")
         return replace(observation, state="measured", values=values)
 
-    def _states(self, trials: Sequence[Trial]) -> set[RunState]:
+    def _states(self, trials: Sequence[Trial[RunSpec]]) -> set[RunState]:
         """Return the states of a cell's runs; a run that was stopped a moment ago is `STOPPED`,
         although its worker may still hold its lock."""
-        stopped = stopped_early.read(self.folder.stopped_path)
+        stopped = self.folder.stopped()
         runs = [self.lab.run(trial.run) for trial in trials]
         return {
             RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
             for run in runs
         }
 
-    def _values(self, trials: Sequence[Trial]) -> tuple[float, ...] | None:
+    def _values(self, trials: Sequence[Trial[RunSpec]]) -> tuple[float, ...] | None:
         own = [trial for trial in trials if trial.role == "trial"]
         return cell_values(self.lab, own, self.searched.objectives, self.plan.evaluations)
 

@@ -17,10 +17,9 @@ import tread_lab
 from tread_lab.data.content import check_content
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.engine.ranks import OneProcess, Processes
-from tread_lab.records.attempts import Attempt
+from tread_lab.records.attempts import Attempt, kind_of
 from tread_lab.records.durable import disk_error
-from tread_lab.records.exit_reasons import kind_of
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.watchdog import Watchdog

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tread_lab.records.attempts import Attempt
-from tread_lab.records.exit_reasons import EXIT_REASONS, FAILURES
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.attempts import EXIT_REASONS, FAILURES, Attempt
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.signature import signature

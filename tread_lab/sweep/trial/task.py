@@ -8,10 +8,16 @@ from functools import cached_property
 from typing import Protocol
 
 from tread_lab.engine.checkpoint import list_checkpoints
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec, check_solver
-from tread_lab.specs.evaluation_steps import at_steps, kept_steps
+from tread_lab.specs.evaluation import (
+    EvaluationSpec,
+    SamplesSpec,
+    at_steps,
+    check_solver,
+    kept_steps,
+)
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature

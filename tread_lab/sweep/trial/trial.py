@@ -22,9 +22,10 @@ from tread_lab.engine.provenance import origin
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import Attempt
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.run import RunSpec

@@ -17,7 +17,8 @@ import torch
 
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.durable import modified, read_json, write_text
-from tread_lab.records.lab import Lab, RunFolder
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import Unavailable
 
 FIRST = 1800.0  # seconds until the first progress of a phase: data are opened, kernels compiled

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.bypass import Bypass
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive
-from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.routes import Bypass, RouteSpec
 from tread_lab.specs.run import RunSpec
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.bypass import Bypass
 from tread_lab.specs.errors import UserError, check_positive
-from tread_lab.specs.objective import Loss
-from tread_lab.specs.routes import RouteSpec, spans_of
+from tread_lab.specs.recipe import Loss
+from tread_lab.specs.routes import Bypass, RouteSpec, spans_of
 from tread_lab.specs.run import RunSpec
 
 

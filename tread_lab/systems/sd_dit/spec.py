@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tread_lab.specs.errors import UserError, check_positive
-from tread_lab.specs.objective import Loss
+from tread_lab.specs.recipe import Loss
 from tread_lab.specs.run import RunSpec
 
 

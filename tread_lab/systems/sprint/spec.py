@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tread_lab.specs.bypass import Bypass
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.routes import RouteSpec, spans_of
+from tread_lab.specs.routes import Bypass, RouteSpec, spans_of
 from tread_lab.specs.run import RunSpec
 
 

@@ -18,7 +18,7 @@ from tread_lab.data.captions import CAPTIONS, Captions, captions_of, write_capti
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import Joining, Part
-from tread_lab.records.lab import RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.text_to_image.spec import CaptionSpec

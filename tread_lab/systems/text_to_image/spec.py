@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tread_lab.specs.bypass import RouteBypass
 from tread_lab.specs.decode import unhashed
 from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.routes import RouteBypass
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.systems import ConditionSpec
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from tread_lab.data.source import Samples
-    from tread_lab.records.lab import RunFolder
+    from tread_lab.records.run_folder import RunFolder
 
 
 class TextToImage(System):

@@ -1,4 +1,4 @@
-"""Evaluations have one label each; several of one kind are told apart by what differs."""
+"""Claims about labels of evaluations and names of metrics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.evaluation_labels import MetricNames, evaluation_label, setting_names
-from tread_lab.specs.references import ReferenceSpec
+from tread_lab.specs.evaluation_text import MetricNames, evaluation_label, setting_names
+from tread_lab.specs.metrics import ReferenceSpec
 
 
 def guided(weight: float, steps: int = 20) -> SamplesSpec:

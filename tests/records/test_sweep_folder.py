@@ -1,0 +1,99 @@
+"""Claims about the folder of a sweep: what was suggested, stopped and spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tread_lab.records.log import append_line, read_lines
+from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import (
+    Stopped,
+    Stopwatch,
+    Suggestion,
+    SweepFolder,
+    seconds_spent,
+    state_in_sweep,
+)
+from tread_lab.specs.cell import Trial
+
+TRIAL = Trial("trial", {"start": 1}, 0, {"seed": 0}, "a", "dense")
+LINE = (
+    '"number": 1, "cell": {"start": 1}, "trials": [{"role": "trial", "cell": {"start": 1},'
+    ' "seed": 0, "spec": {"seed": 0}, "run": "a", "baseline": "dense"}], "notes": {"round": 2}'
+)
+
+
+def test_suggestions_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    sweep = SweepFolder(tmp_path)
+    for number in (1, 0, 2):
+        sweep.add_suggestion(Suggestion(number, {"start": number}, (TRIAL,), {}))
+    assert [entry.number for entry in sweep.suggestions()] == [0, 1, 2]
+
+
+def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: Path) -> None:
+    sweep = SweepFolder(tmp_path)
+    suggestion = Suggestion(1, {"start": 1}, (TRIAL,), {"round": 2})
+    sweep.add_suggestion(suggestion)
+    assert LINE in (tmp_path / "asked.jsonl").read_text()
+    assert sweep.suggestions() == [suggestion]
+
+
+def test_a_damaged_line_is_passed_over(tmp_path: Path) -> None:
+    sweep = SweepFolder(tmp_path)
+    sweep.add_suggestion(Suggestion(0, {}, (), {}))
+    with (tmp_path / "asked.jsonl").open("a") as file:
+        file.write('{"number": 1, "cel\n')
+    sweep.add_suggestion(Suggestion(2, {}, (), {}))
+    assert [entry.number for entry in sweep.suggestions()] == [0, 2]
+
+
+def test_the_last_time_that_a_run_was_stopped_counts(tmp_path: Path) -> None:
+    sweep = SweepFolder(tmp_path)
+    for step in (100, 300, 200):
+        sweep.add_stopped(Stopped("abc", step, f"at {step}"))
+    assert sweep.stopped() == {"abc": Stopped("abc", 200, "at 200")}
+
+
+def test_only_an_interrupted_run_of_that_sweep_is_seen_as_stopped() -> None:
+    stopped = {"abc": Stopped("abc", 100, "worse")}
+    assert state_in_sweep(RunState.INTERRUPTED, "abc", stopped) is RunState.STOPPED
+    assert state_in_sweep(RunState.INTERRUPTED, "other", stopped) is RunState.INTERRUPTED
+    assert state_in_sweep(RunState.RUNNING, "abc", stopped) is RunState.RUNNING
+
+
+def test_a_line_of_another_kind_is_passed_over(tmp_path: Path) -> None:
+    sweep = SweepFolder(tmp_path)
+    sweep.add_stopped(Stopped("a", 1, "worse"))
+    for tree in ({"run": "b", "step": 2}, {"run": "c", "reason": "x"}, {"step": 3, "reason": "x"}):
+        append_line(tmp_path / "stopped.jsonl", tree)
+    sweep.add_stopped(Stopped("a", 5, "later"))
+    assert sweep.stopped() == {"a": Stopped("a", 5, "later")}
+
+
+def test_sessions_add_up_and_each_counts_its_longest_entry(tmp_path: Path) -> None:
+    path = tmp_path / "spent.jsonl"
+    for session, seconds in (("a", 10.0), ("a", 25.0), ("b", 5.0), ("a", 20.0)):
+        append_line(path, {"session": session, "seconds": seconds})
+    assert seconds_spent(path) == 30.0
+    assert 30.0 <= Stopwatch(path).seconds < 40.0
+
+
+def test_nothing_is_written_before_it_is_due(tmp_path: Path) -> None:
+    watch = Stopwatch(tmp_path / "spent.jsonl")
+    watch.note()
+    assert not watch.path.exists()
+    watch.note(now=True)
+    assert watch.path.exists()
+
+
+def test_an_entry_is_written_every_quarter_of_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    watch = Stopwatch(tmp_path / "spent.jsonl")
+    for now[0] in (115.0, 116.0, 120.0, 131.0, 132.0):
+        watch.note()
+    assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0]

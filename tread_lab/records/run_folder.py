@@ -1,0 +1,317 @@
+"""The folder of one run: spec, attempts, log, checkpoints, evaluations, and the result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tread_lab.records.attempts import Attempts
+from tread_lab.records.checksums import changed_files, file_checksums, yaml_body, yaml_text
+from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.locks import exclusive, is_held
+from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.metric_names import heldout_named
+from tread_lab.records.status import RunState
+from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.run import RunSpec, with_old_meaning
+from tread_lab.specs.signature import signature
+
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
+LOCK = ".claim"  # in the folder of a run or a sweep
+EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
+CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
+_ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The record of one run: spec, origin, attempts, log, checkpoints, evaluations, result."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def sibling(self, name: str) -> RunFolder:
+        """Return the folder of another run of the same lab."""
+        return RunFolder(self.path.parent / safe(name))
+
+    @property
+    def cache(self) -> Path:
+        """The folder of what the runs of this lab share and can compute again."""
+        return self._beside("cache")
+
+    def _beside(self, name: str) -> Path:
+        """Return a folder of the lab; weights that were exported have their own."""
+        return (self.path if self.exported else self.path.parent.parent) / name
+
+    def check_same_reference(self, name: str, digest: str, file: Path) -> None:
+        """Refuse another file under a name that evaluations of this lab were made with.
+
+        Args:
+            digest: SHA-256 of the file; that of a new name is recorded.
+
+        Raises:
+            UserError: the files differ; says which they are.
+        """
+        record = self._beside("references") / f"{name}.json"
+        known = read_json(record)
+        if known is None:
+            write_json(record, {"sha256": digest, "file": str(file)})
+        elif known["sha256"] != digest:
+            raise UserError(
+                f"reference {name}: {file} (SHA-256 {digest[:12]}...) is another file than"
+                f" {known['file']} ({known['sha256'][:12]}...), which evaluations of this lab"
+                " compare with under this name; give it a name of its own by reference.name"
+            )
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def exported(self) -> bool:
+        """Whether this is a folder of exported weights, which has a spec and no more records."""
+        return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()
+
+    @property
+    def log_path(self) -> Path:
+        return self.path / "log.jsonl"
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock the run against other writers until the block, or the process, ends."""
+        return exclusive(self.path / LOCK, f"run {self.name}")
+
+    @property
+    def locked(self) -> bool:
+        """Whether a process works at this run."""
+        return is_held(self.path / LOCK)
+
+    def create(self, spec: RunSpec) -> None:
+        """Write the resolved spec, once, and where its data lie if that has changed since.
+
+        It is written again where the file is damaged.
+        """
+        stored = self._spec_tree()
+        if stored is None:
+            body = yaml.safe_dump(encode(spec), sort_keys=False)
+            write_text(self.path / "spec.yaml", yaml_text(body))
+        elif (stored.get("data") or {}).get("path") != spec.data.path:
+            write_json(self.path / "data.json", {"path": spec.data.path})
+
+    def spec(self) -> RunSpec:
+        """Return the spec of the run; a folder of exported weights stands in for data without path.
+
+        Raises:
+            UserError: its file is absent, damaged, or holds no spec of a run; names the file.
+        """
+        tree = self._spec_tree()
+        if tree is None:
+            lost = "the command that made the run writes it again"
+            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
+        try:
+            spec = decode(RunSpec, with_old_meaning(tree))
+            if self.exported and spec.data.path is None and not spec.data.is_embedded:
+                return replace(spec, data=replace(spec.data, path=str(self.path)))
+            return spec
+        except UserError as error:
+            made = ", ".join(f"{name} {version}" for name, version in self.packages().items())
+            note = f"; the run was made with {made}" if made else ""
+            raise UserError(f"{self.path / 'spec.yaml'}: {error}{note}") from None
+
+    def packages(self) -> dict[str, str]:
+        """Return the versions of the packages beside tread-lab whose entries the run names."""
+        made_with = {k: v for attempt in self.attempts.read() for k, v in attempt.made_with.items()}
+        prefix = "package "
+        return {k.removeprefix(prefix): v for k, v in made_with.items() if k.startswith(prefix)}
+
+    def readable_spec(self) -> RunSpec | None:
+        """Return the spec of the run, `None` if it is lost or cannot be decoded here."""
+        try:
+            return self.spec()
+        except UserError:
+            return None
+
+    def _spec_tree(self) -> dict[str, Any] | None:
+        """Return the tree of the spec, `None` if its file is absent or damaged."""
+        try:
+            text = (self.path / "spec.yaml").read_text(encoding="utf-8")
+            tree = _YAML(yaml_body(text)).get_single_data()
+        except (OSError, ValueError, yaml.YAMLError):
+            return None
+        if not isinstance(tree, dict):
+            return None
+        moved = read_json(self.path / "data.json")
+        return tree if moved is None else {**tree, "data": {**tree["data"], **moved}}
+
+    @property
+    def attempts(self) -> Attempts:
+        return Attempts(self.path / "attempts.jsonl")
+
+    def keep_steps(self, steps: Iterable[int]) -> None:
+        """Add steps whose checkpoints training must not remove; none that was added is lost."""
+        if set(steps) - self.kept_steps():
+            kept = sorted({*self.kept_steps(), *steps})
+            write_json(self.path / "keep_steps.json", {"steps": kept})
+
+    def kept_steps(self) -> set[int]:
+        """Return the steps whose checkpoints training must not remove."""
+        return set(self._listed("keep_steps.json", "steps"))
+
+    def stack_dump(self, attempt: int) -> Path:
+        """Return the file with the stacks of an attempt that was ended for making no progress."""
+        return self.path / "stacks" / f"attempt-{attempt}.txt"
+
+    @property
+    def heartbeat_path(self) -> Path:
+        """The file that an attempt touches while it makes progress."""
+        return self.path / ".pulse"
+
+    def log(self) -> LogWriter:
+        return LogWriter(self.log_path)
+
+    def entries(self) -> list[Entry]:
+        """Return one entry per (key, step), in order of steps."""
+        return latest(read_entries(self.log_path))
+
+    def write_origin(self, attempt: dict[str, Any]) -> None:
+        """Add where and with what this attempt runs; earlier attempts stay."""
+        write_json(self.path / "origin.json", {"attempts": [*self.origin(), attempt]})
+
+    def origin(self) -> list[dict[str, Any]]:
+        return self._listed("origin.json", "attempts")
+
+    def _listed(self, file: str, key: str) -> list[Any]:
+        """Return the list in a file, which was the whole file once; empty if it is damaged."""
+        tree = read_json(self.path / file) or []
+        return list(tree.get(key, ()) if isinstance(tree, dict) else tree)
+
+    def finish(self, state: RunState, **facts: Any) -> None:
+        """Record the state in which the run has ended; this is written last."""
+        assert RunState(state).ended, state
+        files = file_checksums([self.path / "spec.yaml", self.log_path])
+        write_json(self.path / "result.json", {"state": state, **facts, "files": files})
+
+    def damaged(self) -> list[str]:
+        """Return the files that were cut or changed since the run ended."""
+        return changed_files(self.path, (self.result() or {}).get("files", {}))
+
+    def reopen(self) -> None:
+        """Delete the terminal state, so that the run is resumed."""
+        (self.path / "result.json").unlink(missing_ok=True)
+
+    def result(self) -> dict[str, Any] | None:
+        """Return the `RunState` in which the run has ended and its facts, `None` before that."""
+        result = read_json(self.path / "result.json")
+        state = _ENDED.get(result.get("state")) if isinstance(result, dict) else None
+        return None if state is None else {**result, "state": state}
+
+    def step(self) -> int:
+        """Return the optimizer steps on record."""
+        result = self.result() or {}
+        if "step" in result:
+            return int(result["step"])
+        entries = self.entries()
+        return entries[-1].step if entries else 0
+
+    def state(self) -> RunState:
+        """Return the state of the run by its record and its lock."""
+        result = self.result()
+        if result is not None:
+            return RunState(result["state"])
+        if self.locked:
+            return RunState.RUNNING
+        return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
+
+    def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
+        return EvaluationFolder(self.path / "evaluations" / signature(spec))
+
+    def evaluations(self) -> Iterator[EvaluationFolder]:
+        """Yield every finished evaluation, whatever step of the run it measures."""
+        for path in sorted(self.path.glob("evaluations/*/metrics.json")):
+            yield EvaluationFolder(path.parent)
+
+    def recorded_sampler(self) -> dict[str, Any]:
+        """Return the tree of the sampler that a run was measured with, empty for the default."""
+        if self.exported:
+            config = read_json(self.path / CONFIG) or {}
+            return dict(config.get("sampler") or {})
+        samplers = (tree.get("sampler") for tree in self._measured())
+        return next(filter(None, samplers), {})
+
+    def recorded_reference(self) -> dict[str, Any] | None:
+        """Return the tree of the reference that a run was measured with, `None` for held-out."""
+        sampled = (tree.get("reference") for tree in self._measured() if tree.get("metrics"))
+        return next(sampled, None)
+
+    def _measured(self) -> Iterator[dict[str, Any]]:
+        """Yield the trees of the finished evaluations."""
+        return ((evaluation.read() or {}).get("spec", {}) for evaluation in self.evaluations())
+
+    def end_evaluations(self) -> Iterator[EvaluationFolder]:
+        """Yield the finished evaluations of the run's last weights."""
+        yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
+
+
+@dataclass(frozen=True)
+class EvaluationFolder:
+    """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
+
+    path: Path
+
+    def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
+        beside = (path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
+        arrays = file_checksums(beside)
+        tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
+        write_json(self.path / "metrics.json", tree)
+
+    def read(self) -> dict[str, Any] | None:
+        """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
+        tree = read_json(self.path / "metrics.json")
+        return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
+
+    @property
+    def step(self) -> int | None:
+        """The step of the run that it measures, `None` for its end."""
+        step = ((self.read() or {}).get("spec") or {}).get("step")
+        return None if step is None else int(step)
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete and its files are as they were written."""
+        tree = self.read()
+        return tree is not None and not changed_files(self.path, tree.get("files", {}))
+
+
+def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
+    """Rename metrics of earlier versions.
+
+    These called torch-fidelity's score `is`, and a distance to held-out images `fid`.
+    """
+    spec = tree.get("spec") or {}
+    if not spec.get("metrics"):
+        return tree
+    metrics = tree["metrics"] if spec.get("reference") else heldout_named(tree["metrics"])
+    if "is" in spec["metrics"] and "inception_score" not in spec:
+        metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in metrics.items()}
+    return {**tree, "metrics": metrics}
+
+
+def safe(name: str) -> str:
+    """Return `name` if it cannot leave its folder.
+
+    Raises:
+        UserError: it could.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name):
+        raise UserError(f"{name!r} is not a name; use letters, digits, '-', '_' and '.'")
+    return name

@@ -1,0 +1,215 @@
+"""The folder of one sweep: its plan, and what was suggested, stopped and spent meanwhile."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tread_lab.records.durable import write_text
+from tread_lab.records.locks import exclusive, is_held
+from tread_lab.records.log import append_line, read_lines
+from tread_lab.records.plan import StoredPlan, read_plan
+from tread_lab.records.run_folder import LOCK
+from tread_lab.records.status import RunState
+from tread_lab.specs.cell import Cell, Tree, Trial
+from tread_lab.specs.errors import UserError
+
+TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One cell that a search chose.
+
+    Attributes:
+        number: its place in the order of choosing, from 0.
+        cell: its axis values.
+        trials: its trials, baselines that only it needs included.
+        notes: what the sampler wrote down for itself when it chose the cell.
+    """
+
+    number: int
+    cell: Cell
+    trials: tuple[Trial[Tree], ...]
+    notes: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """At which step a sweep stopped one of its runs, and why."""
+
+    run: str
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class SweepFolder:
+    """One sweep: its immutable plan and what is made from its runs."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def plan_path(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    @property
+    def drawn_path(self) -> Path:
+        """The file that is there while all figures are, and not while they are drawn."""
+        return self.path / "drawn"
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the figures were drawn to the end."""
+        return self.figures.exists() and self.drawn_path.exists()
+
+    @property
+    def time_left_path(self) -> Path:
+        """The file in which a driver that is at work says how long it will take, for pages."""
+        return self.path / "time_left"
+
+    def time_left(self) -> str:
+        """Return the time left as the terminal of the driver shows it; empty without a driver."""
+        try:
+            fresh = time.time() - self.time_left_path.stat().st_mtime < TIME_LEFT_SECONDS
+            return self.time_left_path.read_text() if fresh else ""
+        except OSError:
+            return ""
+
+    @property
+    def suggestions_path(self) -> Path:
+        return self.path / "asked.jsonl"
+
+    @property
+    def spent_path(self) -> Path:
+        return self.path / "spent.jsonl"
+
+    @property
+    def stopped_path(self) -> Path:
+        return self.path / "stopped.jsonl"
+
+    @property
+    def study_path(self) -> Path:
+        return self.path / "study.db"
+
+    def add_suggestion(self, suggestion: Suggestion) -> None:
+        """Write a suggestion down before any of its runs starts."""
+        trials = [trial.tree() for trial in suggestion.trials]
+        append_line(self.suggestions_path, {**vars(suggestion), "trials": trials})
+
+    def suggestions(self) -> list[Suggestion]:
+        """Return the suggestions in order; a damaged line is passed over."""
+        suggestions = [
+            Suggestion(
+                tree["number"],
+                tree["cell"],
+                tuple(map(Trial.read, tree["trials"])),
+                tree.get("notes", {}),
+            )
+            for tree in read_lines(self.suggestions_path)
+            if {"number", "cell", "trials"} <= tree.keys()
+        ]
+        return sorted(suggestions, key=lambda suggestion: suggestion.number)
+
+    def add_stopped(self, stopped: Stopped) -> None:
+        """Record that a run was stopped."""
+        append_line(self.stopped_path, vars(stopped))
+
+    def stopped(self) -> dict[str, Stopped]:
+        """Return by run where each was stopped early last."""
+        return {
+            tree["run"]: Stopped(tree["run"], tree["step"], tree["reason"])
+            for tree in read_lines(self.stopped_path)
+            if {"run", "step", "reason"} <= tree.keys()
+        }
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock the sweep against other drivers until the block, or the process, ends."""
+        return exclusive(self.path / LOCK, f"sweep {self.name}")
+
+    @property
+    def driven(self) -> bool:
+        """Whether a driver works at the sweep."""
+        return is_held(self.path / LOCK)
+
+    @property
+    def earlier_plans(self) -> list[Path]:
+        """The plans that were extended, the oldest first."""
+        return sorted(self.path.glob("plans/[0-9]*.json"))
+
+    def keep_plan(self) -> None:
+        """Copy the plan to `plans/`, unless the last copy is equal."""
+        text, kept = self.plan_path.read_text(encoding="utf-8"), self.earlier_plans
+        if not kept or kept[-1].read_text(encoding="utf-8") != text:
+            write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
+
+    def plan(self) -> StoredPlan:
+        """Return the plan with the trials that a search has suggested so far.
+
+        Raises:
+            UserError: there is none, it is damaged, or it is of another version.
+        """
+        plan = self.stored_plan()
+        if plan is None:
+            raise UserError(f"sweep {self.name} has no plan in {self.path}")
+        return plan.with_suggested(t for entry in self.suggestions() for t in entry.trials)
+
+    def stored_plan(self) -> StoredPlan | None:
+        """Return the plan as it was written, `None` before that.
+
+        Raises:
+            UserError: it is damaged, or of another version.
+        """
+        return read_plan(self.plan_path)
+
+
+def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Stopped]) -> RunState:
+    """Return the state of a run as the sweep that stopped it sees it."""
+    return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state
+
+
+_EVERY = 15.0  # seconds between two entries; what a kill can lose
+
+
+def seconds_spent(path: Path) -> float:
+    """Return the seconds of all sessions so far."""
+    sessions: dict[str, float] = {}
+    for tree in read_lines(path):
+        if {"session", "seconds"} <= tree.keys():
+            name = str(tree["session"])
+            sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
+    return sum(sessions.values())
+
+
+class Stopwatch:
+    """Measures this session and records it every few seconds; earlier sessions are added."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.earlier = path, seconds_spent(path)
+        self._session, self._started = uuid.uuid4().hex[:8], time.monotonic()
+        self._written = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of all sessions, this one included."""
+        return self.earlier + time.monotonic() - self._started
+
+    def note(self, *, now: bool = False) -> None:
+        """Record the time, if the last entry is old or `now` is set."""
+        seconds = time.monotonic() - self._started
+        if now or seconds - self._written > _EVERY:
+            self._written = seconds
+            append_line(self.path, {"session": self._session, "seconds": round(seconds, 1)})

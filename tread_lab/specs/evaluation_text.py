@@ -1,0 +1,296 @@
+"""Evaluations as text: the list of a sweep file, labels, and the names of metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.evaluation import (
+    AT,
+    KINDS,
+    EvaluationSpec,
+    SamplesSpec,
+    end_signature,
+    joined,
+    steps_of,
+    without_step,
+)
+from tread_lab.specs.fields import dotted
+from tread_lab.specs.guidance import GuidanceSpec, RateSpec, in_short
+from tread_lab.specs.labels import value_text
+from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES, ReferenceSpec
+
+
+def decode_evaluations(
+    items: Any,
+    sampler: Mapping[str, Any] | None = None,
+    cells: Sequence[Mapping[str, Any]] = ({},),
+    reference: ReferenceSpec | None = None,
+) -> tuple[EvaluationSpec, ...]:
+    """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
+
+    `fd@1k` is short for `{samples: {metrics: [fd], count: 1000}}`, and `fid[heldout]@1k` is that
+    with `reference: heldout`; metrics that share count, sampler, step and reference become one
+    evaluation, so that images are generated once.
+    `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
+
+    Args:
+        reference: of every evaluation of samples that names none.
+        sampler: fields of the sampler of every evaluation of samples.
+        cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
+
+    Raises:
+        UserError: an unknown evaluation or a wrong option, with its dotted path.
+    """
+    if not isinstance(items, list | tuple):
+        example = "expected a list such as [heldout_loss, fd@1k]"
+        raise UserError(f"evaluate: {example}, got {shown(items)}")
+    places = [(item, f"evaluate[{k}]") for k, item in enumerate(joined(items))]
+    default = {"sampler": sampler or {}, "reference": reference}
+    return _merged(
+        spec
+        for item, place in places
+        for cell in cells
+        for spec in _evaluations(item, default, cell, place)
+    )
+
+
+def _evaluations(
+    item: Any, default: Mapping[str, Any], cell: Mapping[str, Any], path: str
+) -> Iterator[EvaluationSpec]:
+    """Yield the evaluation of an item, once for each of its steps."""
+    if isinstance(item, SamplesSpec) and cell:
+        item = {"samples": {k: v for k, v in encode(item).items() if k != "kind"}}
+    elif isinstance(item, EvaluationSpec):
+        yield item
+        return
+    kind, written = _kind_and_options(item, path)
+    path = f"{path}.{kind}"
+    options = _options(written, path)
+    if kind == "samples":
+        own = _options(options.get("sampler"), f"{path}.sampler")
+        options["sampler"] = _with_cell({**default["sampler"], **own}, cell)
+        reference = options.get("reference", default["reference"])
+        options["reference"] = None if reference == HELDOUT else reference
+    if AT not in options:
+        yield decode(KINDS[kind], options, path)
+        return
+    if "step" in options:
+        raise UserError(f"`{AT}` and `step` say the same; leave one").at(path)
+    try:
+        steps = steps_of(options.pop(AT))
+    except UserError as error:
+        raise error.at(path) from None
+    yield from (decode(KINDS[kind], {**options, "step": step}, path) for step in steps)
+
+
+def _kind_and_options(item: Any, path: str) -> tuple[str, Any]:
+    """Return `samples` and its options for `fd@1k`, `heldout_loss` and `{}` for that name alone.
+
+    The steps after ` at ` are the option `at`.
+    """
+    if isinstance(item, str):
+        name, said, steps = item.partition(f" {AT} ")
+        at = {AT: steps} if said else {}
+        pattern = r"(\w+)(\[heldout\])?@(\d{1,9})(k?)"
+        if match := re.fullmatch(pattern, name.strip(), flags=re.IGNORECASE):
+            count = int(match[3]) * (1000 if match[4] else 1)
+            heldout = {"reference": HELDOUT} if match[2] else {}
+            return "samples", {"metrics": [match[1].lower()], "count": count, **heldout, **at}
+        item = {name.strip(): at}
+    if not isinstance(item, Mapping) or len(item) != 1:
+        raise UserError(f"expected a name or {{name: options}}, got {shown(item)}").at(path)
+    ((kind, options),) = item.items()
+    if kind not in KINDS:
+        names = [*KINDS, *(f"{name}@1k" for name in METRICS)]
+        raise UserError(f"unknown evaluation {kind!r}{suggest(str(kind), names)}").at(path)
+    return kind, options
+
+
+def _options(value: Any, path: str) -> dict[str, Any]:
+    if value and not isinstance(value, Mapping):
+        raise UserError(f"expected a mapping, got {shown(value)}").at(path)
+    return dict(value or {})
+
+
+_SHORTHANDS: dict[str, Any] = {"guidance": GuidanceSpec, "rate": RateSpec}
+
+
+def _with_cell(tree: dict[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Set dotted fields of a sampler's tree; a shorthand above them is written out."""
+    for key, value in cell.items():
+        *parents, leaf = key.split(".")
+        node = tree
+        for parent in parents:
+            inner = node.get(parent, {})
+            if not isinstance(inner, Mapping):
+                short = _SHORTHANDS.get(parent)
+                inner = short.from_shorthand(inner) if short else {}
+            node[parent] = dict(inner)
+            node = node[parent]
+        node[leaf] = value
+    return tree
+
+
+def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
+    """Merge the evaluations of samples that share images; equal ones are one."""
+    merged: dict[Any, EvaluationSpec] = {}
+    for spec in specs:
+        key: Any = spec
+        if isinstance(spec, SamplesSpec):
+            key = spec.count, spec.sampler, spec.step, spec.reference and spec.reference.name
+        first = merged.get(key)
+        if isinstance(spec, SamplesSpec) and isinstance(first, SamplesSpec):
+            metrics = tuple(dict.fromkeys((*first.metrics, *spec.metrics)))
+            spec = replace(spec, metrics=metrics)
+        merged[key] = spec
+    return tuple(map(_with_needed_reference, merged.values()))
+
+
+def _with_needed_reference(spec: EvaluationSpec) -> EvaluationSpec:
+    """Return an evaluation without the reference that no metric of it compares with."""
+    if not isinstance(spec, SamplesSpec) or any(METRICS[m].compares for m in spec.metrics):
+        return spec
+    return replace(spec, reference=None)
+
+
+def count_label(count: int) -> str:
+    """Return `10k` for 10000, `512` for 512: the sample size as metric names carry it."""
+    return f"{count // 1000}k" if count % 1000 == 0 else str(count)
+
+
+Tree = Mapping[str, Any]
+_SCORE = "inception_score"  # a setting of the metric `is` alone
+
+
+def evaluation_label(tree: Tree, source: str | None = None) -> str:
+    """Return the label of an evaluation's tree: `heldout_loss`, `fd+kid@1k at 250`, or
+    `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
+
+    Args:
+        source: of the data, which decides the features of metrics such as `kid`; where it is not
+            known, these carry no `[heldout]`.
+    """
+    at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
+    if tree["kind"] != "samples":
+        return f"{tree['kind']}{at}"
+    names = [f"{m}{_against(m, tree, source)}" for m in tree["metrics"]]
+    return f"{'+'.join(names) or 'samples'}@{count_label(tree['count'])}{at}"
+
+
+def _against(metric: str, tree: Tree, source: str | None) -> str:
+    """Return `[heldout]` for a metric in features of a large network without a reference file."""
+    if metric not in METRICS or not METRICS[metric].compares or tree.get("reference"):
+        return ""
+    features = METRICS[metric].features
+    inception = features == "any" and source is not None and source not in OWN_FEATURES
+    return f"[{HELDOUT}]" if features in ("inception", "dinov2") or inception else ""
+
+
+def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:
+    """Return what tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
+    settings = [_settings(without_step(encode(spec))) for spec in specs]
+    return [suffix.strip() for suffix in _suffixes(settings)]
+
+
+class MetricNames:
+    """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
+
+    A name belongs to its evaluation, whatever else is planned or measured: guidance is always
+    said, and of the other settings of a sampler those that are not the experiment's. A probe says
+    in what it departs from the first of its kind that was planned. Evaluations at several steps of
+    a run share their names: a name does not say the step.
+
+    Args:
+        planned: the trees of the plan's evaluations.
+        base: the tree of the plan's experiment, whose sampler and reference are usual.
+    """
+
+    def __init__(self, planned: Sequence[Tree], base: Tree | None = None) -> None:
+        base = base or {}
+        sampler = {k: v for k, v in (base.get("sampler") or {}).items() if k != "guidance"}
+        self._usual: dict[str, Any] = {"sampler": sampler, "reference": base.get("reference")}
+        self._probes = {tree["kind"]: without_step(tree) for tree in reversed(planned)}
+        self._names: dict[tuple[str, str], str] = {}
+
+    def name(self, metric: str, evaluation: str, tree: Tree) -> str:
+        """Return the name of a metric of the evaluation with this signature and tree."""
+        if tree.get("step") is not None:
+            evaluation, tree = end_signature(tree), without_step(tree)
+        key = evaluation, metric
+        if key not in self._names:
+            self._names[key] = metric + self._suffix(metric, tree)
+        return self._names[key]
+
+    def _suffix(self, metric: str, tree: Tree) -> str:
+        if tree["kind"] not in KINDS:  # of a later version
+            return ""
+        own, usual = _settings(tree), _settings(self._usual_of(tree))
+        fields = [f for f in _differing([usual, own]) if f != _SCORE or metric.startswith("is@")]
+        return "".join(_setting(field, own.get(field), absent="none") for field in fields)
+
+    def _usual_of(self, tree: Tree) -> Tree:
+        """Return the evaluation that needs no settings in the name of its metrics."""
+        if tree["kind"] != "samples":
+            return self._probes.get(tree["kind"]) or _encoded(tree["kind"], {})
+        reference = self._usual["reference"] if tree.get("reference") else None
+        own = {"metrics": tree["metrics"], "count": tree["count"], "reference": reference}
+        return _encoded("samples", {**self._usual, **own})
+
+
+def _encoded(kind: str, options: Tree) -> Tree:
+    tree: Tree = encode(decode(KINDS[kind], options))
+    return tree
+
+
+def _suffixes(settings: Sequence[Tree]) -> list[str]:
+    """Return ` key=value ...` of the fields in which evaluations differ.
+
+    The routes of guidance are said only where nothing else differs.
+    """
+    differing = _differing(settings)
+    for fields in ([f for f in differing if not f.endswith(".routes")], differing):
+        names = ["".join(_setting(field, own.get(field)) for field in fields) for own in settings]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _differing(settings: Sequence[Tree]) -> list[str]:
+    """Return the fields in which evaluations differ; the weight says whether there is CFG."""
+    fields = dict.fromkeys(field for own in settings for field in own if field != "metrics")
+    values = {field: {repr(own.get(field)) for own in settings} for field in fields}
+    plain = {repr(""), repr("CFG")}
+    return [f for f, texts in values.items() if len(texts) > 1 and not texts <= plain]
+
+
+def _setting(field: str, value: Any, absent: str = "") -> str:
+    """Return ` key=value`; the method of guidance needs no key."""
+    name = field.rpartition(".")[2]
+    if value is None:
+        return f" {name}={absent}" if absent else ""
+    if name == "method":
+        return f" {value}" if value else ""
+    return f" {name}={value_text(value)}"
+
+
+def _settings(tree: Tree) -> dict[str, Any]:
+    tree = _guidance_in_short(tree)
+    if tree.get("reference"):
+        tree["reference"] = tree["reference"]["name"]
+    return dict(dotted(tree))
+
+
+def _guidance_in_short(tree: Tree) -> dict[str, Any]:
+    """Return the tree with every guidance as people tell it: w, method, interval, ..."""
+    short: dict[str, Any] = {}
+    for key, value in tree.items():
+        if key == "guidance":
+            short[key] = in_short(decode(GuidanceSpec, value))
+        else:
+            short[key] = _guidance_in_short(value) if isinstance(value, Mapping) else value
+    return short
