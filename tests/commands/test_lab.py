@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.cli import main
-from tread_lab.commands import lab as commands
 from tread_lab.specs import signature
 from tread_lab.tracking.tracker import SyncReport
 
@@ -17,30 +15,23 @@ RUN = signature(tiny_spec((2, 8)))
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "first", "lines"),
     [
-        ([], ("show_lab", None)),
-        (["--watch"], ("show_lab", None)),
-        (["placement"], ("show_sweep", "placement")),
-        (["placement", "--watch"], ("watch_sweep", "placement")),
-        ([RUN[:6]], ("show_run", RUN)),
+        ([], "sweep runs states", 2),
+        (["--watch"], "sweep runs states", 2),
+        (["placement"], "placement: 4 completed", 6),
+        (["placement", "--watch"], "placement: 4 completed", 1),
+        ([RUN[:6]], f"run {RUN} (2->8 s=0.5 seed 0)", 12),
     ],
 )
-def test_what_is_named_is_shown(
-    words: list[str], shown: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_named_is_shown_on_stdout_alone(
+    words: list[str], first: str, lines: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls: list[Any] = []
     write_sweep(tmp_path, small(similarity=True))
-    for kind in ("show_lab", "show_sweep", "watch_sweep", "show_run"):
-
-        def show(first: Any, *what: Any, kind: str = kind, **_: Any) -> int:
-            named = first.name if kind == "show_run" else what[0] if what else None
-            calls.append((kind, named))
-            return 0
-
-        monkeypatch.setattr(commands, kind, show)
     assert main(["status", *words, "--root", str(tmp_path)]) == 0
-    assert calls == [shown]
+    out, err = capsys.readouterr()
+    shown = [" ".join(line.split()) for line in out.splitlines()]
+    assert (shown[0], len(shown), err) == (first, lines, "")
 
 
 @pytest.mark.parametrize(

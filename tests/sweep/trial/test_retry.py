@@ -89,10 +89,24 @@ def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: li
     assert attempt.ended == "oom" and attempt.forgiven
 
 
-def test_of_a_kind_with_the_runs_that_failed_for_them(lab: Lab, tasks: list[Task]) -> None:
-    assert failed_tasks(lab, tasks, ["oom"]) == [tasks[3], tasks[4]]
-    assert failed_tasks(lab, tasks, ["exception"]) == [tasks[2]]
-    assert failed_tasks(lab, tasks, ["hung"]) == []
+@pytest.mark.parametrize(
+    ("kinds", "taken"),
+    [
+        ([], [2, 3, 4, 5]),
+        (["oom"], [3, 4]),  # with the run that failed for it, not one that failed by itself
+        (["exception"], [2, 5]),
+        (["hung"], []),
+        (["parent"], [4]),
+        (["oom", "exception"], [2, 3, 4, 5]),
+    ],
+)
+def test_of_a_kind_are_taken_up_with_the_runs_that_failed_for_them(
+    lab: Lab, tiny: Tiny, tasks: list[Task], kinds: list[str], taken: list[int]
+) -> None:
+    child = decode(RunSpec, {**encode(tasks[4].spec), "seed": 9})
+    tasks = [*tasks, ended(lab, child, "failed", kind="exception")]
+    assert failed_tasks(lab, tasks, kinds) == [tasks[k] for k in taken]
+    assert failed_tasks(lab, [tasks[4]], ["oom"]) == []  # its parent is of another sweep
     with pytest.raises(UserError, match="no kind of failure 'ooom', did you mean 'oom'"):
         failed_tasks(lab, tasks, ["ooom"])
 
@@ -104,25 +118,7 @@ def test_a_failure_without_a_kind_on_record_is_an_exception(lab: Lab, tiny: Tiny
     assert failed_kind(lab.run_of(tiny(seed=1))) is None
 
 
-def test_a_child_is_taken_up_for_its_parent_only_if_that_is_taken_up(
-    lab: Lab, tasks: list[Task]
-) -> None:
-    assert failed_tasks(lab, tasks, ["parent"]) == [tasks[4]]  # named itself
-    assert failed_tasks(lab, [tasks[4]], ["oom"]) == []  # its parent is of another sweep
-    assert failed_tasks(lab, tasks, ["oom", "exception"]) == tasks[2:]
-
-
 def test_a_run_that_another_process_works_on_is_not_reopened(lab: Lab, tasks: list[Task]) -> None:
     with lab.run(tasks[2].run).lock(), pytest.raises(Busy):
         reopen(lab, tasks[2])
     assert failed_kind(lab.run(tasks[2].run)) == "exception"
-
-
-def test_a_child_that_failed_by_itself_is_not_taken_up_for_its_parent(lab: Lab, tiny: Tiny) -> None:
-    parent = tiny(seed=3)
-    child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}, "seed": 4})
-    tasks = [
-        ended(lab, parent, "failed", kind="oom"),
-        ended(lab, child, "failed", kind="exception"),
-    ]
-    assert failed_tasks(lab, tasks, ["oom"]) == [tasks[0]]
