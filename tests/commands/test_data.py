@@ -16,6 +16,7 @@ from tread_lab.commands import data
 from tread_lab.data.statistics import OURS
 from tread_lab.prepare.encode import Stored
 from tread_lab.prepare.measure import Measured
+from tread_lab.specs import UserError
 
 MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0, -1.0, 1.0)
 IMAGES = SimpleNamespace(names=range(1234), classes=range(10))
@@ -120,3 +121,14 @@ def test_statistics_lie_in_the_folder_of_the_data(
     monkeypatch.setattr(data, "write_statistics", full)
     assert main(line) == (3 if write else 0)
     assert capsys.readouterr().err.count("\n") == write
+
+
+def test_what_a_reference_needs_is_asked_before_its_images_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(what: str) -> None:
+        raise UserError(f"{what} needs torch-fidelity")
+
+    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", absent)
+    assert main(["data", "reference", "nowhere", "r.npz"]) == 2
+    assert capsys.readouterr().err == "tread-lab: data reference needs torch-fidelity\n"
