@@ -67,12 +67,15 @@ def test_a_killed_daemon_of_a_local_cluster_is_noticed_at_once() -> None:
     assert "its process raylet has ended" in lost[0] and len(lost) == 1
 
 
-@pytest.mark.parametrize(("how", "exit_code"), [("", 3), (", lambda: 1 / 0, code=130", 130)])
+NOISE = "lambda: (os.write(1, b'noise') + os.write(2, b'noise')) / 0"
+
+
+@pytest.mark.parametrize(("how", "exit_code"), [("", 3), (f", {NOISE}, code=130", 130)])
 def test_leaving_is_one_line_and_a_code_of_its_own_and_ends_what_was_started(
     how: str, exit_code: int
 ) -> None:
     code = (
-        "import subprocess, tread_lab.sweep.execution.cluster_heartbeat as l\n"
+        "import os, subprocess, tread_lab.sweep.execution.cluster_heartbeat as l\n"
         "shell = subprocess.Popen(['sh', '-c', 'sleep 600; true'], stdout=subprocess.DEVNULL)\n"
         "while len(started := l.descendants(shell.pid)) < 1: pass\n"
         "print(shell.pid, *started, flush=True); "
