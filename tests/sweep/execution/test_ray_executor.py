@@ -60,12 +60,16 @@ def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> 
 def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, tiny: Tiny) -> None:
     executor = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0)
 
+    queue = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1, 2)])
+
     def defer_the_second(watcher: Any, task: Task, worker: Any) -> None:
+        for queue.stop in (True, False):  # those that were deferred stop, too
+            assert watcher.stopping() == queue.stop
         if task.spec.seed == 1 and not worker.whole:
             watcher.deferred.append(task)
 
     calls = turns(module, executor, defer_the_second)
-    executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
+    executor.run(lab, queue, print)
     assert calls == [
         ([0, 1], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),  # 8 cores for runs of 2, then alone
         ([2], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),
@@ -203,6 +207,19 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
     stopped = lab.sweep("s").stopped()
     assert {run: one.step for run, one in stopped.items()} == {"long": 30, "third": 30}
     assert verdict(module, made, "short") == made.CONTINUE
+
+
+def test_rules_of_ray_have_the_settings_of_the_sweep(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ASHAScheduler", "MedianStoppingRule"):
+        monkeypatch.setattr(module, name, lambda **settings: settings)
+    judged_by = {"time_attr": "rung", "metric": "rung_gap", "mode": "min"}
+    asha = {"max_t": 360, "grace_period": 30, "reduction_factor": 2, "stop_last_trials": False}
+    assert module.RULES["asha"](StopEarlySpec(grace=30, reduction=2), 360) == judged_by | asha
+    spec = StopEarlySpec(kind="median", grace=25, least=7)
+    median = {"grace_period": 25, "min_samples_required": 7, "min_time_slice": float("inf")}
+    assert module.RULES["median"](spec, 100) == judged_by | median
 
 
 def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
