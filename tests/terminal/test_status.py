@@ -111,6 +111,7 @@ def test_every_sweep_of_a_lab_has_its_runs_and_states(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, screen: Screen
 ) -> None:
     monkeypatch.setattr(status, "time", SimpleNamespace(time=lambda: 0.0))
+    assert show_lab(Lab(tmp_path), as_json=False) == 0
     screen("an empty lab", show_lab, Lab(tmp_path), as_json=False)
     states = {None: "diverged", (0, 4): "completed"}
     write_sweep(tmp_path, small(name="a", steps=200, routes=[(0, 4)], states={(0, 4): "failed"}))

@@ -216,6 +216,24 @@ def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: 
         assert found is not None and found[0] == observation.cell
 
 
+@pytest.mark.parametrize("startup", [8, 1])
+def test_each_sampler_has_the_seed_and_the_start_of_the_search(
+    startup: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+    for kind in ("TPESampler", "GPSampler", "RandomSampler", "NSGAIISampler"):
+        monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
+    for found in SAMPLERS.values():
+        found.make(SearchSpec(startup=startup), 7)
+    assert made == {
+        "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True},
+        "GPSampler": {"seed": 7, "n_startup_trials": startup},
+        "RandomSampler": {"seed": 7},
+        "NSGAIISampler": {"seed": 7, "population_size": max(startup, 2)},
+    }
+    assert [kind.draws for kind in SAMPLERS.values()] == [12, 2, 12, 12]
+
+
 def test_the_seed_of_a_suggestion_is_of_the_search_and_its_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
