@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
@@ -20,6 +23,34 @@ def expansion(run: dict[str, Any] | None = None, **sweep: Any) -> Expansion:
     evaluate = ("heldout_loss", "fid@1k")
     named = Experiment(name="tiny", run=run or RUN, evaluate=evaluate, reference=COCO)
     return expand(tree, named)
+
+
+@settings(deadline=None)
+@given(
+    starts=st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True),
+    ends=st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True),
+    rates=st.lists(st.sampled_from([0.25, 0.5, 0.75]), min_size=1, max_size=3),
+    seeds=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True),
+)
+def test_trials_and_excluded_and_repeated_cells_are_the_product_paired_seed_by_seed(
+    starts: list[int], ends: list[int], rates: list[float], seeds: list[int]
+) -> None:
+    product = list(itertools.product(starts, ends, dict.fromkeys(rates)))
+    kept = [cell for cell in product if cell[0] < cell[1]]
+    assume(kept)
+    axes = {"route": {"start": starts, "end": ends}, "rate": rates}
+    found = expansion(axes=axes, where="start < end", seeds=seeds)
+    trials = [t for t in found.trials if t.role == "trial"]
+    assert [(t.seed, *t.cell.values()) for t in trials] == [(s, *c) for s in seeds for c in kept]
+    routes = [(r.start, r.end, r.rate) for t in trials for r in t.spec.routes]
+    assert routes == kept * len(seeds)
+    baselines = {t.seed: t.run for t in found.trials if t.role == "baseline"}
+    assert [t.role for t in found.trials[: len(seeds)]] == ["baseline"] * len(seeds)
+    assert len(set(baselines.values())) == len(seeds)
+    assert all(t.baseline == baselines[t.seed] for t in trials)
+    assert sum(hole.count for hole in found.excluded) == len(product) - len(kept)
+    repeated = len(starts) * len(ends) * len(rates) - len(product)
+    assert sum(hole.count for hole in found.duplicates) == repeated
 
 
 def test_a_mistake_in_the_base_is_told_before_any_cell() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tread_lab.specs.cell import Tree
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.evaluation import (
@@ -163,7 +164,6 @@ def count_label(count: int) -> str:
     return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
-Tree = Mapping[str, Any]
 _SCORE = "inception_score"  # a setting of the metric `is` alone
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.records.run_folder import EvaluationFolder, RunFolder
-from tread_lab.specs.evaluation_text import MetricNames, Tree, count_label
+from tread_lab.specs.cell import Tree
+from tread_lab.specs.evaluation_text import MetricNames, count_label
 
 File = Path | str | bytes
 THUMBNAIL = 256  # pixels, as MLflow's own
