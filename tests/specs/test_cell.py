@@ -27,6 +27,14 @@ def value(text: str) -> Any:
         ("round(B / 8) + min(1, 2) + max(3, 4)", 7),
         ("2 * 4611686018427387904", 2**63),
         ("-2 * 4611686018427387904", -(2**63)),
+        ("7 % 4", 3),
+        ("7 // 4", 1),
+        ("'a' == 'a'", True),
+        ("True", True),
+        (" B ", 12),
+        ("1 < 2 != 2", False),
+        ("not 0", True),
+        ("(1, 2) == [1, 2]", True),
     ],
 )
 def test_an_expression_has_the_value_that_python_gives_it(text: str, result: Any) -> None:
@@ -41,27 +49,22 @@ def test_a_number_of_either_sign_that_is_too_large_is_refused(text: str) -> None
         value(text)
 
 
-@pytest.mark.parametrize("text", ["'a' + 'b'", "[1] * 9", "B ** 2", "B.real()", "min()", "~B"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'a' + 'b'",
+        "[1] * 9",
+        "B ** 2",
+        "B.real()",
+        "min()",
+        "~B",
+        "[x for x in [B]]",
+        "1 if B else 2",
+    ],
+)
 def test_texts_lists_and_other_calls_are_refused(text: str) -> None:
     with pytest.raises(UserError):
         value(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "result"),
-    [
-        ("7 % 4", 3),
-        ("7 // 4", 1),
-        ("'a' == 'a'", True),
-        ("True", True),
-        (" B ", 12),
-        ("1 < 2 != 2", False),
-        ("not 0", True),
-        ("(1, 2) == [1, 2]", True),
-    ],
-)
-def test_each_operator_has_its_own_meaning(text: str, result: Any) -> None:
-    assert value(text) == result
 
 
 @pytest.mark.parametrize(

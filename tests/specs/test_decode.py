@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.recipe import EmaSpec
 
@@ -80,12 +79,6 @@ def test_a_mistake_is_named_by_its_dotted_path(tree: dict, message: str) -> None
     with pytest.raises(UserError) as error:
         decode(RunSpec, tree)
     assert str(error.value).startswith(message)
-
-
-def test_metrics_that_share_images_are_one_evaluation() -> None:
-    specs = decode_evaluations(["fd@1k", "kid@1k", "fd@2000", {"samples": {"count": 64}}])
-    samples = [(s.metrics, s.count) for s in specs if isinstance(s, SamplesSpec)]
-    assert samples == [(("fd", "kid"), 1000), (("fd",), 2000), ((), 64)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ def run(**fields: Any) -> RunSpec:
         {"bypass": MASK, "loss": {"kind": "ensemble"}},
         {"bypass": {"re_entry": "v1_sum"}},
         {"routes_until": 0.5},
+        {"routes": [{"start": 2, "end": 8, "rate": 0}]},
         {"bypass": MASK, "routes": [{"start": 0, "end": "B-1", "rate": 0}]},
     ],
 )
@@ -65,15 +66,6 @@ def test_where_the_encoder_lies_does_not() -> None:
     assert signature(here) == signature(there)
 
 
-def test_steps_of_routes_are_numbers_or_fractions() -> None:
-    assert run(routes=["2->8"], routes_until=0.75).routed_steps == range(75)
-    assert run(routes=["2->8"], routes_from=10, routes_until=20).routed_steps == range(10, 20)
-    assert run(routes=["2->8"], routes_until=100) == run(routes=["2->8"], routes_until=1.0)
-    assert run(routes=["2->8"], routes_until=500) == run(routes=["2->8"])
-    assert run(routes=["2->8"], routes_until=0).routed_steps == range(0)
-    assert len(run().routed_steps) == 0
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -82,8 +74,6 @@ def test_steps_of_routes_are_numbers_or_fractions() -> None:
         ({"bypass": "sprnt", "routes": ["2->8"]}, "did you mean 'sprint'"),
         ({"bypass": {"re_entry": "v2"}}, "bypass.re_entry: unknown re-entry 'v2'"),
         ({"loss": {"kind": "ensemble", "weight": -1}}, "loss: weight: must not be negative"),
-        ({"routes_until": -1}, "routes_until"),
-        ({"routes_until": 1.5}, "routes_until"),
         ({"repa": {"block": 12}}, "repa.block: 12 leaves the network"),
         ({"bypass": {"kind": "mask", "width": 30}}, "bypass: width"),
     ],
@@ -153,24 +143,19 @@ def test_all_spellings_of_a_route_are_one() -> None:
     assert {tuple(routes(spelling)) for spelling in spellings} == {("2->8",)}
 
 
-@pytest.mark.parametrize(("depth", "end"), [(12, 8), (24, 20), (28, 24), (34, 30)])
-def test_the_recommended_end_follows_the_depth(depth: int, end: int) -> None:
-    assert block_index("B-4", depth) == end
-
-
 @pytest.mark.parametrize(
-    ("fraction", "depth", "block"),
+    ("position", "depth", "block"),
     [
-        ("1/6", 12, 2),
-        ("2/3", 12, 8),
-        ("1/6", 28, 5),
-        ("2/3", 28, 19),
-        (0.25, 12, 3),
-        ("1/8", 12, 2),
+        ("B-4", 12, 8), ("B-4", 34, 30), ("B-12", 12, 0), (0, 12, 0), (0.0, 12, 0),
+        ("1/6", 12, 2), ("2/3", 12, 8), ("1/6", 28, 5), ("2/3", 28, 19), (0.25, 12, 3),
+        ("1/8", 12, 2), (0.25, 10, 3), (0.25, 2, 1), ("1/4", 10, 3), (1.0, 12, 12),
+        ("1/1", 12, 12), (".5", 5, 3),
     ],
-)
-def test_fractions_of_the_depth_round_half_up(fraction: str, depth: int, block: int) -> None:
-    assert block_index(fraction, depth) == block
+)  # fmt: skip
+def test_fractions_of_the_depth_round_half_up_and_b_is_the_depth(
+    position: str | float, depth: int, block: int
+) -> None:
+    assert block_index(position, depth) == block
 
 
 @pytest.mark.parametrize(
@@ -185,20 +170,13 @@ def test_fractions_of_the_depth_round_half_up(fraction: str, depth: int, block: 
         ([{"start": 2, "end": 8, "rate": -0.1}], "outside [0, 1)"),
         ([{"start": 1.5, "end": 8}], "a fraction of the depth lies in [0, 1]"),
         ([{"start": "two", "end": 8}], "is not a position"),
+        ([{"start": "b", "end": 8}], "'b' is not a position; write 2, B-4"),
     ],
 )
 def test_invalid_routes_are_refused(written: list, message: str) -> None:
     with pytest.raises(UserError, match=r"routes\[\d\]") as error:
         routes(*written)
     assert message in str(error.value)
-
-
-def test_a_route_of_rate_zero_is_the_dense_run() -> None:
-    from tread_lab.specs import signature
-
-    dense = decode(RunSpec, {"model": "DiT-B/2"})
-    zero = decode(RunSpec, {"model": "DiT-B/2", "routes": [{"start": 2, "end": 8, "rate": 0}]})
-    assert signature(dense) == signature(zero)
 
 
 def test_both_ends_are_inclusive_and_counts_are_truncated() -> None:
@@ -226,15 +204,6 @@ def test_a_route_in_one_line(written: str, said: dict[str, object]) -> None:
 def test_what_is_no_route_is_said_with_an_example(written: object) -> None:
     with pytest.raises(UserError, match=r"is not a route; write '2->8'"):
         RouteSpec.from_shorthand(written)
-
-
-@pytest.mark.parametrize("position", [0, 0.0, "B-12", "b"])
-def test_the_first_block_in_several_spellings(position: object) -> None:
-    if position == "b":
-        with pytest.raises(UserError, match=r"'b' is not a position; write 2, B-4"):
-            block_index("b", 12)
-    else:
-        assert block_index(position, 12) == 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -284,16 +253,6 @@ def test_routes_may_follow_each_other_at_once_and_end_with_the_network() -> None
     assert routes("3->3") == ["3->3"]
     with pytest.raises(UserError, match=r"routes\[1\]: route 6->12 leaves"):
         routes("0->5", "6->12")
-
-
-@pytest.mark.parametrize(
-    ("fraction", "depth", "block"),
-    [(0.25, 10, 3), (0.25, 2, 1), ("1/4", 10, 3), (1.0, 12, 12), ("1/1", 12, 12), (".5", 5, 3)],
-)
-def test_half_a_block_is_rounded_up_and_the_whole_is_the_depth(
-    fraction: object, depth: int, block: int
-) -> None:
-    assert block_index(fraction, depth) == block  # type: ignore[arg-type]
 
 
 def test_windows_of_two_tile_a_grid_whose_side_is_even() -> None:

@@ -61,6 +61,7 @@ def test_no_block_has_to_be_kept_in_fp32_where_none_is_rounded() -> None:
         ({"routes_until": 0.509}, range(51)),
         ({"routes_from": 1, "routes_until": 7}, range(1, 7)),
         ({"routes_until": 500}, range(100)),
+        ({"routes_until": 0}, range(0)),
     ],
 )
 def test_routes_are_on_in_these_steps(fields: dict[str, object], steps: range) -> None:
