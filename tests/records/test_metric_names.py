@@ -25,6 +25,8 @@ NATURES = {
     "cost/sample_flops w=2": ("cost", 1),
     "cost/mfu": ("cost", -1),
     "throughput/images_per_s": ("cost", -1),
+    "FID@10k": ("quality", 1),
+    "delta/IS@10k w=2": ("quality", -1),
     "sharpness@1k": ("neither", 0),
     "precise@1k": ("neither", 0),
 }
@@ -49,10 +51,13 @@ def test_every_name_of_a_metric_has_an_entry() -> None:
     assert declared <= metric_names.METRIC_KINDS.keys()
 
 
-def test_the_length_of_routes_is_that_of_all_together() -> None:
-    run = {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": ["0->1", "4->8"]}
-    found = metric_names.parameters(decode(RunSpec, run))
-    assert (found["route"], found["length"]) == ("0->1 + 4->8", 7)
+def test_of_several_routes_the_first_is_told_and_the_length_of_all() -> None:
+    routes = [{"start": 0, "end": 1, "rate": 0.25}, {"start": 4, "end": 8, "rate": 0.5}]
+    spec = decode(RunSpec, {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": routes})
+    found = metric_names.parameters(spec)
+    assert (found["start"], found["end"], found["rate"], found["length"]) == (0, 1, 0.25, 7)
+    same = {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": ["0->1", "4->8"]}
+    assert metric_names.parameters(decode(RunSpec, same))["route"] == "0->1 + 4->8"
 
 
 def test_what_is_compared_how_and_under_which_label() -> None:
@@ -166,15 +171,3 @@ def test_what_axes_call_each_measure_of_a_run() -> None:
         "cost/peak_memory_bytes": "peak memory", "energy/joules": "energy of training",
         "power/watts": "mean power", "gpu/utilisation": "GPU use",
     }  # fmt: skip
-
-
-def test_of_several_routes_the_first_is_told() -> None:
-    routes = [{"start": 0, "end": 1, "rate": 0.25}, {"start": 4, "end": 8, "rate": 0.5}]
-    spec = decode(RunSpec, {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": routes})
-    found = metric_names.parameters(spec)
-    assert (found["start"], found["end"], found["rate"]) == (0, 1, 0.25)
-
-
-def test_a_name_is_known_in_capitals_too() -> None:
-    assert metric_names.metric_kind("FID@10k").sign == 1
-    assert metric_names.metric_kind("delta/IS@10k w=2").sign == -1
