@@ -157,25 +157,19 @@ def test_a_trial_is_shown_anew_when_its_name_or_what_varies_is_another(sweeps: S
 def test_a_run_ends_no_earlier_than_its_last_entry(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.plan()
     run = sweeps.finish(spec)
-    plan = sweeps.lab.sweep("placement").plan()
-    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
     last = max(entry.time for entry in run.entries())
     for changed in (last - 50, last + 50):
         os.utime(run.path / "result.json", (changed, changed))
-        view = Projection(sweeps.lab, plan).view(trial, RunState.COMPLETED)
-        assert view.ended == round(1000 * max(last, changed))
+        assert view(sweeps, spec).ended == round(1000 * max(last, changed))
 
 
 def test_a_run_starts_no_later_than_its_first_entry(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.plan()
     run = sweeps.finish(spec)
-    plan = sweeps.lab.sweep("placement").plan()
-    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
     first = min(entry.time for entry in run.entries())
     for changed, started in ((first - 50, first - 50), (first + 50, first)):
         os.utime(run.path / "spec.yaml", (changed, changed))
-        view = Projection(sweeps.lab, plan).view(trial, RunState.COMPLETED)
-        assert view.started == round(1000 * started)
+        assert view(sweeps, spec).started == round(1000 * started)
 
 
 def view(sweeps: Sweeps, spec: RunSpec, state: RunState = RunState.COMPLETED) -> View:
