@@ -104,8 +104,12 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     out = capsys.readouterr().out
     assert out.startswith("route 2->B-4 at rate 0.5: established")
     assert (tmp_path / "sweeps/placement/recommended.yaml").exists()
-    assert main(["recommend", "placement", "--root", str(tmp_path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rule"] == {"start": 2, "end": "B-4", "rate": 0.5}
+    there = tmp_path / "there.yaml"
+    command = ["recommend", "placement", "--root", str(tmp_path), "--json", "--out", str(there)]
+    assert main(command) == 0 and there.exists()
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["rule"] == {"start": 2, "end": "B-4", "rate": 0.5}
+    assert tree["experiment"] == str(there)
 
 
 def test_a_sweep_that_varies_something_else_is_refused(tmp_path: Path) -> None:
