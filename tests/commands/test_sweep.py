@@ -14,7 +14,7 @@ from tests.pretender import Pretender
 from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
-from tread_lab.records import lab as records
+from tread_lab.records import run_folder as records
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError

@@ -222,7 +222,7 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
     lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def check_memory(spec: RunSpec, device: Any) -> None:
+    def check_memory(spec: RunSpec, device: Any, *_: Any) -> None:
         raise UserError(f"seed {spec.seed} on {device} needs more")
 
     monkeypatch.setattr(trial, "check_memory", check_memory)
