@@ -71,6 +71,15 @@ def frame(done: tuple[Lab, Plan]) -> pd.DataFrame:
     return steps_frame(done[0], "steps")
 
 
+def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(lab: Lab) -> None:
+    """By its share of the steps, a stage before dense steps would count too many FLOPs."""
+    carry_out(lab, planned(lab, "until", [2, "end"], fixed={"routes_until": 4}))
+    costs = steps_frame(lab, "until").set_index(["role", "step"])["cost/train_flops"]
+    whole = costs["baseline", 6]
+    assert costs["baseline", 2] == pytest.approx(whole / 3)
+    assert np.isnan(costs["trial", 2]) and costs["trial", 6] < whole
+
+
 def test_runs_keep_the_weights_of_those_steps_and_their_signatures(
     done: tuple[Lab, Plan],
 ) -> None:

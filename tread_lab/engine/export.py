@@ -176,10 +176,12 @@ def _what(spec: RunSpec, step: int) -> str:
     if not steps:
         origin = start and (start.file or f"run {signature(start.run)}")
         made = f"Weights of {origin}, not trained further, for"
+    alike = len(spec.routed_steps) in (0, steps) or step == steps  # else unknown before the end
+    spent = f", {amount(price.train_flops * step / max(steps, 1), 'FLOP')}" if alike else ""
     return (
         f"{made} {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
         f" {price.parameters:,} parameters, {routes}{rate}, process {spec.process.kind},"
-        f" {spec.precision}, {amount(price.train_flops * step / max(steps, 1), 'FLOP')}."
+        f" {spec.precision}{spent}."
         " Sampling is dense unless a guidance says otherwise."
     )
 

@@ -31,8 +31,9 @@ def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     The columns are those of `trials_frame` and `step`, which is one more axis. Metrics are those of
     the EMA weights of that step under the names that they have at the end; gaps are to the baseline
     at the same step. `cost/train_flops`, `cost/train_seconds`, `cost/device_hours` and
-    `cost/train_images` are the run's share up to the step. A trial that is not completed has one
-    row without a step. `frame.attrs["schedules"]` lists the schedules by which rates fall to
+    `cost/train_images` are the run's share up to the step; where routes are on in a part of the
+    steps, time and FLOPs are known of the end alone. A trial that is not completed has one row
+    without a step. `frame.attrs["schedules"]` lists the schedules by which rates fall to
     the end: under them an earlier step is no shorter run.
 
     Raises:
@@ -117,9 +118,16 @@ def _rows(reader: SweepReader, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
     at_end = {name: x for name, x in whole.items() if name not in settings}
     for step, values in {**reader.measured_at(trial), steps: at_end}.items():
         share = step / max(steps, 1)
-        spent = {n: share * at_end[n] for n in (TRAIN_FLOPS, TRAIN_SECONDS) if n in at_end}
+        known = (TRAIN_FLOPS, TRAIN_SECONDS) if _steps_alike(trial.spec) or step == steps else ()
+        spent = {n: share * at_end[n] for n in known if n in at_end}
         if TRAIN_SECONDS in spent:
             spent[DEVICE_HOURS] = spent[TRAIN_SECONDS] / 3600
         label = f"{whole['cell']} {STEP}={step}"
         cost = {**spent, TRAIN_IMAGES: float(step * batch)}
         yield {**settings, "cell": label, STEP: step, **values, **cost}
+
+
+def _steps_alike(spec: Tree) -> bool:
+    """Whether the routes are on in all steps, or in none."""
+    first, last = spec.get("routes_from") or 0, spec.get("routes_until")
+    return not spec.get("routes") or (not first and last in (None, spec["train"]["steps"]))
