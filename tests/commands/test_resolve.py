@@ -107,14 +107,8 @@ def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
     [("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "-1"), ("OMPI_COMM_WORLD_SIZE", "1"),
      ("PMI_SIZE", "1"), ("LOCAL_RANK", "0")],
 )  # fmt: skip
-def test_one_run_is_not_spread_over_devices_or_processes(
-    name: str, alone: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_is_one_process(name: str, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, alone)
-    for gpus in (None, 0.5, 1.0):
-        check_one_device(gpus)
-    with pytest.raises(UserError, match=r"^--gpus: 1\.5 for a run"):
-        check_one_device(1.5)
     monkeypatch.setenv(name, "2")
     with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
         check_one_device()

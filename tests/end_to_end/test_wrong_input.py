@@ -59,8 +59,8 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
         for price in ("0", "-1", "inf", "nan")
     },
     "unknown rates": ({}, "cost --device-rates A10", "did you mean 'A100'"),
-    "several GPUs a run": ({}, "sweep route_placement --gpus 2", "trains on one device; give 1"),
-    "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "trains on one device; give 1"),
+    "several GPUs a run": ({}, "sweep route_placement --gpus 2", "--gpus: 2 for a run, and this"),
+    "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "several are whole ones"),
     "time below zero": ({}, "sweep route_placement --hang-timeout -5", "number of at least 0"),
     "no threads": ({}, "train tiny --threads 0", "not positive"),
     "objective that nothing measures": (

@@ -197,10 +197,11 @@ class Sweep(Watched, OnDevice, AsJson, OfLab, Changed):
         metavar="KINDS",
     )
     executor: str = option(default="ray", choices=tuple(EXECUTORS))
-    cpus: int = option("CPU cores per run (1)", 1)
+    cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     gpus: float | None = option(
         "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)", type=not_negative
     )
+    processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")
 
 

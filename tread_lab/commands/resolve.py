@@ -63,26 +63,18 @@ _ONE_PROCESS = {
 }
 
 
-def check_one_device(gpus: float | None = None) -> None:
-    """Refuse to spread one run over several devices or processes, which no command supports.
-
-    Args:
-        gpus: the GPUs of each run, `None` where the user names no number.
+def check_one_device() -> None:
+    """Refuse several processes of a command that a launcher has started.
 
     Raises:
-        UserError: `--gpus` is above 1, or `torchrun` or `mpirun` started several processes.
+        UserError: `torchrun` or `mpirun` started several.
     """
-    if gpus is not None and gpus > 1:
-        raise UserError(
-            f"--gpus: {gpus:g} for a run, and a run trains on one device; give 1, or a part of one"
-            " such as 0.5"
-        )
     for variable, alone in _ONE_PROCESS.items():
         if os.environ.get(variable, alone[0]) not in alone:
             raise UserError(
-                f"{variable}={os.environ[variable]}: torchrun or mpirun started several processes,"
-                " and a run trains on one device; start one `tread-lab` process without them, which"
-                " trains the runs of a sweep beside each other"
+                f"{variable}={os.environ[variable]}: torchrun or mpirun started several processes;"
+                " start one `tread-lab` process without them, which starts those of its runs"
+                " (torchrun alone starts `tread-lab train`)"
             )
 
 

@@ -86,7 +86,7 @@ class _Launch:
 
 def sweep(options: Sweep) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
-    check_one_device(options.gpus)
+    check_one_device()
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, plan=options.plan)
@@ -98,7 +98,8 @@ def sweep(options: Sweep) -> int:
     limits = [f"budget.{limit}" for limit in options.budget]
     name, spec, experiment = load_sweep(options.file, [*options.overrides, *limits])
     gpus = gpus_per_run(options.gpus, device)
-    resources = TrialResources(device, options.cpus, gpus, options.concurrent)
+    counts = (options.concurrent, options.processes)
+    resources = TrialResources(device, options.cpus, gpus, *counts)
     rates = options.device_rates
     if rates in (None, "cpu"):
         devices = kind.devices(resources)
@@ -154,6 +155,8 @@ def _show(launch: _Launch) -> None:
     plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
+    if (per_run := launch.devices.per_run) > 1:
+        show_lines(out, [f"each run is trained on {per_run} devices, and measured on one"])
     show_lines(out, evaluation_lines(plan, times))
     if launch.devices.type == "cuda":
         show_lines(out, exact_sampling(plan, times.rates))

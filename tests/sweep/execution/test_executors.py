@@ -41,7 +41,7 @@ def test_a_worker_without_a_share_of_a_gpu_uses_none(monkeypatch: pytest.MonkeyP
         (1, 0.4, (64, 8), 16),
         (1, 0.1, (64, 1), 10),
         (1, 2, (64, 5), 2),
-        (1, 1.5, (64, 4), 2),
+        (30, 2, (64, 4), 1),  # CPU cores of each device
         (1, 0.5, (64, 0.5), 0),
     ],
 )
@@ -94,6 +94,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         (TrialResources(cpus=16), 1, 1, "cpu"),
         (TrialResources(gpus=1), 2, 1, "cuda"),
         (TrialResources(gpus=2), 1, 1, "cuda"),
+        (TrialResources(processes=4), 4, 4, "cpu"),
         (TrialResources(gpus=0.5, cpus=2), 4, 2, "cuda"),
         (TrialResources(gpus=0.25, concurrent=2), 2, 2, "cuda"),  # no more share than go at once
     ],
@@ -103,6 +104,7 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
 ) -> None:
     devices = EXECUTORS["ray"].devices(resources)
     assert (devices.slots, devices.runs_per_device) == (slots, runs_per_device)
+    assert devices.per_run == resources.devices
     assert machine == [(asked, resources.cpus)]
 
 
@@ -111,7 +113,9 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
     [
         (2, {"cpus": 17}, "--cpus: 17 for a run, and this machine has 16"),
         (2, {"gpus": 3}, "--gpus: 3 for a run, and this machine has 2"),
-        (2, {"gpus": 2.5}, "--gpus: 2.5 for a run, and this machine has 2"),
+        (2, {"gpus": 2.5}, "--gpus: 2.5 for a run; several are whole ones, such as 2"),
+        (2, {"processes": 17}, "--cpus: 17 for a run, and this machine has 16"),
+        (2, {"gpus": 2, "processes": 2}, "--processes: on CPUs, say --device cpu"),
         (0, {"device": "cuda:0", "gpus": 1}, "--device cuda:0: this machine has no GPU that torch"),
         (2, {"device": "cuda:1"}, "--device cuda:1: needs a GPU, and --gpus is 0"),
         (2, {"device": "cpu", "gpus": 0.5}, "--device cpu: has no use for --gpus 0.5"),

@@ -41,10 +41,10 @@ evaluate: [{heldout_loss: {images: 16, levels: 2}}]
 DAEMONS = ("gcs_server", "raylet")
 
 
-def start(zygote: Zygote, folder: Path) -> Driver:
+def start(zygote: Zygote, folder: Path, *more: str) -> Driver:
     """A driver in a session of its own; it prints to `out` and `err`."""
     out, err = folder / "out", folder / "err"
-    command = ("sweep", "one.yaml", "--no-mlflow", "--device=cpu")
+    command = ("sweep", "one.yaml", "--no-mlflow", "--device=cpu", *more)
     return zygote.start(folder, *command, out=out, err=err, prelude=PRELUDE)
 
 
@@ -130,6 +130,29 @@ def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_
         assert again.wait(200) == DONE, printed(tmp_path)
     assert [a.ended for a in run.attempts.read()] == ["died", "lost", "completed"]
     assert outcome(lab) == outcome(calm)
+
+
+@pytest.mark.slow
+def test_runs_of_two_processes_outlive_one_and_equal_those_of_one(
+    tmp_path: Path, zygote: Zygote
+) -> None:
+    pytest.importorskip("ray")
+    (tmp_path / "one.yaml").write_text(SWEEP % 150)
+    lab, calm = Lab(tmp_path / "lab"), Lab(tmp_path / "calm")
+    with ended(start(zygote, tmp_path, "--processes=2")) as driver:
+        driver.until(lambda: any(lab.root.glob("runs/*/log.jsonl")), 280)
+        (other,) = (p for p, name in offspring(driver.pid).items() if "_Following" in name)
+        sigkill(other)
+        assert driver.wait(200) == DONE, printed(tmp_path)
+    (task,) = load_plan(lab.sweep("one")).tasks
+    InlineExecutor(device="cpu").run(calm, [task], lambda report: None)
+    attempts = lab.run(task.run).attempts.read()
+    assert [(a.ended, a.devices) for a in attempts] == [("died", 2), ("completed", 2)]
+    found, expected = (
+        [e.value for e in place.run(task.run).entries() if e.key == "train/loss"]
+        for place in (lab, calm)
+    )
+    assert found == pytest.approx(expected, rel=1e-6) and len(found) == 30
 
 
 # name -> what is killed, once this is there in the lab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tread_lab.specs.errors import UserError
@@ -45,11 +45,16 @@ def _ray(
 def _inline(
     resources: TrialResources, hang_timeout: float | None, early: EarlyStopping | None
 ) -> Executor:
+    from tread_lab.engine.ranks import HereProcesses, OneProcess
     from tread_lab.sweep.execution.executor import InlineExecutor
 
     assert early is None
+    count = resources.devices
     return InlineExecutor(
-        device=resources.device, threads=resources.cpus, hang_timeout=hang_timeout
+        device=resources.device,
+        threads=resources.cpus,
+        hang_timeout=hang_timeout,
+        processes=OneProcess() if count == 1 else HereProcesses(count, resources.cpus),
     )
 
 
@@ -71,22 +76,25 @@ def _ray_devices(resources: TrialResources) -> Devices:
     cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count() if resources.gpus else 0
     if resources.gpus and resources.device and not gpus:
         raise UserError(f"--device {resources.device}: this machine has no GPU that torch can use")
-    for what, wanted, present in (("cpus", resources.cpus, cpus), ("gpus", resources.gpus, gpus)):
+    wanted_cpus, wanted_gpus = resources.of_run.values()
+    for what, wanted, present in (("cpus", wanted_cpus, cpus), ("gpus", wanted_gpus, gpus)):
         if wanted > present:
             raise UserError(f"--{what}: {wanted:g} for a run, and this machine has {present}")
     slots, runs_per_device = resources.at_once([resources.slots(cpus, gpus)])
-    return Devices.here(
+    here = Devices.here(
         resources.worker_device,
         slots=slots,
         runs_per_device=runs_per_device,
         threads=resources.cpus,
     )
+    return replace(here, per_run=resources.devices)
 
 
 def _inline_devices(resources: TrialResources) -> Devices:
     from tread_lab.sweep.plan.devices import Devices
 
-    return Devices.here(resources.device, threads=resources.cpus)
+    here = Devices.here(resources.device, threads=resources.cpus)
+    return replace(here, per_run=resources.devices)
 
 
 EXECUTORS: Mapping[str, ExecutorKind] = {

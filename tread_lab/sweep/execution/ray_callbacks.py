@@ -89,9 +89,11 @@ class QueueSearcher(_InDriver, Searcher):
         errors: CallbackErrors,
         refusals: Refusals,
         resources: Mapping[str, float],
+        devices: int = 1,
     ) -> None:
         super().__init__()
         self.queue, self.errors, self.refusals, self.resources = queue, errors, refusals, resources
+        self.devices = devices
         self.count = 0
         self.running: dict[str, Task] = {}
         self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
@@ -111,7 +113,8 @@ class QueueSearcher(_InDriver, Searcher):
         expected = {}
         with self.errors.collect():
             expected = self._expected(task.spec)
-        return {"task": SentTask(task, expected, place(self.resources, self.refusals.nodes))}
+        where = place(self.resources, self.refusals.nodes, self.devices)
+        return {"task": SentTask(task, expected, where)}
 
     def _next(self) -> Task | None:
         returned = self.refusals.tasks

@@ -15,6 +15,7 @@ from typing import Any
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
+from tread_lab.engine.ranks import OneProcess
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import StopEarlySpec
@@ -28,7 +29,7 @@ from tread_lab.sweep.execution.ray_callbacks import (
     TrialWatcher,
 )
 from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
-from tread_lab.sweep.execution.ray_worker import Worker
+from tread_lab.sweep.execution.ray_worker import ActorProcesses, Worker
 from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
@@ -70,7 +71,7 @@ class RayExecutor:
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _ENVIRONMENT.items() if k not in os.environ})
         user_errors, refusals = UserErrors(), Refusals()
-        part = {"cpu": self.resources.cpus, "gpu": self.resources.gpus}
+        part, devices = self.resources.of_run, self.resources.devices
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
             queue = all_work = as_queue(work)
@@ -87,7 +88,12 @@ class RayExecutor:
                 )
                 runs_per_device = 1 if whole else packed_runs(self.resources)
                 worker = WorkerInfo(
-                    whole=whole, runs_per_device=runs_per_device, hang_timeout=self.hang_timeout
+                    whole=whole,
+                    runs_per_device=runs_per_device,
+                    processes=OneProcess()
+                    if devices == 1
+                    else ActorProcesses(devices, self.resources.cpus),
+                    hang_timeout=self.hang_timeout,
                 )
                 while not queue.finished or refusals.tasks:
                     self._tune(lab, queue, watcher, resources, worker)
@@ -111,7 +117,9 @@ class RayExecutor:
         tuner = tune.Tuner(
             self._trainable(lab, worker),
             tune_config=tune.TuneConfig(
-                search_alg=QueueSearcher(queue, watcher.errors, watcher.refusals, resources),
+                search_alg=QueueSearcher(
+                    queue, watcher.errors, watcher.refusals, resources, self.resources.devices
+                ),
                 scheduler=None
                 if self.early is None
                 else EarlyStoppingScheduler(self.early, watcher.errors),

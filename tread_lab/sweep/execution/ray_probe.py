@@ -38,8 +38,9 @@ def cluster_devices(resources: TrialResources) -> Devices:
         fits = [node for node, count in zip(alive, slots) if count]
         if not fits:
             have = "; ".join(f"{_name(node)} has {_offer(node)}" for node in alive)
+            cpus, gpus = resources.of_run.values()
             raise UserError(
-                f"no node of the cluster has {resources.cpus} CPU cores and {resources.gpus:g} GPU"
+                f"no node of the cluster has {cpus:g} CPU cores and {gpus:g} GPU"
                 f" for a run: {have}; see --cpus and --gpus"
             )
         one_of_each = {_kind(node): node for node in fits}.values()
@@ -51,6 +52,7 @@ def cluster_devices(resources: TrialResources) -> Devices:
         runs_per_device=runs_per_device,
         threads=resources.cpus,
         timer=functools.partial(_time_on_cluster, resources, runs_per_device),
+        per_run=resources.devices,
         idle_gpus=0 if resources.gpus else int(sum(has(node, "GPU") for node in alive)),
     )
 

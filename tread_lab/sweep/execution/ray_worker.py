@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
 import torch
 from ray import tune
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from tread_lab.engine.follow import follow
+from tread_lab.engine.ranks import Ranks, leading
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.ray_cluster import alive_nodes
 from tread_lab.sweep.execution.ray_probe import take
@@ -43,13 +48,74 @@ class SentTask:
         return self.task.run
 
 
-def place(resources: Mapping[str, float], refusing: Collection[str]) -> tune.PlacementGroupFactory:
-    """Return the place of a worker with such resources on any node but the refusing ones."""
-    bundles = [{"CPU": resources["cpu"], "GPU": resources["gpu"]}]
+def place(
+    resources: Mapping[str, float], refusing: Collection[str], devices: int = 1
+) -> tune.PlacementGroupFactory:
+    """Return the place of a run with such resources on any node but the refusing ones: a bundle for
+    each of its devices, all on one node.
+
+    The worker has the first, and starts the run's other processes as actors in theirs. Ray Train is
+    not used: it makes a placement group of its own beside the trial's, and its own checkpoints.
+    """
+    bundles = [{"CPU": resources["cpu"] / devices, "GPU": resources["gpu"] / devices}] * devices
+    strategy = "PACK" if devices == 1 else "STRICT_PACK"  # which may not spread over nodes
     if not refusing:
-        return tune.PlacementGroupFactory(bundles)
+        return tune.PlacementGroupFactory(bundles, strategy=strategy)
     others = {"ray.io/node-id": f"!in({','.join(sorted(refusing))})"}
-    return tune.PlacementGroupFactory(bundles, bundle_label_selector=[others])
+    return tune.PlacementGroupFactory(
+        bundles, strategy=strategy, bundle_label_selector=[others] * devices
+    )
+
+
+@dataclass(frozen=True)
+class ActorProcesses:
+    """Processes of a run that are actors in the bundles of its placement group."""
+
+    count: int
+    threads: int
+
+    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
+        return leading(device, self.count, self._start)
+
+    def _start(
+        self, rank: int, environment: Mapping[str, str], device: torch.device
+    ) -> ActorFollower:
+        return ActorFollower(rank, environment, device.type, self.threads)
+
+
+class ActorFollower:
+    """An actor that follows rank 0; Ray ends it when its owner, which is rank 0, ends."""
+
+    def __init__(
+        self, rank: int, environment: Mapping[str, str], device: str, threads: int
+    ) -> None:
+        bundle = PlacementGroupSchedulingStrategy(
+            ray.util.get_current_placement_group(), placement_group_bundle_index=rank
+        )
+        share = {"num_cpus": threads, "num_gpus": int(device == "cuda")}
+        self._actor = ray.remote(_Following).options(scheduling_strategy=bundle, **share).remote()
+        self._end = self._actor.follow.remote(dict(environment), device, threads)
+
+    def ended(self) -> str | None:
+        if not ray.wait([self._end], timeout=0)[0]:
+            return None
+        try:
+            ray.get(self._end)
+            return "it has ended"
+        except ray.exceptions.RayError as error:
+            return first_line(error)
+
+    def kill(self) -> None:
+        ray.kill(self._actor)
+
+
+class _Following:
+    """What an actor beside a worker does."""
+
+    def follow(self, environment: dict[str, str], device: str, threads: int) -> None:
+        os.environ.update(environment)
+        torch.set_num_threads(threads)
+        follow(take(device))
 
 
 class Worker(tune.Trainable):

@@ -15,6 +15,8 @@ class TrialResources:
 
     Attributes:
         device: as the user named it; `None` for a GPU if runs have a share of one, else the CPU.
+        cpus: of each of its processes.
+        processes: on CPUs, that train a run together; on GPUs there is one for each.
         concurrent: most runs at once.
     """
 
@@ -22,6 +24,7 @@ class TrialResources:
     cpus: int = 1
     gpus: float = 0.0
     concurrent: int | None = None
+    processes: int = 1
 
     def __post_init__(self) -> None:
         named = (self.device or "").partition(":")[0]
@@ -29,6 +32,20 @@ class TrialResources:
             raise UserError(f"--device {self.device}: has no use for --gpus {self.gpus:g}")
         if not self.gpus and named == "cuda":
             raise UserError(f"--device {self.device}: needs a GPU, and --gpus is 0")
+        if self.gpus > 1 and self.gpus % 1:
+            raise UserError(f"--gpus: {self.gpus:g} for a run; several are whole ones, such as 2")
+        if self.gpus and self.processes > 1:
+            raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
+
+    @property
+    def devices(self) -> int:
+        """How many devices train a run together, each with a process of its own."""
+        return max(int(self.gpus), self.processes)
+
+    @property
+    def of_run(self) -> dict[str, float]:
+        """What Ray gives a run."""
+        return {"cpu": self.cpus * self.devices, "gpu": self.gpus}
 
     @property
     def worker_device(self) -> str:
@@ -40,7 +57,7 @@ class TrialResources:
 
         A share of a GPU lies on one GPU; a run of several has whole ones.
         """
-        on_cpus = int(cpus // self.cpus)
+        on_cpus = int(cpus // (self.cpus * self.devices))
         if not self.gpus:
             return on_cpus
         on_gpus = int(gpus) // math.ceil(self.gpus) * self.runs_per_device(1)
