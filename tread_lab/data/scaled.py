@@ -1,4 +1,4 @@
-"""Stored latents as the network sees them (times `scale`), shown by an autoencoder or a preview."""
+"""Stored latents as the network sees them: scaled, drawn and mirrored anew each step; decoded."""
 
 # B batch, N samples of the split, C channels, H height, W width
 

@@ -1,4 +1,4 @@
-"""Provenance of a run beside its spec: digests of the code, data and weights that decide."""
+"""Provenance of a run beside its spec: code, data and weights by their digests, device and host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live state of a training run: one optimizer step, one log entry, one checkpoint."""
+"""A training run as it lives: a step (micro-batches, clipping), a log entry, a checkpoint."""
 
 # B batch, C channels, H height, W width
 
