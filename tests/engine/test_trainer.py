@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from tests.faults.drivers import Zygote
+from tread_lab.engine import trainer
+from tread_lab.engine.system import Joining, Part, System
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
@@ -43,6 +45,26 @@ def trained(spec: RunSpec, folder: Path, steps: int) -> list[float]:
 def test_the_loss_falls_under_a_route(model: str, tmp_path: Path) -> None:
     losses = trained(run(model, "rows"), tmp_path, 50)
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
+
+
+class WithHead(System):
+    """A system of a package that leaves the start of its network to torch."""
+
+    def part(self, run: Joining) -> Part:
+        return Part(trained={"head": torch.nn.Linear(2, 2)})
+
+
+def test_the_network_of_a_system_starts_from_the_seed_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so alike in every process of a run, whatever these have drawn before."""
+    monkeypatch.setattr(trainer, "systems_of", lambda spec: [WithHead()])
+    spec, starts = run("DiT-4x32/2", "random"), []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        with Trainer(spec, RunFolder(tmp_path / str(seed)), torch.device("cpu")) as made:
+            starts.append(made.trainable["head.weight"].detach())
+    assert torch.equal(*starts)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch import Tensor
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine import checkpoint
-from tread_lab.engine.assemble import fresh_network, starting_weights
+from tread_lab.engine.assemble import fresh_network, initialised, starting_weights
 from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.batches import Batch, Batches, Transfer
 from tread_lab.engine.captured import CAPTURED, CapturedStep, Graph, cuda_graphs, step_form
@@ -269,7 +269,7 @@ class Trainer:
             self._writer.__exit__(kind, error, tb)
 
     def _joined(self, process: Process) -> list[Part]:
-        """Return what the systems of this run add to its training."""
+        """Return what the systems of this run add to its training, initialised from its seed."""
         run = Joining(
             spec=self.spec,
             folder=self.folder,
@@ -279,7 +279,8 @@ class Trainer:
             batches=self.batches,
             sum=self.ranks.sum,
         )
-        parts = (system.part(run) for system in systems_of(self.spec))
+        with initialised(self.spec.seed, "systems"):
+            parts = [system.part(run) for system in systems_of(self.spec)]
         return [part for part in parts if part is not None]
 
     def _start_from_elsewhere(self) -> None:
