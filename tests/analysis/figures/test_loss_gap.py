@@ -14,7 +14,9 @@ from tread_lab.analysis.figures.loss_gap import (
     gap_by_length,
     gap_over_steps,
     length_caption,
+    steps_caption,
 )
+from tread_lab.analysis.figures.sentences import number
 from tread_lab.analysis.figures.style import figure
 from tread_lab.frames import history_frame
 from tread_lab.records.lab import Lab
@@ -99,6 +101,9 @@ def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.
     assert len(looks) == len(curves) > len({c.length for c in curves})  # of one length, own dashes
     last = [line.get_ydata()[-1] * 1e-3 for line in right.lines[1:]]
     assert last == pytest.approx([curve.gaps[-1] for curve in curves])
+    shortest, longest = (number(curve.gaps[-1], signed=True) for curve in (curves[0], curves[-1]))
+    assert f"is {shortest} from the dense run's" in steps_caption(curves)
+    assert shortest[0] in "+\N{MINUS SIGN}" and f" {longest}. Runs of" in steps_caption(curves)
 
 
 def test_both_families_are_moved_aside_and_none_is_blue_or_orange(

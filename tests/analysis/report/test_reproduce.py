@@ -1,0 +1,40 @@
+"""The sweep file of a report gives the same trials, whatever becomes of the shipped experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sweep.plans import plan_of
+from tread_lab.analysis.report.reproduce import sweep_file
+from tread_lab.config.load import load_sweep
+from tread_lab.specs import RunSpec
+from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan.storage import to_stored
+
+ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        ROUTES,
+        {**ROUTES, "baseline": None},
+        {**ROUTES, "where": "start > 0", "question": "Where?"},
+        {**ROUTES, "match": "train_flops", "fixed": {"train": {"steps": 9}}},
+    ],
+)
+def test_the_file_of_a_report_plans_the_same_runs(
+    sweep: dict[str, Any], tiny: Callable[..., RunSpec], tmp_path: Path
+) -> None:
+    plan = plan_of(tiny(steps=6, model={"depth": 4, "width": 24, "heads": 2}), "kept", **sweep)
+    path = tmp_path / "kept.yaml"
+    path.write_text(sweep_file(to_stored(plan)))
+    again = make_plan(*load_sweep(str(path)))
+    assert [(t.run, t.role, t.baseline) for t in again.trials] == [
+        (t.run, t.role, t.baseline) for t in plan.trials
+    ]
+    assert [task.evaluations for task in again.tasks] == [t.evaluations for t in plan.tasks]
