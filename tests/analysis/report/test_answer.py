@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report import answer as module
 from tread_lab.analysis.report.answer import answer
 from tread_lab.frames import trials_frame
 
@@ -33,3 +34,18 @@ def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Pa
     some_worse = sum(low > 0 for _, low, _ in intervals)
     assert ("Every cell" in sentence) == (some_worse == 3)
     assert ("1 worse, 2 cannot be" in sentence) == (some_worse == 1)
+
+
+@pytest.mark.parametrize(
+    ("tied", "said"),
+    [
+        ([], "At 95%, every other cell is worse (paired differences)."),
+        (["2->8 s=0.5"], "At 95%, it cannot be distinguished from 2→8 s=0.5."),
+    ],
+)
+def test_the_rivals_of_the_best_cell_are_named(
+    tied: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "tied_with_best", lambda lab, frame, cells: tied)
+    lab = write_sweep(tmp_path, small(images=4, levels=2))
+    assert said in answer(lab, trials_frame(lab, "placement")).sentence
