@@ -45,6 +45,13 @@ def woken(spec: RunSpec) -> nn.Module:
     return network
 
 
+def test_the_block_between_starts_as_those_of_the_network() -> None:
+    tensors = build_network(mdt()).state_dict()
+    of_block = {n: t for n, t in tensors.items() if n.startswith("re_enter.block.")}
+    zero = {n for n, t in of_block.items() if not t.any()}
+    assert zero == {n for n in of_block if n.endswith("bias") or "adaLN" in n} != set()
+
+
 def batch(spec: RunSpec) -> tuple[Batch, Routing]:
     torch.manual_seed(1)
     routing = draw_routing(spec.routes, (3, spec.tokens), "mdt")
