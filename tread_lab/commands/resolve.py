@@ -37,7 +37,7 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
         rate: the selection rate of every route; `None` keeps each route's own.
 
     Raises:
-        UserError: the rate is none, or the run has no route for it.
+        UserError: the rate is outside [0, 1), or a rate is given and the run has no route.
     """
     tree = dict(experiment.run)
     if routes:

@@ -65,10 +65,13 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         save_file(tensors, temporary, metadata=facts)
     write_text(out / SPEC, yaml.safe_dump(encode(spec), sort_keys=False))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
-    config = {**_config(spec, model.step), "sampler": folder.recorded_sampler()}
     data = named(spec.data)
-    config |= {"heldout": _recorded(folder, f"held-out data {data}")}
-    config |= {"decoder": _recorded(folder, f"decoder of {data}")}
+    config = {
+        **_config(spec, model.step),
+        "sampler": folder.recorded_sampler(),
+        "heldout": _recorded(folder, f"held-out data {data}"),
+        "decoder": _recorded(folder, f"decoder of {data}"),
+    }
     write_text(out / CONFIG, json.dumps(config, indent=1) + "\n")
     write_text(out / CARD, model_card(folder, spec, step=model.step))
     return {name: (out / name).stat().st_size for name in names if (out / name).exists()}
