@@ -50,8 +50,11 @@ def train(options: Train) -> int:
     if os.environ["RANK"] != "0":
         follow(own)
         return DONE
-    code = _train(options, str(own), OneProcess(count))
-    Ranks(own).told(None)
+    try:
+        code = _train(options, str(own), OneProcess(count))
+        Ranks(own).told(None)
+    finally:
+        Ranks.end()
     return code
 
 

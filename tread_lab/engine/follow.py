@@ -27,7 +27,7 @@ def follow(device: torch.device) -> None:
         spec, path = job
         for _ in train(spec, RunFolder(path), device, ranks=ranks):
             pass
-    torch.distributed.destroy_process_group()
+    ranks.end()
 
 
 def _end_with_parent() -> None:

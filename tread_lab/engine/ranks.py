@@ -101,6 +101,12 @@ class Ranks:
             distributed.broadcast_object_list(jobs, src=0, device=_CPU)
         return jobs[0]
 
+    @staticmethod
+    def end() -> None:
+        """Leave the exchange; its threads, if alive when Python ends, can abort the process."""
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
     def _said(self, step: int) -> int:
         word = torch.tensor(step)
         distributed.broadcast(word, src=0)
@@ -257,8 +263,7 @@ def leading(
     finally:
         for follower in followers:
             follower.kill()
-        if distributed.is_initialized():
-            distributed.destroy_process_group()
+        Ranks.end()
 
 
 def _lost(followers: Sequence[Follower], within: float) -> str | None:
