@@ -40,15 +40,9 @@ where: start <= end
 search: {sampler: random, trials: 5, parallel: 1}
 evaluate: [{heldout_loss: {images: 32, levels: 4}}]
 """
-UNFORESEEN = "from tests.faults.tricks import *\nwithout_extras()\n"
-NOTE_PROGRESS = """
-window.shown = new Set()
-const note = () => {
-  for (const bar of document.querySelectorAll('#running progress')) window.shown.add(bar.value)
-}
-const all = { subtree: true, childList: true, attributes: true }
-new MutationObserver(note).observe(document.body, all)
-"""
+QUIET = "from tests.faults.tricks import *\nwithout_extras()\n"
+WINDOW = "tread_lab.engine.trainer:Trainer.log_window"  # of two steps in both sweeps
+GATE = "gate({place!r}, path={path!r}, nth={nth})\n"
 ENDED = "document.querySelector('#progress')?.getAttribute('aria-label')"
 
 
@@ -57,23 +51,26 @@ def cell(**marks: str) -> str:
     return "#grid g.cell" + "".join(f'[data-{name}="{value}"]' for name, value in marks.items())
 
 
-def driven(zygote: Zygote, folder: Path, sweep: str) -> Driver:
+def driven(zygote: Zygote, folder: Path, sweep: str, gates: str = "") -> Driver:
     """A real sweep that has just been started; its lab is `folder`/lab."""
     (folder / "moving.yaml").write_text(sweep)
     command = ("sweep", "moving.yaml", "--no-mlflow", "--executor", "inline")
-    return zygote.start(folder, *command, out=folder / "driver.txt", prelude=UNFORESEEN)
+    return zygote.start(folder, *command, out=folder / "driver.txt", prelude=QUIET + gates)
 
 
 def test_a_running_sweep_is_followed_without_a_reload(
     tmp_path: Path, page: Page, zygote: Zygote
 ) -> None:
-    """Watched from before its first run; the page itself notes every progress that it shows."""
+    """Watched from before its first run, which waits at two steps until the page shows them."""
+    stops = {40: tmp_path / "first", 120: tmp_path / "second"}
+    gates = [GATE.format(place=WINDOW, path=str(at), nth=n // 2 + 1) for n, at in stops.items()]
     with served(Lab(tmp_path / "lab")) as url:
         page.open(url)
         page.wait("document.querySelector('#question').innerText.startsWith('No sweep')")
-        page.js(NOTE_PROGRESS)
-        with driven(zygote, tmp_path, SWEEP) as driver:
-            page.wait("window.shown.size >= 2", 60)
+        with driven(zygote, tmp_path, SWEEP, "".join(gates)) as driver:
+            for step, gate in stops.items():
+                page.wait(f"document.querySelector('#running progress')?.value === {step}", 60)
+                gate.touch()
             page.wait(f"document.querySelector('{cell(state='completed')}')", 60)
             assert page.js(ENDED).startswith(("2", "3"))
             page.wait(f"{ENDED} === '3 of 3 runs have ended'", 60)
