@@ -164,7 +164,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 20.0) -> Any:
+    def wait(self, expression: str, seconds: float = 60.0) -> Any:
         """Wait until an expression is true; gives its value."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

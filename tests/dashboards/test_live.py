@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults.drivers import eventually
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.app import Pages
 from tread_lab.dashboards.live import LiveSweep, Snapshot, progress
@@ -44,12 +45,15 @@ def ask(lab: Lab, number: int) -> None:
 
 
 def settled(live: LiveSweep, rows: int) -> Snapshot:
-    """A snapshot with this many rows, within five seconds."""
-    end = time.monotonic() + 5
-    while len((now := live.snapshot()).frame) != rows or now.version == 0:
-        assert time.monotonic() < end, f"{len(now.frame)} rows"
-        time.sleep(0.05)
-    return now
+    """The first snapshot with this many rows."""
+    found: list[Snapshot] = []
+
+    def shown() -> bool:
+        found[:] = [live.snapshot()]
+        return len(found[0].frame) == rows and found[0].version != 0
+
+    eventually(shown, why=lambda: f"{len(found[0].frame)} rows")
+    return found[0]
 
 
 def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> None:
@@ -132,11 +136,8 @@ def test_records_that_stay_unreadable_are_told(tmp_path: Path) -> None:
     run = lab.run(settled(live, 4).plan.trials[1].run)
     write_json(next(run.evaluations()).path / "metrics.json", {"spec": {}, "metrics": 5})
     os.utime(run.path / "result.json", ns=(1, 1))
-    end = time.monotonic() + 10
-    while not (problem := pages.sweep("placement")["problem"]):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    assert problem.startswith("TypeError: ")
+    eventually(lambda: bool(pages.sweep("placement")["problem"]))
+    assert pages.sweep("placement")["problem"].startswith("TypeError: ")
 
 
 def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched: Lab) -> None:

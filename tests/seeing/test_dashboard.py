@@ -69,11 +69,11 @@ def test_a_running_sweep_is_followed_without_a_reload(
         page.wait("document.querySelector('#question').innerText.startsWith('No sweep')")
         with driven(zygote, tmp_path, SWEEP, "".join(gates)) as driver:
             for step, gate in stops.items():
-                page.wait(f"document.querySelector('#running progress')?.value === {step}", 60)
+                page.wait(f"document.querySelector('#running progress')?.value === {step}")
                 gate.touch()
-            page.wait(f"document.querySelector('{cell(state='completed')}')", 60)
+            page.wait(f"document.querySelector('{cell(state='completed')}')")
             assert page.js(ENDED).startswith(("2", "3"))
-            page.wait(f"{ENDED} === '3 of 3 runs have ended'", 60)
+            page.wait(f"{ENDED} === '3 of 3 runs have ended'")
             page.wait(f"document.querySelectorAll('{cell(state='completed')}').length === 2")
             assert page.js("document.querySelector('#running').children.length") == 0
             assert driver.wait(60) == 0
@@ -90,7 +90,7 @@ def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote
         with driven(zygote, tmp_path, SEARCH) as driver:
             cells = "document.querySelectorAll('#grid g.cell').length"
             for trial in range(1, 6):
-                page.wait(f"{cells} >= {trial}", 60)
+                page.wait(f"{cells} >= {trial}")
                 opened = (
                     "[...document.querySelectorAll('#grid g.cell')].find((g) =>"
                     f" g.ariaLabel.endsWith('trial {trial} of the search'))"
@@ -101,7 +101,7 @@ def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote
                 page.wait(f"{live}.className === 'on'")
             page.wait("document.querySelector('#space').innerText.includes('5 of 10 cells')")
             page.wait("document.querySelectorAll('#grid g.untried').length === 5")
-            page.wait(f"{ENDED} === '6 of 6 runs have ended'", 60)
+            page.wait(f"{ENDED} === '6 of 6 runs have ended'")
             page.wait(f"document.querySelectorAll('{cell(state='completed')}').length === 5")
             assert driver.wait(60) == 0
         assert page.js("performance.getEntriesByType('navigation').length") == 1

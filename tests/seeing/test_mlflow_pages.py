@@ -88,8 +88,8 @@ def open_view(page: Page, address: str, sign: str) -> None:
 
 def test_the_cells_of_the_sweep_are_compared(store: str, page: Page, shoot: Shoot) -> None:
     open_view(page, saved_view(store, "route_placement"), "Which cell is best")
-    page.wait(f"{TEXT}.includes('17 matching runs')", 30)
-    page.wait("document.querySelectorAll('.js-plotly-plot').length >= 4", 60)
+    page.wait(f"{TEXT}.includes('17 matching runs')")
+    page.wait("document.querySelectorAll('.js-plotly-plot').length >= 4")
     text = page.js(TEXT)
     assert "2->8 s=0.5" in text and "2->8 s=0.5 seed 0" in text, "names say what differs"
     assert "Sort: gap/heldout" in text and "During training" in text
@@ -104,6 +104,6 @@ def test_pictures_of_all_cells_are_previewed(store: str, page: Page, shoot: Shoo
         "[...document.images].filter((i) => i.naturalWidth > 30 && i.src.includes('artifact')"
         " || i.src.startsWith('blob:')).length"
     )
-    assert page.wait(f"{seen} >= 4 && {seen}", 60)
+    assert page.wait(f"{seen} >= 4 && {seen}")
     time.sleep(1)
     shoot(page, "mlflow_pictures")
