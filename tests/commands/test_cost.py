@@ -16,9 +16,9 @@ from tread_lab.engine.cost.speed import RATES
         ("", 0, "experiment tiny, 64 tokens"),
         ("--model DiT-S/2", 0, "experiment b2_imagenet256, 256 tokens"),
         ("--model DiT-S/2", 1, "model DiT-S/2"),
-        ("--experiment s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
-        ("--model DiT-12x32/2 --experiment tiny", 0, "experiment tiny, 64 tokens"),
-        ("--experiment tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
+        ("s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
+        ("--model DiT-12x32/2 tiny", 0, "experiment tiny, 64 tokens"),
+        ("tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
         ("--device-rates H200 evaluate=[heldout_loss]", -2, "heldout loss network 0 s"),
         ("--device-rates H200", -1, f"rates of H200 {RATES['H200'].source}"),
     ],
@@ -35,7 +35,7 @@ def test_the_costs_for_scripts_are_of_the_model_and_the_routes_that_are_named(
 ) -> None:
     found = []
     for words in ("--route 2->8 --rate 0.5", "--route 2->8 --rate 0.25", "routes=[]"):
-        assert main(["cost", "--experiment", "tiny", "--json", *words.split()]) == 0
+        assert main(["cost", "tiny", "--json", *words.split()]) == 0
         found.append(json.loads(capsys.readouterr().out)["train_flops"])
     assert len(set(found)) == 3
     assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
@@ -45,7 +45,7 @@ def test_the_costs_for_scripts_are_of_the_model_and_the_routes_that_are_named(
 def test_each_evaluation_has_its_times_by_kind_of_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["cost", "--experiment", "s2_imagenet256", "--device-rates"]
+    command = ["cost", "s2_imagenet256", "--device-rates"]
     assert main([*command, "A100", "reference=heldout"]) == 0
     (*_, training, loss, similarity, samples, rates) = capsys.readouterr().out.splitlines()
     assert [" ".join(line.split()) for line in (training, loss, similarity, samples)] == [

@@ -115,7 +115,12 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         ("a: env\nmodel: ${oc.${a}:HOME}", [], "this machine's environment into plans"),
         ("model: DiT-S/2", [f"{'k' * 5000}=1"], "e.yaml: .*File name too long"),
         ("model: DiT-S/2", ["seed"], "'seed' is not an override; write key=value"),
-        ("seed: 1", ["name=a =="], "the value of name cannot be read; quote it as in 'name=\"a"),
+        (
+            "seed: 1",
+            ["name=a =="],
+            "the value of name cannot be read; quote each text in it, as in 'name=\"a",
+        ),
+        ("seed: 1", ["a=[2->8, 3->4]"], r"as in 'a=\[\"2->8\", \"3->4\"\]'$"),
         ("a: {b: 1}", ["a.b=[→]"], "the value of a.b cannot be read; .* -> for an arrow$"),
         ("model: DiT-S/2\nseed: 9007199254740993", [], r"e.yaml.seed: a whole number of 54 bits"),
     ],

@@ -63,7 +63,8 @@ def errors_about(name: str) -> str:
     kinds = [getattr(load(name, "spec", cls), "kind", None) for cls in fields.values()]
     told = [rf"tread_lab\.systems\.{name}\b", rf"tests\.systems\.{name}\b"]
     told += [f"unknown kind '{kind}'" for kind in kinds if kind]
-    told += [f"joins a run by '{field}'" for field, kind in zip(fields, kinds) if not kind]
+    for field, kind in zip(fields, kinds):
+        told += [] if kind else [f"joins a run by '{field}'", rf"\('{field}' was unexpected\)"]
     return "|".join(told)
 
 

@@ -22,11 +22,14 @@ from tread_lab.terminal.console import show_pairs
 def cost(options: Cost) -> int:
     """Print parameters, MACs, FLOPs and speed-up; return the exit code."""
     model, device_rates = options.model, options.device_rates
+    experiment, overrides = options.experiment, options.overrides
+    if experiment and ("=" in experiment or experiment.startswith("~")):
+        overrides, experiment = [experiment, *overrides], None
     lightning = (model or "").startswith("LightningDiT")  # of latents 32x16x16
     of_model = "lightning_xl1_imagenet256" if lightning else "b2_imagenet256"
-    name = options.experiment or (of_model if model else "tiny")
+    name = experiment or (of_model if model else "tiny")
     named_model = [f"model={model}"] if model else []
-    loaded = with_whole_parents(load_experiment(name, [*options.overrides, *named_model]), Lab.at())
+    loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
     spec = run_spec(loaded, options.route, options.rate)
     if options.as_json:
         print(json.dumps(report(spec), indent=1))

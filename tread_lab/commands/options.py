@@ -293,8 +293,10 @@ class Recommend(AsJson, Named):
 class Cost(AsJson, Routed, Changed):
     """compute parameters, MACs, FLOPs, speed-up"""
 
+    experiment: str | None = argument(
+        "a base run (default: tiny; b2_imagenet256 with --model)", nargs="?"
+    )
     model: str | None = option("e.g. DiT-XL/2 (default: the model of the experiment)")
-    experiment: str | None = option("a base run (default: tiny; b2_imagenet256 with --model)")
     device_rates: str | None = option(
         "add times by stated rates: H200, H100, A100, cpu", metavar="DEVICE"
     )

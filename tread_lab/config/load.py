@@ -180,6 +180,14 @@ def _lies_in(field: str, other: str) -> bool:
     return f"{field}.".startswith(f"{other}.")
 
 
+def _quoted(value: str) -> str:
+    """Return the value of an override with its text, or each text of its list, in quotes."""
+    if not value.startswith("["):
+        return value if value.startswith("{") else f'"{value}"'
+    texts = [text.strip().strip("\"'") for text in value.strip("[]").split(",")]
+    return "[" + ", ".join(f'"{text}"' for text in texts) + "]"
+
+
 def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the tree of a file with its `defaults` and overrides, interpolations resolved."""
     alone = _loaded(path)
@@ -191,11 +199,10 @@ def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
             OverridesParser.create().parse_override(override)
         except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
             key, _, value = override.partition("=")
-            text = value if value.startswith(("[", "{")) else f'"{value}"'
-            quoted = f"'{key}={text}'"
+            arrow = "; write -> for an arrow" if "\u2192" in value else ""
             raise UserError(
-                f"{override!r}: the value of {key} cannot be read; quote it as in {quoted}, and a"
-                " text in a list, too; write -> for an arrow"
+                f"{override!r}: the value of {key} cannot be read; quote each text in it, as in"
+                f" '{key}={_quoted(value)}'{arrow}"
             ) from None
     with _mistakes(path.name), _without_environment():
         config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone

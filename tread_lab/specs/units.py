@@ -18,8 +18,8 @@ _DURATIONS = (  # below which seconds, how many seconds the unit has, how it is 
 
 
 def counted(n: int, noun: str) -> str:
-    """Return `1 run`, `2 runs`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    """Return `1 run`, `2 runs`, `5,000 runs`."""
+    return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def counts_text(states: Counter[Word]) -> str:
