@@ -77,7 +77,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is measured, with which device and cache; nothing is."""
     calls: list[Any] = []
 
-    def one(folder: Any, spec: Any, device: torch.device, *, cache: Path) -> dict[str, float]:
+    def one(
+        folder: Any, spec: Any, device: torch.device, *, cache: Path, ranks: Any
+    ) -> dict[str, float]:
         calls.append((folder.name, spec.kind, spec.step, device.type, cache))
         return {"heldout/loss": 0.25}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from contextlib import closing
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.engine.runs import CPU, small_run
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tests.long import LONG
+from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
 from tread_lab.engine.train import train
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import ProcessLost, kind_of
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec
+from tread_lab.specs import RunSpec, SamplesSpec, decode
 
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
 CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}
@@ -33,6 +35,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "ensemble by its equation, flow": {"loss": {**CODE, "form": "equation"}, "process": "flow"},
 }
 
+DRAWN = decode(SamplesSpec, {"metrics": ["fd"], "count": 202, "sampler": {"steps": 2}})
+
 
 def run(steps: int, **changes: Any) -> RunSpec:
     recipe = {"steps": steps, "batch": 8, "lr": 1e-3, "ema": {"halflife": 0.3}}
@@ -44,7 +48,6 @@ def run(steps: int, **changes: Any) -> RunSpec:
 
 def trained(ranks: Ranks, spec: RunSpec, path: Path, until: int | None = None) -> list[float]:
     """The losses after training to the end, or up to a stop."""
-    ranks.told((spec, path))
     with closing(train(spec, RunFolder(path), CPU, ranks=ranks)) as steps:  # type: ignore[type-var]
         for progress in steps:
             if progress.step == until:
@@ -86,6 +89,28 @@ def test_a_run_goes_on_with_more_or_fewer_processes(tmp_path: Path) -> None:
     assert trained(Ranks(CPU), spec, two) == pytest.approx(whole, rel=1e-6)
 
 
+def measured(folder: RunFolder, ranks: Ranks) -> tuple[dict[str, float], bytes]:
+    """Metrics and images of an evaluation; it is removed."""
+    metrics = evaluate(folder, DRAWN, CPU, cache=folder.cache, ranks=ranks)
+    place = folder.evaluation(DRAWN).path
+    images = (place / "samples.npz").read_bytes()
+    shutil.rmtree(place)
+    return metrics, images
+
+
+def test_processes_that_draw_together_draw_the_same_images(tmp_path: Path) -> None:
+    """Four batches of two processes, the last one short; stopped after each, and gone on with."""
+    folder = lab_with_a_run(tmp_path).run_of(small_run())
+    alone = measured(folder, Ranks(CPU))
+    with HereProcesses(2).open(CPU) as ranks:
+        assert measured(folder, ranks) == alone
+        for batches in (1, 2, 1):
+            with closing(measuring(folder, DRAWN, CPU, cache=folder.cache, ranks=ranks)) as some:
+                for _ in range(batches):
+                    next(some)
+        assert measured(folder, ranks) == alone
+
+
 def children() -> set[int]:
     """The processes that this thread has started and that live."""
     listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
@@ -97,7 +122,6 @@ def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> N
     with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .* code -9$") as lost:
         with HereProcesses(2).open(CPU) as ranks:
             (other,) = children() - before
-            ranks.told((run(1000), tmp_path))
             for progress in train(run(1000), RunFolder(tmp_path), CPU, ranks=ranks):
                 if progress.step == 3:
                     os.kill(other, signal.SIGKILL)

@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from tests.engine.runs import CPU, small_run, train_until
-from tread_lab.engine import evaluate as evaluations
-from tread_lab.engine import sample_parts
+from tread_lab.engine import drawing, sample_parts
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts
 from tread_lab.records.durable import read_json
@@ -58,13 +57,13 @@ def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The image at which every call of the sampler begins."""
     begun: list[int] = []
-    original = evaluations.generate
+    original = drawing.generate
 
     def watched(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
         begun.append(start)
         return original(*arguments, start=start, **options)
 
-    monkeypatch.setattr(evaluations, "generate", watched)
+    monkeypatch.setattr(drawing, "generate", watched)
     return begun
 
 
@@ -87,7 +86,7 @@ def test_a_part_is_written_beside_the_next_batch_with_the_sums_of_its_own_images
     folder: RunFolder, whole: tuple[dict[str, float], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     happened: list[Any] = []
-    pixels, write = evaluations.pixels, sample_parts.write_tensors
+    pixels, write = drawing.pixels, sample_parts.write_tensors
 
     def shown(*of: Any) -> torch.Tensor:
         happened.append("decoded")
@@ -99,7 +98,7 @@ def test_a_part_is_written_beside_the_next_batch_with_the_sums_of_its_own_images
 
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     with monkeypatch.context() as patch:
-        patch.setattr(evaluations, "pixels", shown)
+        patch.setattr(drawing, "pixels", shown)
         patch.setattr(sample_parts, "write_tensors", written)
         assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     first = happened.index("decoded", PART // 64)  # the batch after the first part
@@ -110,7 +109,7 @@ def test_a_part_is_written_beside_the_next_batch_with_the_sums_of_its_own_images
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Leave the parts of an evaluation that stopped after 1,088 images."""
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
-    original = evaluations.generate
+    original = drawing.generate
 
     def cut(*arguments: Any, **options: Any) -> Iterator[Any]:
         for k, batch in enumerate(original(*arguments, **options)):
@@ -119,7 +118,7 @@ def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
             yield batch
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(evaluations, "generate", cut)
+        patch.setattr(drawing, "generate", cut)
         evaluate(folder, SPEC, CPU, cache=folder.cache)
     return folder.evaluation(SPEC).path / "parts"
 

@@ -62,7 +62,9 @@ def errors_about(name: str) -> str:
     fields = SYSTEMS[name].classes
     kinds = [getattr(load(name, "spec", cls), "kind", None) for cls in fields.values()]
     told = [rf"tread_lab\.systems\.{name}\b", rf"tests\.systems\.{name}\b"]
-    told += [f"unknown kind '{kind}'" for kind in kinds if kind]
+    told += [
+        rf"unknown kind '{kind}'|'kind': '{kind}'.* is not valid under" for kind in kinds if kind
+    ]
     for field, kind in zip(fields, kinds):
         told += [] if kind else [f"joins a run by '{field}'", rf"\('{field}' was unexpected\)"]
     return "|".join(told)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tread_lab.commands.options import DONE, Evaluate
-from tread_lab.commands.resolve import check_one_device, visible_device
+from tread_lab.commands.resolve import check_one_device, together, visible_device
 from tread_lab.config.load import reference_of, sampler_settings
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import check_measurable, open_evaluations
 from tread_lab.engine.evaluate import evaluate as measure
+from tread_lab.engine.ranks import OneProcess, Processes
+from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.sweep.execution.executor import UserErrors
@@ -46,6 +48,7 @@ def evaluate(options: Evaluate) -> int:
     lab = Lab.at(options.root) if RunFolder(Path(name)).exported else Lab.existing(options.root)
     torch.set_num_threads(options.threads)
     picked = pick(device_name)
+    processes = together(options.gpus, options.processes, options.threads, device_name)
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, options.evaluations, options.reference)
     if options.plan:
@@ -56,19 +59,48 @@ def evaluate(options: Evaluate) -> int:
     if not options.allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
         check_measured(beside, open_evaluations(measurements))
-    for folder, specs in measurements:
-        for spec in specs:
-            with user_errors.collect():
-                metrics = measure(folder, spec, picked, cache=lab.root / "cache")
-                at = {} if spec.step is None else {"step": spec.step}
-                rows.append({"run": folder.name, "evaluation": spec.kind, **at, **metrics})
-                if not as_json:
-                    said = "".join(f" {AT} {step}" for step in at.values())
-                    answer(f"{folder.name} {spec.kind}{said}: {metrics_line(metrics)}")
+    for folder, spec, metrics in _measured(lab, measurements, processes, picked, user_errors):
+        rows.append(_row(folder, spec, metrics))
+        if not as_json:
+            answer(_line(folder, spec, metrics))
     if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
     return DONE
+
+
+def _measured(
+    lab: Lab,
+    measurements: Measurements,
+    processes: Processes,
+    device: torch.device,
+    user_errors: UserErrors,
+) -> Iterator[tuple[RunFolder, EvaluationSpec, dict[str, float]]]:
+    """Measure and yield one after the other; collect users' errors.
+
+    Raises:
+        Unavailable: one of the processes has ended.
+    """
+    asked = [(folder, spec) for folder, specs in measurements for spec in specs]
+    draws = any(isinstance(s, SamplesSpec) and not run.evaluation(s).done for run, s in asked)
+    try:
+        with (processes if draws else OneProcess()).open(device) as ranks:
+            for folder, spec in asked:
+                with user_errors.collect():
+                    cache = lab.root / "cache"
+                    yield folder, spec, measure(folder, spec, device, cache=cache, ranks=ranks)
+    except ProcessLost as lost:
+        raise Unavailable(f"{lost}; the same command goes on") from lost
+
+
+def _row(folder: RunFolder, spec: EvaluationSpec, metrics: Tree) -> dict[str, Any]:
+    at = {} if spec.step is None else {"step": spec.step}
+    return {"run": folder.name, "evaluation": spec.kind, **at, **metrics}
+
+
+def _line(folder: RunFolder, spec: EvaluationSpec, metrics: Mapping[str, float]) -> str:
+    at = "" if spec.step is None else f" {AT} {spec.step}"
+    return f"{folder.name} {spec.kind}{at}: {metrics_line(metrics)}"
 
 
 def _forecast(

@@ -206,18 +206,24 @@ class Sweep(Watched, OnDevice, AsJson, OfLab, Changed):
 
 
 @dataclass(kw_only=True)
-class Train(Watched, OnDevice, Routed, OfLab, Changed):
+class Together(OnDevice):
+    """A command that trains and measures a run on several devices of this machine."""
+
+    threads: int = option("CPU threads, of each of its processes (1)", 1)
+    gpus: int | None = option("GPUs of this machine that work on a run together (1)")
+    processes: int | None = option("processes on CPUs that work on a run together (1)")
+
+
+@dataclass(kw_only=True)
+class Train(Watched, Together, Routed, OfLab, Changed):
     """train one run"""
 
     experiment: str = argument("a path, or the name of a shipped file or of one in ./experiments")
-    threads: int = option("CPU threads, of each of its processes (1)", 1)
-    gpus: int | None = option("GPUs of this machine that train the run together (1)")
-    processes: int | None = option("processes on CPUs that train the run together (1)")
     retry_failed: bool = option("run it again if it has failed", False)
 
 
 @dataclass(kw_only=True)
-class Evaluate(OnDevice, AsJson, OfLab):
+class Evaluate(Together, AsJson, OfLab):
     """measure trained runs"""
 
     name: str = argument("a sweep, or the start of a run's signature")
@@ -231,7 +237,6 @@ class Evaluate(OnDevice, AsJson, OfLab):
         " ADM's evaluator takes it, or heldout (default: as measured so far)",
         metavar="NAME|FILE",
     )
-    threads: int = option("CPU threads (1)", 1)
     plan: bool = option("print what would be measured, and stop", False)
     allow_mixed: bool = option(
         "measure although decoder or weights differ from earlier ones", False

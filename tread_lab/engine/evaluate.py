@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,18 +23,18 @@ from tread_lab.data.npy import write_npz
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.attention import prefer_attention
-from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.cost.sampling import sample_flops
-from tread_lab.engine.device import check_precision, finish, to_host
-from tread_lab.engine.precision import autocast, matrix_products
+from tread_lab.engine.device import finish, to_host
+from tread_lab.engine.drawing import Drawing, drawn, whole
+from tread_lab.engine.precision import matrix_products
 from tread_lab.engine.probes import heldout_losses, layer_similarity
 from tread_lab.engine.provenance import code_digest, decoded_with, measured_with, packages_of
+from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.sample_parts import SampleParts
 from tread_lab.engine.sample_scores import (
     SampleScores,
     file_reference,
     heldout_reference,
-    pixels,
 )
 from tread_lab.engine.system import Condition, condition_of, files_read
 from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
@@ -41,18 +42,13 @@ from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
 from tread_lab.records.run_folder import EvaluationFolder, RunFolder
-from tread_lab.routing.select import Routing
-from tread_lab.sampling.generate import generate
-from tread_lab.sampling.guidance import Denoiser
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
     SamplesSpec,
     SimilaritySpec,
-    Step,
     check_solver,
 )
-from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 
@@ -61,10 +57,15 @@ Measuring = Generator[None, None, T]  # yields between two batches, where it may
 
 
 def evaluate(
-    folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
+    folder: RunFolder,
+    spec: EvaluationSpec,
+    device: torch.device,
+    *,
+    cache: Path | None = None,
+    ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Return what `measuring` returns, without a break."""
-    steps = measuring(folder, spec, device, cache=cache)
+    steps = measuring(folder, spec, device, cache=cache, ranks=ranks)
     while True:
         try:
             next(steps)
@@ -74,7 +75,12 @@ def evaluate(
 
 
 def measuring(
-    folder: RunFolder, spec: EvaluationSpec, device: torch.device, *, cache: Path | None = None
+    folder: RunFolder,
+    spec: EvaluationSpec,
+    device: torch.device,
+    *,
+    cache: Path | None = None,
+    ranks: Ranks | None = None,
 ) -> Measuring[dict[str, float]]:
     """Return metrics of a run's EMA weights; they are read from the record if it is whole.
 
@@ -85,6 +91,7 @@ def measuring(
 
     Args:
         cache: folder for statistics of reference data, and what attention was measured.
+        ranks: the processes that draw images together; this one, rank 0, does all else.
 
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
@@ -100,9 +107,9 @@ def measuring(
     provenance = measured_with(run, spec) | decoded_with(run, spec, device)
     prefer_attention(run, device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
-        metrics, facts = yield from _samples(folder, spec, device, place, cache)
+        metrics, facts = yield from _samples(folder, spec, device, place, cache, ranks)
     else:
-        model = trained(folder, device, step=_whole(spec.step))
+        model = trained(folder, device, step=whole(spec.step))
         condition = condition_of(model.spec, folder, device)
         model = dataclasses.replace(model, condition=condition)
         with matrix_products("fp32"):
@@ -195,6 +202,7 @@ def _samples(
     device: torch.device,
     place: EvaluationFolder,
     cache: Path | None,
+    ranks: Ranks | None,
 ) -> Measuring[tuple[dict[str, float], dict[str, Any]]]:
     """Return metrics of generated images, the step of the weights, and FLOPs of an image.
 
@@ -203,9 +211,8 @@ def _samples(
     run = folder.spec()
     data = open_data(run.data, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview)
-    models = _networks(folder, spec, device)
-    model = models[spec.sampler.guidance.branches[0].step]
-    condition = condition_of(run, folder, device)
+    drawing = Drawing(folder, spec, device)
+    model, condition, networks = drawing.model, drawing.condition, drawing.networks
     file = _reference_file(spec, folder)
     against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
@@ -213,7 +220,7 @@ def _samples(
     fingerprint = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
     if condition is not None:
         fingerprint |= condition.fingerprint
-    fingerprint |= {f"step {step}": str(network.step) for step, network in models.items()}
+    fingerprint |= {f"step {step}": str(network.step) for step, network in networks.items()}
     parts = SampleParts(place.path, {**fingerprint, **scores.fingerprint}, spec.count)
     if sums := parts.resume():
         scores.load(sums)
@@ -223,10 +230,8 @@ def _samples(
             file.check_size((C, H, W))
         scores.prepare(against, (C, H, W), cache)
 
-    generated = _generated(models, model, spec, condition, start=parts.count)
-    yield from _score(
-        ((pixels(data, x_BCHW), y_B) for x_BCHW, y_B in generated), scores, parts, prepare, device
-    )
+    with closing(drawn(drawing, ranks, start=parts.count, cache=cache)) as batches:
+        yield from _score(batches, scores, parts, prepare, device)
     _write_samples(place.path / "samples.npz", parts)
     if condition is not None:
         condition.write(place.path, [n for part in parts.all() for n in part["labels"].tolist()])
@@ -249,19 +254,6 @@ def _facts(
     if scores.fingerprint:
         facts["extractors"] = scores.fingerprint
     return facts if condition is None else {**facts, **condition.record()}
-
-
-def _networks(
-    folder: RunFolder, spec: SamplesSpec, device: torch.device
-) -> dict[int | None, Trained]:
-    """Return the network of each branch of the guidance, by the step that the branch names."""
-    branches, at = spec.sampler.guidance.branches, _whole(spec.step)
-    models = {
-        b.step: trained(folder, device, step=at if b.step is None else b.step) for b in branches
-    }
-    for model in models.values():
-        compile_for(folder.spec(), model.network, device)
-    return models
 
 
 def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | None:
@@ -311,12 +303,6 @@ def _score(
     finish(device)
 
 
-def _whole(step: Step) -> int | None:
-    """Return a step that is no share of all steps any more."""
-    assert not isinstance(step, str), step
-    return step
-
-
 def _write_samples(path: Path, parts: SampleParts) -> None:
     """Write what ADM's evaluator takes: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
     N = parts.count
@@ -325,46 +311,6 @@ def _write_samples(path: Path, parts: SampleParts) -> None:
     labels = (part["labels"].numpy() for part in parts.all())
     members = {"arr_0": ((N, H, W, C), np.uint8, images), "arr_1": ((N,), np.int64, labels)}
     write_npz(path, members)
-
-
-def _generated(
-    models: Mapping[int | None, Trained],
-    model: Trained,
-    spec: SamplesSpec,
-    condition: Condition | None,
-    *,
-    start: int,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """(samples, labels) from image `start` on, batch by batch; the label of an image that is drawn
-    from a condition is the number of the held-out sample whose condition it is."""
-    data, sampler = model.spec.data, spec.sampler
-    options: dict[str, Any] = {"classes": data.classes}
-    if condition is not None:
-        options = {"classes": len(condition), "condition": condition.of}
-    return generate(
-        {step: _denoiser(network, sampler.precision) for step, network in models.items()},
-        model.process,
-        sampler,
-        count=spec.count,
-        shape=(data.channels, data.size, data.size),
-        **options,
-        device=model.device,
-        routes=routes_taken(model.spec, sampler.guidance),
-        tokens=model.spec.tokens,
-        start=start,
-    )
-
-
-def _denoiser(model: Trained, precision: str) -> Denoiser:
-    """Return the raw network in the arithmetic of `precision`."""
-    check_precision(precision, model.device)
-
-    def denoiser(x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
-        with matrix_products(precision), autocast(precision, model.device):
-            out: Tensor = model.network(x, t, y, routing)
-        return out
-
-    return denoiser
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,4 +1,4 @@
-"""A process beside the first of a run: it trains what rank 0 names, until that names nothing."""
+"""A process beside the first of a run: it does what rank 0 names, until that names nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import threading
 
 import torch
 
+from tread_lab.engine.device import release
 from tread_lab.engine.ranks import Ranks
-from tread_lab.engine.train import train
-from tread_lab.records.run_folder import RunFolder
 
 
 def follow(device: torch.device) -> None:
-    """Train with rank 0 each run that it names; rank 0 alone decides and writes.
+    """Do with rank 0 each job that it names: train, draw images. It alone decides and writes.
 
     Signals that ask to stop reach every process of a job; rank 0 hears them for all.
     """
@@ -24,9 +23,8 @@ def follow(device: torch.device) -> None:
             signal.signal(asks, signal.SIG_IGN)
     ranks = Ranks(device)
     while (job := ranks.told()) is not None:
-        spec, path = job
-        for _ in train(spec, RunFolder(path), device, ranks=ranks):
-            pass
+        job(device, ranks)
+        release(device)
     ranks.end()
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -24,13 +24,18 @@ from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
 from tread_lab.records.attempts import ProcessLost
-from tread_lab.specs.errors import Unavailable, first_line
+from tread_lab.specs.errors import Unavailable, UserError, first_line
 
 _STOP = -1  # what rank 0 says in place of a step
 _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
 _POLL = 0.5  # seconds between two looks at the other processes
 _GRACE = 10.0  # seconds that rank 0 has to notice by itself that another process has ended
 _CPU = torch.device("cpu")
+
+
+T = TypeVar("T")
+# What rank 0 lets another process do beside it, on its device; it is sent as a pickle.
+Job = Callable[[torch.device, "Ranks"], None]
 
 
 class Ranks:
@@ -93,13 +98,21 @@ class Ranks:
         if self.count > 1 and self.leads:
             self._said(_STOP)
 
-    def told(self, job: Any = None) -> Any:
+    def told(self, job: Job | None = None) -> Job | None:
         """Return what rank 0 gives as `job`, in every process; `None` ends the others."""
         jobs = [job]
         if self.count > 1:
             self._stopped = False
             distributed.broadcast_object_list(jobs, src=0, device=_CPU)
         return jobs[0]
+
+    def gathered(self, own: T) -> list[T]:
+        """Return what each process gives, by rank, as rank 0; nothing as another one."""
+        if self.count == 1:
+            return [own]
+        everyone: list[Any] = [None] * self.count
+        distributed.gather_object(own, everyone if self.leads else None)
+        return everyone if self.leads else []
 
     @staticmethod
     def end() -> None:
@@ -172,6 +185,8 @@ class OneProcess:
     def open(self, device: torch.device) -> Iterator[Ranks]:
         try:
             yield Ranks(device)
+        except UserError:
+            raise
         except Exception as error:
             if self.count == 1:
                 raise

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -50,12 +52,14 @@ def train(
     and on a GPU with `execution.deterministic`.
 
     Args:
-        ranks: the processes that train it together; each calls this, and rank 0 decides.
+        ranks: the processes that train it together; this one, rank 0, decides.
 
     Raises:
         Diverged: the logged loss is not finite.
         UserError: the data have another deviation than expected.
     """
+    if ranks is not None and ranks.leads:
+        ranks.told(partial(_follow, spec, folder.path))
     with Trainer(spec, folder, device, meter, ranks) as run:
         if run.ranks.leads:
             check_deviation(spec, run.batches.samples)
@@ -84,6 +88,12 @@ def train(
             if isinstance(end, GeneratorExit) and run.step > saved:
                 run.save()
             raise
+
+
+def _follow(spec: RunSpec, path: Path, device: torch.device, ranks: Ranks) -> None:
+    """Train beside rank 0 until it stops."""
+    for _ in train(spec, RunFolder(path), device, ranks=ranks):
+        pass
 
 
 def _progress(run: Trainer) -> Progress:

@@ -130,7 +130,7 @@ def evaluating(
     """Evaluate a trained run three times; each evaluation meets an error."""
     left, done = list(errors), list[str]()
 
-    def evaluate(folder: Any, spec: Any, device: Any, cache: Any) -> None:
+    def evaluate(folder: Any, spec: Any, device: Any, cache: Any, ranks: Any) -> None:
         assert cache == lab.root / "cache"
         done.append(f"{spec.images}")
         if (error := left.pop(0)) is not None:
@@ -203,7 +203,7 @@ def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
 ) -> None:
     released, damaged, evaluated = list[Any](), [True], list[int]()
 
-    def evaluate(folder: Any, spec: Any, device: Any, cache: Any) -> None:
+    def evaluate(folder: Any, spec: Any, device: Any, cache: Any, ranks: Any) -> None:
         if damaged and damaged.pop():
             raise DamagedCheckpoint("cut")
         evaluated.append(spec.images)

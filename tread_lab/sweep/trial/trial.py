@@ -19,6 +19,7 @@ from tread_lab.engine.device import PeakMemory, limit_share, peak_flops, release
 from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
+from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.train import Diverged, Progress, train
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import Attempt
@@ -154,35 +155,40 @@ def _train_and_evaluate(
     """
     folder = lab.run(task.run)
     limit_share(device, under_way.worker.runs_per_device)
-    while True:
-        release(device)  # of the run before, or of the attempt that this one repeats
-        if folder.result() is None:
-            report = yield from _train(folder, task.spec, device, report, under_way)
-            release(device)  # of the training
-        state = folder.state()
-        under_way.ended = "diverged" if state is RunState.DIVERGED else "completed"
-        under_way.start_evaluating()
-        if not state.measurable:
-            return report
-        try:
-            yield from _evaluate(lab, task, device, under_way, report)
-            return report
-        except DamagedCheckpoint:
-            folder.reopen()
+    with under_way.worker.processes.open(device) as ranks:
+        while True:
+            release(device)  # of the run before, or of the attempt that this one repeats
+            if folder.result() is None:
+                report = yield from _train(folder, task.spec, device, report, under_way, ranks)
+                release(device)  # of the training
+            state = folder.state()
+            under_way.ended = "diverged" if state is RunState.DIVERGED else "completed"
+            under_way.start_evaluating()
+            if not state.measurable:
+                return report
+            try:
+                yield from _evaluate(lab, task, device, under_way, report, ranks)
+                return report
+            except DamagedCheckpoint:
+                folder.reopen()
 
 
 def _evaluate(
-    lab: Lab, task: Task, device: torch.device, under_way: OpenAttempt, report: Report
+    lab: Lab,
+    task: Task,
+    device: torch.device,
+    under_way: OpenAttempt,
+    report: Report,
+    ranks: Ranks,
 ) -> Iterator[Report]:
     """Carry out every evaluation; raise the first user error after the last evaluation."""
     user_errors: list[UserError] = []
-    for spec in task.measurable(lab.run(task.run)):
+    folder, cache = lab.run(task.run), lab.root / "cache"
+    for spec in task.measurable(folder):
         yield replace(report, phase="evaluate", step=report.steps)
         try:
             with every_forward_pass(under_way.progress):
-                with closing(
-                    measuring(lab.run(task.run), spec, device, cache=lab.root / "cache")
-                ) as batches:
+                with closing(measuring(folder, spec, device, cache=cache, ranks=ranks)) as batches:
                     for _ in batches:
                         yield replace(report, phase="evaluate", step=report.steps)
         except (Unavailable, DamagedCheckpoint):
@@ -235,28 +241,31 @@ def _fail_without_parent(folder: RunFolder, parent: RunFolder) -> None:
 
 
 def _train(
-    folder: RunFolder, spec: RunSpec, device: torch.device, report: Report, under_way: OpenAttempt
+    folder: RunFolder,
+    spec: RunSpec,
+    device: torch.device,
+    report: Report,
+    under_way: OpenAttempt,
+    ranks: Ranks,
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
-    check_memory(spec, device, under_way.worker.processes.count)
+    check_memory(spec, device, ranks.count)
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
-    processes, alone = under_way.worker.processes, under_way.worker.runs_per_device == 1
-    with processes.open(device) as ranks:
-        ranks.told((spec, folder.path))
-        meter = open_meter(device) if alone and ranks.count == 1 else None
-        try:
-            with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
-                for progress in steps:
-                    at = (progress.step, progress.steps, progress.loss, progress.overflows)
-                    report = Report(folder.name, "train", *at)
-                    under_way.progress()
-                    yield report
-        except Diverged as end:
-            folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
-            return report
+    alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
+    meter = open_meter(device) if alone else None
+    try:
+        with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
+            for progress in steps:
+                at = (progress.step, progress.steps, progress.loss, progress.overflows)
+                report = Report(folder.name, "train", *at)
+                under_way.progress()
+                yield report
+    except Diverged as end:
+        folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
+        return report
     mean_seconds = progress.seconds / max(progress.step, 1)
-    metrics = _costs(folder, spec, device, processes.count, mean_seconds, memory.bytes())
+    metrics = _costs(folder, spec, device, ranks.count, mean_seconds, memory.bytes())
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
     folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics)
