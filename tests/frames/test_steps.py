@@ -23,6 +23,7 @@ from tread_lab.frames import (
     trials_frame,
 )
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -222,6 +223,18 @@ def test_a_trial_that_is_not_completed_has_one_row_without_a_step(tmp_path: Path
     assert first[FD] == pytest.approx(1.8 + 24.0 + fd_gap((0, 4)))
     assert np.isnan(first["throughput/images_per_s"]) and last["throughput/images_per_s"] == 500.0
     assert plan_steps_frame(lab, lab.sweep("placement").plan()).equals(frame)
+
+
+def test_device_hours_are_of_all_devices_of_a_run(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(stages=(100, 200)))
+    hours = steps_frame(lab, "placement")["cost/device_hours"]
+    first = lab.run(lab.sweep("placement").plan().trials[0].run)
+    tree = first.result() or {}
+    first.reopen()
+    facts = {"step": tree["step"], "metrics": tree["metrics"], "devices": 4}
+    first.finish(RunState.COMPLETED, **facts)
+    found = steps_frame(lab, "placement")["cost/device_hours"]
+    assert (found / hours).tolist() == [4.0] * 3 + [1.0] * (len(found) - 3)
 
 
 def test_curves_over_training_are_of_stages_where_there_are_any(tmp_path: Path) -> None:

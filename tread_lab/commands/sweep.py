@@ -156,7 +156,8 @@ def _show(launch: _Launch) -> None:
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
     if (per_run := launch.devices.per_run) > 1:
-        show_lines(out, [f"each run is trained on {per_run} devices, which also draw its images"])
+        how = "which also draw its images; no time of their exchange is counted"
+        show_lines(out, [f"each run is trained on {per_run} devices, {how}"])
     show_lines(out, evaluation_lines(plan, times))
     if launch.devices.type == "cuda":
         show_lines(out, exact_sampling(plan, times.rates))

@@ -30,6 +30,7 @@ class Record:
         at_steps: by step before the end, evaluations by the signature that they have at the end.
         losses_at: by step before the end, files of losses, likewise.
         folders: evaluations begun, those without numbers too.
+        devices: how many trained the run together.
     """
 
     state: RunState
@@ -41,6 +42,7 @@ class Record:
     at_steps: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict)
     losses_at: dict[int, dict[str, Path]] = field(default_factory=dict)
     folders: int = 0
+    devices: int = 1
 
     @property
     def measured(self) -> int:
@@ -145,6 +147,7 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         at_steps=dict(sorted(at_steps.items())),
         losses_at=losses,
         folders=len(names),
+        devices=int(result.get("devices", 1)),
     )
 
 

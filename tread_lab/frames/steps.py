@@ -121,7 +121,7 @@ def _rows(reader: SweepReader, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
         known = (TRAIN_FLOPS, TRAIN_SECONDS) if _steps_alike(trial.spec) or step == steps else ()
         spent = {n: share * at_end[n] for n in known if n in at_end}
         if TRAIN_SECONDS in spent:
-            spent[DEVICE_HOURS] = spent[TRAIN_SECONDS] / 3600
+            spent[DEVICE_HOURS] = reader.devices(trial) * spent[TRAIN_SECONDS] / 3600
         label = f"{whole['cell']} {STEP}={step}"
         cost = {**spent, TRAIN_IMAGES: float(step * batch)}
         yield {**settings, "cell": label, STEP: step, **values, **cost}

@@ -116,6 +116,10 @@ class SweepReader:
             **record.costs,
         }
 
+    def devices(self, trial: Trial[Tree]) -> int:
+        """Return how many devices trained a trial together."""
+        return self._records[trial.run].devices
+
     def measured_at(self, trial: Trial[Tree]) -> dict[int, dict[str, float]]:
         """Return what was measured of a trial before its end: by step, metrics and gaps.
 

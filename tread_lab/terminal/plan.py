@@ -236,14 +236,17 @@ def memory_lines(tasks: Sequence[Task], devices: Devices) -> Iterator[str]:
         return
     spec = max((task.spec for task in tasks), key=lambda spec: cost(spec).memory_bytes)
     price, room, packed = cost(spec), devices.memory, devices.runs_per_device
+    share = spec.train.batch // devices.per_run
+    images = min(price.micro_batch, share)
+    needed = price.memory_at(images)
     shared = f", which {packed} runs share" if packed > 1 else ""
     remedy = ""
-    if packed * price.memory_bytes > room:
-        fit = fitting_micro_batch(price, spec.train.batch, room // packed)
+    if packed * needed > room:
+        fit = fitting_micro_batch(price, share, room // packed)
         remedy = f": too much; execution.micro_batch={fit} fits" if fit else ": too much"
     yield (
-        f"memory: about {amount(price.memory_bytes)} for {spec.model.name} at"
-        f" {price.micro_batch} images a pass, and {devices.kinds[0].name} has"
+        f"memory: about {amount(needed)} for {spec.model.name} at"
+        f" {images} images a pass, and {devices.kinds[0].name} has"
         f" {amount(room)}{shared}{remedy}"
     )
 

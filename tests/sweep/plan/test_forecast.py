@@ -105,6 +105,20 @@ def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab, tin
     assert unknown.references(spec, fid) == stated.references(spec, HeldoutSpec()) == {}
 
 
+def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(
+    lab: Lab, tiny: Tiny
+) -> None:
+    fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
+    spec = tiny(steps=20)
+    one, four = (Forecast(lab, rates=RATES["H100"], devices=n) for n in (1, 4))
+    assert four.training(spec) == one.training(spec) / 4
+    alone, shared = one.parts(spec, fid), four.parts(spec, fid)
+    assert shared["features"] == alone["features"]
+    calls = 4 * shared["sampling"] - alone["sampling"]  # what each call takes is not shared
+    assert 0 <= calls < alone["sampling"] * 3
+    assert four.device_seconds([Task(spec)]) == pytest.approx(one.device_seconds([Task(spec)]))
+
+
 def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
     lab: Lab, tiny: Tiny, tmp_path: Path
 ) -> None:
@@ -152,7 +166,7 @@ def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(
     spec, other, stated = (tiny(train={"batch": batch}) for batch in (8, 16, 32))
     asked, unasked = HeldoutSpec(images=8), HeldoutSpec(images=16)
     first = Timing(Speed(1.0, 0, 1.0, 0), "from 6 steps", {setting(asked): 2.0})
-    rates = Timing.of_rates(RATES["cpu"], stated)
+    rates = Timing.of_rates(RATES["cpu"], stated, 1)
     timed = Forecast(lab, {kind_of(stated): rates, kind_of(spec): first}, rates=RATES["cpu"])
     assert timed.training(other) == timed.training(spec) == 20.0 != timed.training(stated)
     assert timed.parts(spec, asked) == {"all": 2 * passes(spec, asked)[1]}

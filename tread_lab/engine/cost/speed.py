@@ -56,6 +56,11 @@ class Speed:
         slower: dict[str, Any] = {part: turns * getattr(self, part) for part in parts}
         return replace(self, **slower, load=self.load / turns)
 
+    def of_several(self, devices: int) -> Speed:
+        """Return the speed of devices like this one that share a run, without their exchange."""
+        per_flop, per_call_flop = self.per_flop / devices, self.per_call_flop / devices
+        return replace(self, per_flop=per_flop, per_call_flop=per_call_flop)
+
     def train_seconds(self, spec: RunSpec) -> float:
         """Return the predicted seconds of all training steps."""
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop

@@ -109,19 +109,20 @@ class Devices:
 
     @staticmethod
     def stated(name: str, *, gpus: float, concurrent: int | None) -> Devices:
-        """Return GPUs that are not here: one, or as many as `concurrent` runs take.
+        """Return GPUs that are not here: those of one run, or of as many as `concurrent`.
 
         Args:
-            gpus: of each run; 0 stands for a whole one.
+            gpus: of each run; 0 stands for one.
 
         Raises:
             UserError: nothing is stated for GPUs of that name.
         """
         lookup(RATES, name, "--device-rates")
-        runs_per_device = int(1 / (gpus or 1))
+        runs_per_device = int(1 / min(gpus or 1, 1))
         slots = concurrent or runs_per_device
         facts = DeviceFacts("cuda", name, AMPERE, MEMORY[name] - CONTEXT, name)
-        return Devices((facts,), slots, min(slots, runs_per_device))
+        each = max(1, int(gpus))
+        return Devices((facts,), slots, min(slots, runs_per_device), per_run=each)
 
     def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
         """Time a few steps of each run where runs will run; `None` where that cannot be.

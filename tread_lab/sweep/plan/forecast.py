@@ -47,6 +47,7 @@ class Forecast:
         start: seconds until the first run starts.
         rates: of the device, as stated; used where nothing was measured, and for decoding and
             features of an evaluation that no earlier run had.
+        devices: of each run; the exchange between them is not counted.
     """
 
     lab: Lab
@@ -54,6 +55,7 @@ class Forecast:
     slots: int = 1
     start: float = 0.0
     rates: Rates | None = None
+    devices: int = 1
 
     @property
     def timed(self) -> bool:
@@ -73,7 +75,7 @@ class Forecast:
             if not first.stated:
                 return Timing(first.speed, first.source)
         untimed = Timing(FLOPS, stated=True)
-        return untimed if self.rates is None else Timing.of_rates(self.rates, spec)
+        return untimed if self.rates is None else Timing.of_rates(self.rates, spec, self.devices)
 
     def training(self, spec: RunSpec) -> float:
         """Return the seconds of all training steps, or their FLOPs."""
@@ -102,6 +104,8 @@ class Forecast:
         if (per_flop := timing.evaluations.get(setting(evaluation))) is not None:
             return {"all": per_flop * passes(spec, evaluation)[1]}
         images = self.rates.seconds(image_work(spec, evaluation)) if self.rates else {}
+        if "decoding" in images:
+            images["decoding"] /= self.devices  # the first one alone describes
         return {"sampling": timing.speed.evaluate_seconds(spec, evaluation), **images}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
@@ -148,13 +152,13 @@ class Forecast:
     def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
         """Return the seconds of devices that training and evaluations of open tasks take.
 
-        Each run has a device to itself; `None` where neither times nor rates are known.
+        Each run has its devices to itself; `None` where neither times nor rates are known.
         """
         if not self.known:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
         measuring = sum(self.measuring(task, still=True) for task in todo)
-        return train, measuring + self._all_references(todo)
+        return self.devices * train, self.devices * (measuring + self._all_references(todo))
 
 
 def forecast(
@@ -170,9 +174,11 @@ def forecast(
         UserError: no rates are stated for it, or a run that is cheap to time lacks something.
     """
     if rates is not None:
-        return Forecast(lab, {}, devices.slots, start, lookup(RATES, rates, "--device-rates"))
-    stated = rates_of(devices.type, devices.kinds[0].name)
-    return Forecast(lab, timings(lab, todo, devices, stated), devices.slots, start, stated)
+        stated = lookup(RATES, rates, "--device-rates")
+        return Forecast(lab, {}, devices.slots, start, stated, devices.per_run)
+    here = rates_of(devices.type, devices.kinds[0].name)
+    known = timings(lab, todo, devices, here)
+    return Forecast(lab, known, devices.slots, start, here, devices.per_run)
 
 
 class TrainSeconds:

@@ -51,10 +51,10 @@ class Timing:
     stated: bool = False
 
     @staticmethod
-    def of_rates(rates: Rates, spec: RunSpec) -> Timing:
-        """Return what stated rates say of a run."""
-        source = f"from stated rates of {rates.device}"
-        return Timing(rates.speed(spec.precision), source, stated=True)
+    def of_rates(rates: Rates, spec: RunSpec, devices: int) -> Timing:
+        """Return what stated rates say of a run on so many devices."""
+        speed = rates.speed(spec.precision).of_several(devices)
+        return Timing(speed, f"from stated rates of {rates.device}", stated=True)
 
 
 def timings(
@@ -75,8 +75,10 @@ def timings(
         if (kind := kind_of(task.spec)) not in found:
             untimed.setdefault(kind, task.spec)
     found |= _measured(untimed, devices, gpu, _at_once(todo, devices))
-    stated = {} if rates is None else {k: Timing.of_rates(rates, s) for k, s in untimed.items()}
-    return found | {kind: timing for kind, timing in stated.items() if kind not in found}
+    for kind, spec in untimed.items():
+        if rates is not None and kind not in found:
+            found[kind] = Timing.of_rates(rates, spec, devices.per_run)
+    return found
 
 
 def _at_once(todo: Sequence[Task], devices: Devices) -> int:
@@ -197,8 +199,9 @@ def _measured(
     if not speeds:
         return {}
     faster = {} if gpu is None else gpu.faster
+    speeds = [replace(speed.of_several(devices.per_run), faster=faster) for speed in speeds]
     timed = [
-        Timing(replace(speed, faster=faster), _steps(specs[kind], batches[kind], devices, speed))
+        Timing(speed, _steps(specs[kind], batches[kind], devices, speed))
         for kind, speed in zip(cheap, speeds)
     ]
     return dict.fromkeys(cheap, timed[0]) | dict(zip(cheap, timed))

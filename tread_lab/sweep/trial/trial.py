@@ -268,7 +268,8 @@ def _train(
     metrics = _costs(folder, spec, device, ranks.count, mean_seconds, memory.bytes())
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
-    folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics)
+    devices = {"devices": ranks.count} if ranks.count > 1 else {}
+    folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics, **devices)
     return report
 
 
