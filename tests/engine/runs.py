@@ -12,7 +12,7 @@ from tread_lab.engine.train import Progress, train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, decode
+from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 CPU = torch.device("cpu")
 
@@ -27,6 +27,20 @@ def small_run(**changes: Any) -> RunSpec:
         "execution": {"log_every": 2, "checkpoint_every": 100},
     }
     return decode(RunSpec, {**tree, **changes})
+
+
+def imagenet(
+    size: str, *routes: str, rate: float = 0.5, side: int = 32, **fields: object
+) -> RunSpec:
+    """DiT-`size`/2 on latents of ImageNet; 32 pixels a side are 256 tokens."""
+    return RunSpec(
+        model=decode(ModelSpec, f"DiT-{size}/2"),
+        data=DataSpec(source="latents", channels=4, size=side, classes=1000),
+        routes=tuple(
+            decode(RouteSpec, {**RouteSpec.from_shorthand(route), "rate": rate}) for route in routes
+        ),
+        **fields,  # type: ignore[arg-type]
+    )
 
 
 def train_until(

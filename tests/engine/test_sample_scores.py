@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tests.engine.runs import lab_with_a_run, small_run
 from tread_lab import cli
-from tread_lab.engine import evaluate as evaluations
+from tread_lab.engine import drawing
 from tread_lab.records.lab import Lab
 from tread_lab.specs.metrics import OWN_FEATURES
 
@@ -171,7 +171,7 @@ def test_a_wrong_file_is_one_line_before_anything_is_sampled(
     change: Callable[[dict[str, Any]], dict[str, Any]],
     said: str,
 ) -> None:
-    monkeypatch.setattr(evaluations, "generate", lambda *_, **__: pytest.fail("sampled"))
+    monkeypatch.setattr(drawing, "generate", lambda *_, **__: pytest.fail("sampled"))
     np.savez(tmp_path / "wrong.npz", **change(arrays))
     run = lab.run_of(small_run()).name
     command = ["evaluate", run, "fid@200", "recall@200", "--root", str(lab.root)]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.cost.test_training import imagenet
+from tests.engine.runs import imagenet
 from tread_lab.engine.cost import calibration
 from tread_lab.engine.cost.calibration import calibrate, trial_batch
 from tread_lab.engine.cost.speed import Speed

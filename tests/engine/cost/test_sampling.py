@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.cost.test_training import imagenet
+from tests.engine.runs import imagenet
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import (
     ImageWork,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.engine.cost.test_training import imagenet
+from tests.engine.runs import imagenet
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import (
     FLOPS,

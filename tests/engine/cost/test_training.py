@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.engine.runs import imagenet
 from tread_lab.engine.cost.blocks import block_cost
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.training import cost
@@ -20,20 +21,6 @@ from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
 FIXED = DDPMSpec(learned_variance=False)
 RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4
-
-
-def imagenet(
-    size: str, *routes: str, rate: float = 0.5, side: int = 32, **fields: object
-) -> RunSpec:
-    """DiT-`size`/2 on latents of ImageNet; 32 pixels a side are 256 tokens."""
-    return RunSpec(
-        model=decode(ModelSpec, f"DiT-{size}/2"),
-        data=DataSpec(source="latents", channels=4, size=side, classes=1000),
-        routes=tuple(
-            decode(RouteSpec, {**RouteSpec.from_shorthand(route), "rate": rate}) for route in routes
-        ),
-        **fields,  # type: ignore[arg-type]
-    )
 
 
 @pytest.mark.parametrize(

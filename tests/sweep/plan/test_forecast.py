@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.cost.test_training import imagenet
+from tests.engine.runs import imagenet
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.engine.cost.training import cost

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.cost.test_training import imagenet
+from tests.engine.runs import imagenet
 from tread_lab.engine.cost.speed import Rates, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
