@@ -1,4 +1,4 @@
-"""The dashboard's server: one page, JSON views and sample grids, on this machine unless told."""
+"""The dashboard's server: page, views, sample grids and metrics, on this machine unless told."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.live import MEASURING, LiveLab, progress
+from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
@@ -81,6 +82,10 @@ class Pages:
         if not path.is_file():
             raise UserError(f"run {run} has no samples {evaluation}")
         return path
+
+    def metrics(self) -> str:
+        """Return what Prometheus scrapes."""
+        return metrics_text(self.lab)
 
     def file(self, name: str = "index.html") -> Path:
         """Return a file of the page."""
@@ -150,6 +155,7 @@ def application(pages: Pages, *, hosts: list[str]) -> Starlette:
         Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version")),
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
+        Route("/metrics", _answer(pages.metrics)),
         Route("/", _answer(pages.file)),
         Route("/{name:path}", _answer(pages.file)),
     ]
@@ -161,7 +167,7 @@ def application(pages: Pages, *, hosts: list[str]) -> Starlette:
 
 
 def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], Response]:
-    """Return what answers a request with a file or a tree, by names in its path and parameters."""
+    """Return what answers a request with a file, text or tree, by names in path and parameters."""
 
     def answer(request: Request) -> Response:
         if not all(re.fullmatch(NAME, name) for name in request.path_params.values()):
@@ -172,6 +178,8 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
             raise UserError(f"unknown parameter {unknown[0]!r}")
         known = {name: value for name, value in query.items() if name in parameters}
         made = make(**request.path_params, **known)
+        if isinstance(made, str):
+            return Response(made, headers={"Cache-Control": "no-store", "Content-Type": CONTENT})
         return _file(made) if isinstance(made, Path) else _json(made)
 
     return answer

@@ -1,0 +1,180 @@
+"""What Prometheus scrapes: counts, speeds and energy as recorded; faults are metrics, too."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from tests.faults.drivers import Zygote, eventually
+from tests.long import LONG
+from tests.seeing.conftest import served
+from tests.synthetic import small, write_sweep
+from tread_lab.dashboards.metrics import GAUGES, metrics_text
+from tread_lab.records.lab import Lab
+from tread_lab.records.log import LogWriter
+
+GRAFANA = json.loads((Path(__file__).parents[2] / "dashboards/grafana.json").read_text())
+QUERIES = [target["expr"] for panel in GRAFANA["panels"] for target in panel["targets"]]
+SPEED, USE, POWER = "train/images_per_s", "gpu/utilisation", "power/watts"
+
+
+@contextmanager
+def metered(root: Path) -> Iterator[Lab]:
+    """A sweep with two completed runs of known energy, a running one and one that was cut off."""
+    states = {(2, 8): "interrupted", (5, 8): "interrupted"}
+    lab = write_sweep(root, small(states=states, watts=100.0))
+    trial = lab.sweep("placement").plan().trials[-1]
+    folder = lab.run(trial.run)
+    with LogWriter(folder.log_path) as log, folder.lock():
+        for step in (20, 40):
+            log(step, **{SPEED: 10.0 * step, USE: 0.75, POWER: 300.0, "energy/joules": 5.0 * step})
+        yield lab
+
+
+def values(text: str) -> dict[str, float]:
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_a_sweep_is_counted_and_its_running_runs_are_measured(tmp_path: Path) -> None:
+    with metered(tmp_path) as lab:
+        found = values(metrics_text(lab))
+    newest = found.pop('tread_lab_newest_record_timestamp_seconds{sweep="placement"}')
+    assert abs(newest - time.time()) < 300
+    of = '{sweep="placement"}'
+    counts = {"completed": 2.0, "running": 1.0, "interrupted": 1.0}
+    others = dict.fromkeys(("pending", "stopped", "diverged", "failed"), 0.0)
+    assert found == {
+        "tread_lab_readable": 1,
+        "tread_lab_sweeps": 1,
+        f"tread_lab_sweep_readable{of}": 1,
+        f"tread_lab_sweep_ended{of}": 0,
+        f"tread_lab_sweep_driven{of}": 0,
+        f"tread_lab_trials{of}": 4,
+        f"tread_lab_images_per_second{of}": 400,
+        f"tread_lab_gpu_utilization_ratio{of}": 0.75,
+        f"tread_lab_gpu_power_watts{of}": 300,
+        f"tread_lab_energy_joules{of}": 100 * (60 + 50) + 200,
+        **{
+            f'tread_lab_runs{{sweep="placement",status="{status}"}}': count
+            for status, count in (counts | others).items()
+        },
+    }
+
+
+def test_a_sweep_that_has_ended_says_so_and_has_no_speed(tmp_path: Path) -> None:
+    found = values(metrics_text(write_sweep(tmp_path, small())))
+    assert found['tread_lab_sweep_ended{sweep="placement"}'] == 1
+    assert found['tread_lab_images_per_second{sweep="placement"}'] == 0
+    assert not any("gpu" in name or "joules" in name for name in found)
+
+
+def test_what_cannot_be_read_is_said_and_has_no_numbers(tmp_path: Path) -> None:
+    assert values(metrics_text(Lab(tmp_path / "none"))) == {"tread_lab_readable": 0}
+    (tmp_path / "file").touch()
+    assert values(metrics_text(Lab(tmp_path / "file"))) == {"tread_lab_readable": 0}
+    lab = write_sweep(tmp_path / "lab", small())
+    lab.sweep("placement").plan_path.write_text("{")
+    broken = {"tread_lab_readable": 1.0, "tread_lab_sweeps": 1.0}
+    assert values(metrics_text(lab)) == {
+        **broken,
+        'tread_lab_sweep_readable{sweep="placement"}': 0,
+    }
+
+
+def test_the_server_answers_in_the_text_format(tmp_path: Path) -> None:
+    with served(write_sweep(tmp_path, small())) as url:
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
+        connection.request("GET", "/metrics")
+        response = connection.getresponse()
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        assert response.status == 200 and response.headers["Content-Type"] == kind
+        assert response.headers["Cache-Control"] == "no-store"
+        assert b'tread_lab_trials{sweep="placement"} 4\n' in response.read()
+
+
+def test_every_metric_of_the_dashboard_for_grafana_is_one_of_these() -> None:
+    named = {name for query in QUERIES for name in re.findall(r"tread_lab_\w+", query)}
+    assert len(QUERIES) == 10 and named and named <= GAUGES.keys()
+    chooser = GRAFANA["templating"]["list"][1]["query"]
+    assert chooser == "label_values(tread_lab_trials, sweep)"
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Prometheus) here")
+def test_promtool_finds_no_fault_in_names_and_format(tmp_path: Path) -> None:
+    with metered(tmp_path) as lab:
+        text = metrics_text(lab)
+    command = ["promtool", "check", "metrics"]
+    done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def answered(address: str, query: str) -> list[Any]:
+    """The series that a Prometheus returns for a query."""
+    asked = urlencode({"query": query.replace("$sweep", ".*")})
+    with urlopen(f"http://{address}/api/v1/query?{asked}", timeout=10) as response:
+        series: list[Any] = json.load(response)["data"]["result"]
+    return series
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[str]:
+    """The address of a Prometheus that scrapes a target every second."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    scrape = {"job_name": "tread-lab", "static_configs": [{"targets": [target]}]}
+    settings = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}
+    (folder / "prometheus.yml").write_text(json.dumps(settings))
+    command = ["prometheus", f"--web.listen-address={address}"]
+    command += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield address
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@LONG
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="no Prometheus here")
+def test_a_prometheus_that_scrapes_a_running_sweep_answers_every_query(
+    tmp_path: Path, zygote: Zygote
+) -> None:
+    def series(query: str) -> list[Any]:
+        try:
+            return answered(address, query)
+        except OSError:  # it starts
+            return []
+
+    sweep = {"experiment": "tiny", "axes": {"route": ["2->8"]}, "evaluate": []}
+    sweep["fixed"] = {"train": {"steps": 100_000}, "execution": {"log_every": 5}}
+    (tmp_path / "followed.yaml").write_text(json.dumps(sweep))
+    out = tmp_path / "out"
+    options = ("--executor", "inline", "--device", "cpu", "--no-mlflow")
+    with metered(tmp_path / "lab") as lab, served(lab) as url:
+        driver = zygote.start(tmp_path, "sweep", "followed.yaml", *options, out=out, err=out)
+        try:
+            with prometheus(tmp_path, urlsplit(url).netloc) as address:
+                speed = 'tread_lab_images_per_second{sweep="followed"} > 0'
+                eventually(lambda: series(speed))
+                empty = [query for query in QUERIES if not series(query)]
+                assert empty == []
+                running = 'tread_lab_runs{sweep="followed",status="running"}'
+                assert [float(one["value"][1]) for one in series(running)] == [1.0]
+        finally:
+            driver.kill()
