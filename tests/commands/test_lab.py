@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.synthetic import small, tiny_spec, write_sweep
+import tread_lab
+from tests.long import LONG
+from tests.synthetic import Synthetic, small, tiny_spec, write_sweep
 from tread_lab.cli import main
 from tread_lab.specs import signature
 from tread_lab.tracking.tracker import SyncReport
@@ -40,7 +43,11 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["status", RUN, "--watch"], "no sweep"),
         (["status", "placment"], "has no sweep 'placment', did you mean 'placement'"),
         (["status", "--root", "absent"], "does not exist"),
-        (["export", "placement", "out"], "placement is a sweep; `tread-lab status placement`"),
+        (["export", "placement", "out", "--step", "5"], "--step: of a run; placement is a sweep"),
+        (["export", RUN, "out", "--without-weights"], f"has no sweep '{RUN}'"),
+        (["export", "placement", "empty"], "empty exists; name a new file, e.g. placement.zip"),
+        (["export", "placement", "lab"], "lab exists; name a new file, e.g. placement.zip"),
+        (["import", "absent.zip"], "cannot read absent.zip: No such file or directory"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
         (["figures", "other"], "no sweep 'other'"),
@@ -73,3 +80,62 @@ def test_sweeps_are_synced_in_their_order(
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]
+
+
+def test_a_sweep_that_is_exported_and_imported_is_told_and_looks_the_same(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(in_folder / "lab", small())
+    assert main(["export", "placement", "p.zip", "--without-weights"]) == 0
+    assert main(["import", "p.zip", "--root", "other", "--as", "theirs"]) == 0
+    out, err = capsys.readouterr()
+    packed, files, runs, unpacked, weightless, then = out.splitlines()
+    assert err == "" and packed == "p.zip: sweep placement, 4 runs with records, without weights"
+    assert runs == f"theirs: 4 runs new; in {in_folder / 'other'}"
+    digest = files.rpartition(" ")[2]
+    assert re.fullmatch(r"17 files of [\d.]+ kB in [\d.]+ kB; digest [0-9a-f]{16}", files)
+    assert unpacked.startswith("17 files of ") and unpacked.endswith(f"; digest {digest}")
+    assert f"made by tread-lab {tread_lab.__version__}" in unpacked
+    assert weightless == "the archive has no weights: what needs those of a run trains the run anew"
+    assert then == "`tread-lab figures theirs` draws it, `tread-lab sync theirs` adds it to MLflow"
+    shown = []
+    for name, root in (("placement", "lab"), ("theirs", "other")):
+        assert main(["status", name, "--json", "--root", root]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert main(["status", "theirs", "--root", "other"]) == 0
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .startswith("4 runs were imported without weights: what needs these")
+    )
+
+
+@pytest.mark.parametrize(
+    ("sweep", "pictures"),
+    [
+        (small(routes=((2, 8),)), 0),
+        pytest.param(small(history=True, similarity=True, pictures=True), 4, marks=LONG),
+    ],
+)
+def test_figures_and_report_of_an_imported_sweep_are_the_same_bytes(
+    sweep: Synthetic, pictures: int, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(in_folder / "lab", sweep)
+    assert main(["export", "placement", "p.zip"]) == 0
+    assert main(["import", "p.zip", "--root", "other"]) == 0
+    for root in ("lab", "other"):
+        assert main(["figures", "placement", "--root", root]) == 0
+        assert main(["report", "placement", "--root", root]) == 0
+    capsys.readouterr()
+    drawn, same = (drawn_files(in_folder / root) for root in ("lab", "other"))
+    assert drawn == same and "report.html" in drawn
+    assert len([name for name in drawn if name.endswith(".png")]) >= pictures
+
+
+def drawn_files(root: Path) -> dict[str, bytes]:
+    """What figures and report have written; the minute of writing is left out."""
+    folder = root / "sweeps" / "placement"
+    paths = [*folder.glob("figures/*"), folder / "report.html"]
+    minute = rb"Written \d+ \w+ \d+, \d+:\d+ "
+    return {path.name: re.sub(minute, b"", path.read_bytes()) for path in paths}

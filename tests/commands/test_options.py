@@ -11,6 +11,7 @@ from tread_lab.commands.options import (
     Changed,
     argument,
     arguments,
+    function_of,
     option,
     positive,
 )
@@ -40,5 +41,5 @@ def test_the_code_of_a_command_is_a_function_of_its_name() -> None:
 
     for name, command in COMMANDS.items():
         module = import_module(f"tread_lab.commands.{command.module}")
-        (hint, *_) = getattr(module, name.rpartition(" ")[2]).__annotations__.values()
+        (hint, *_) = getattr(module, function_of(name)).__annotations__.values()
         assert hint == command.options.__name__

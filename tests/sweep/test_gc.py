@@ -300,3 +300,16 @@ def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
     )
     assert main(["gc", "--yes", "--features", "--root", str(lab.root)]) == 0
     assert not cache.exists()
+
+
+def test_what_a_killed_import_has_left_is_an_orphan_and_what_one_unpacks_is_not(lab: Lab) -> None:
+    stage = lab.root / ".import"
+    (stage / "new").mkdir(parents=True)
+    (stage / "new" / "log.jsonl").write_text("1234")
+    with exclusive(stage / ".claim", "the import"):
+        assert find(lab) == []
+    assert [(item.what, item.path, item.bytes) for item in find(lab)] == [
+        ("unfinished files", stage, 4)
+    ]
+    clear(lab, find(lab))
+    assert not stage.exists()

@@ -1,16 +1,18 @@
-"""The commands about what a lab holds: its state, weights, files nobody needs, MLflow's view."""
+"""The commands about a lab: its state, weights, archives, files nobody needs, MLflow's view."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tread_lab.commands.options import DONE, Export, Gc, Schema, Status, Sync
+from tread_lab.commands.options import DONE, Export, Gc, Import, Schema, Status, Sync
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.units import amount
+from tread_lab.terminal.archive import show_bytes, show_exported, show_imported
 from tread_lab.terminal.console import answer, shown_problems
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 
@@ -61,14 +63,28 @@ def gc(options: Gc) -> int:
 
 
 def export(options: Export) -> int:
-    """Export the EMA weights of a run, its last or those of a kept step; return the exit code."""
-    from tread_lab.engine.export import export as write_export
-
+    """Export the EMA weights of a run, or all records of a sweep; return the exit code."""
     lab, name, out = Lab.existing(options.root), options.name, Path(options.out)
     if name in lab.sweeps():
-        raise UserError(f"{name} is a sweep; `tread-lab status {name}` lists its runs")
+        if options.step is not None:
+            raise UserError(f"--step: of a run; {name} is a sweep, and all its weights are packed")
+        packing = export_sweep(lab, name, out, weights=not options.without_weights)
+        show_exported(show_bytes(packing, "packed"), out)
+        return DONE
+    if options.without_weights:
+        raise UserError(f"--without-weights: of a sweep; {lab.root} has no sweep {name!r}")
+    from tread_lab.engine.export import export as write_export
+
     for file, size in write_export(lab.known_run(name), out, step=options.step).items():
         answer(f"{out / file}: {amount(size)}")
+    return DONE
+
+
+def import_(options: Import) -> int:
+    """Merge the sweep of an archive into the lab; return the exit code."""
+    lab = Lab.at(options.root)
+    transfer = show_bytes(import_sweep(lab, options.file, options.as_name), "unpacked")
+    show_imported(transfer, lab)
     return DONE
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
+import keyword
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -309,11 +310,20 @@ class Cost(AsJson, Routed, Changed):
 
 @dataclass(kw_only=True)
 class Export(OfLab):
-    """write the EMA weights of a run, with a model card"""
+    """write a run's EMA weights, or the archive of a sweep"""
 
-    name: str = argument("the run; the first letters of its name are enough")
-    out: str = argument("a new folder")
-    step: int | None = option("of a checkpoint that is kept (default: the last)")
+    name: str = argument("a sweep, or a run; the first letters of a run's name are enough")
+    out: str = argument("a new folder for weights, a new file for a sweep")
+    step: int | None = option("of a run's checkpoint that is kept (default: the last)")
+    without_weights: bool = option("of a sweep: leave the checkpoints out", False)
+
+
+@dataclass(kw_only=True)
+class Import(OfLab):
+    """add the sweep of an archive to this lab"""
+
+    file: Path = argument("an archive that `tread-lab export SWEEP FILE` has written")
+    as_name: str | None = option("import the sweep under another name", flag="--as", metavar="NAME")
 
 
 @dataclass(kw_only=True)
@@ -452,7 +462,13 @@ class Command:
     def run(self, name: str, /, **options: Any) -> int:
         """Run it, import its code first; return the exit code."""
         module = import_module(f"tread_lab.commands.{self.module}")
-        return int(getattr(module, name.rpartition(" ")[2])(self.options(**options)))
+        return int(getattr(module, function_of(name))(self.options(**options)))
+
+
+def function_of(name: str) -> str:
+    """Return the name of a command's function: `encode` of `data encode`, `import_` of `import`."""
+    own_name = name.rpartition(" ")[2]
+    return f"{own_name}_" if keyword.iskeyword(own_name) else own_name
 
 
 COMMANDS = {
@@ -466,6 +482,7 @@ COMMANDS = {
     "recommend": Command(Recommend, "views", "recommend route_placement"),
     "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
     "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
+    "import": Command(Import, "lab", "import placement.zip --root lab"),
     "gc": Command(Gc, "lab", "gc --yes"),
     "data encode": Command(
         DataEncode,

@@ -28,6 +28,7 @@ _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was
 LOCK = ".claim"  # in the folder of a run or a sweep
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
+IMPORTED = "imported.json"  # in the folder of a run that was imported without its weights
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
@@ -77,6 +78,12 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether the run was imported without weights, and has none of its own since."""
+        marked = (self.path / IMPORTED).exists()
+        return marked and not any(self.checkpoints.glob("step-*.safetensors"))
 
     @property
     def exported(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -76,8 +76,19 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     if len(sweep.runs) > ROWS:
         answer(f"... and {len(sweep.runs) - ROWS} more")
     show_lines(answers, sweep.lost_baselines())
-    for line in mixtures(lab, sweep.runs):
+    for line in (*mixtures(lab, sweep.runs), *without_weights(lab, sweep.runs)):
         answer(line)
+
+
+def without_weights(lab: Lab, runs: Iterable[str]) -> Iterator[str]:
+    """Yield a line if runs were imported without weights."""
+    lacking = sum(lab.run(run).lacks_weights for run in runs)
+    if lacking:
+        were = "run was" if lacking == 1 else "runs were"
+        yield (
+            f"{lacking} {were} imported without weights: what needs these (to go on, a new"
+            " evaluation, a run that starts from them) trains the run anew"
+        )
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
@@ -197,6 +208,7 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     pairs += [("kind", status.kind)] if status.kind else []
     pairs += [("reason", status.reason)] if status.reason else []
     pairs.append(("step", f"{status.step}/{spec.train.steps}"))
+    pairs += [("weights", "none: imported without")] if folder.lacks_weights else []
     for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
         where = f"process {attempt.pid} on {attempt.host}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from torch import Tensor
 from tests.sweep.plans import plan_of
 from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
+from tread_lab.engine.assemble import trained
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
@@ -20,6 +23,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -271,3 +275,69 @@ def test_a_task_that_is_open_is_not_added_again_and_one_that_ended_is(tiny: Tiny
     queue.ended(task)
     queue.add([task])
     assert queue.next() == task
+
+
+def archived(source: Lab, lab: Lab, path: Path, *, weights: bool) -> None:
+    """Bring the sweep `family` of one lab into another."""
+    deque(export_sweep(source, "family", path, weights=weights), maxlen=0)
+    deque(import_sweep(lab, path), maxlen=0)
+
+
+def test_an_imported_sweep_goes_on_where_it_was_and_ends_bitwise_equal(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    every = {"checkpoint_every": 2, "log_every": 1}
+    spec, source = tiny(steps=4, routes=["1->2"], execution=every), Lab(tmp_path / "s")
+    plan = family_plan(spec)
+    store_plan(source.sweep("family"), plan)
+    going = run_trial(source, Task(spec), CPU)
+    assert [next(going).step for _ in range(3)][-1] == 3
+    going.close()
+    assert source.run_of(spec).state() is RunState.INTERRUPTED
+    archived(source, lab, tmp_path / "a.zip", weights=True)
+    assert done_share(lab, Task(spec)) == 0.75
+    for root in (lab, source):
+        InlineExecutor(device="cpu").run(root, plan.tasks, lambda report: None)
+    for task in plan.tasks:
+        ours, theirs = (weights(root.run(task.run), "model") for root in (lab, source))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_run_that_was_imported_without_weights_is_trained_anew_where_these_are_needed(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    spec, source = tiny(steps=4, routes=["1->2"]), Lab(tmp_path / "source")
+    plan, measured = family_plan(spec), HeldoutSpec(images=8, levels=2)
+    store_plan(source.sweep("family"), plan)
+    list(run_trial(source, Task(spec, (measured,)), CPU))
+    archived(source, lab, tmp_path / "a.zip", weights=False)
+    folder, done, more = (
+        lab.run_of(spec),
+        Task(spec, (measured,)),
+        Task(spec, (HeldoutSpec(images=16),)),
+    )
+    assert folder.lacks_weights and is_complete(lab, done) and done_share(lab, done) == 1
+    assert not is_complete(lab, more) and done_share(lab, more) == 0
+    with pytest.raises(UserError, match=r"of step 4 in .*: imported without weights; `tread-lab"):
+        trained(folder, CPU)
+    (first, *_) = (child for child in plan.tasks if child.run != folder.name)
+    assert [*run_trial(lab, first, CPU)][-1].phase == "completed"
+    assert not folder.lacks_weights and len(folder.attempts.read()) == 2
+    assert [*run_trial(lab, more, CPU)][-1].phase == "completed" and is_complete(lab, more)
+    assert len(folder.attempts.read()) == 3 and folder.step() == 4
+
+
+def test_a_run_that_was_interrupted_and_imported_without_weights_begins_again(
+    lab: Lab, tiny: Tiny, tmp_path: Path
+) -> None:
+    spec, source = tiny(steps=4, routes=["1->2"], execution={"log_every": 1}), Lab(tmp_path / "s")
+    store_plan(source.sweep("family"), family_plan(spec))
+    going = run_trial(source, Task(spec), CPU)
+    assert [next(going).step for _ in range(3)][-1] == 3
+    going.close()
+    archived(source, lab, tmp_path / "a.zip", weights=False)
+    assert done_share(source, Task(spec)) == 0.75 and done_share(lab, Task(spec)) == 0
+    reports = [*run_trial(lab, Task(spec), CPU)]
+    assert [r.step for r in reports if r.phase == "train"][-4:] == [1, 2, 3, 4]
+    assert reports[-1].phase == "completed" and not lab.run_of(spec).lacks_weights

@@ -82,6 +82,8 @@ def is_repairable(folder: RunFolder) -> bool:
 def done_share(lab: Lab, task: Task) -> float:
     """Return the share of a run's training steps that has been executed, from 0 to 1."""
     folder = lab.run(task.run)
+    if folder.lacks_weights and not is_complete(lab, task):
+        return 0.0  # it is trained anew
     if folder.state() is RunState.COMPLETED:
         return 1.0
     return folder.step() / max(task.spec.train.steps, 1)

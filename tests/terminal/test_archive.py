@@ -1,0 +1,32 @@
+"""Progress of an export or import says how far it is in bytes, and when it will end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from tread_lab.terminal import archive
+from tread_lab.terminal.archive import bytes_line, show_bytes
+
+
+def test_a_line_says_how_much_is_done_and_what_is_left() -> None:
+    assert bytes_line(3_200_000_000, 14_300_000_000, "packed", 86.0) == (
+        "3.2 GB of 14.3 GB packed, 5 min left"
+    )
+    assert bytes_line(0, 10, "unpacked", 9.0) == "0 B of 10 B unpacked"
+    assert bytes_line(5, 10, "unpacked", 1.0) == "5 B of 10 B unpacked"
+
+
+def test_a_log_gets_lines_and_the_result_is_returned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def steps() -> Generator[tuple[int, int], None, str]:
+        yield 1, 2
+        yield 2, 2
+        return "result"
+
+    assert show_bytes(steps(), "packed") == "result" and capsys.readouterr().err == ""
+    monkeypatch.setattr(archive, "_LINE_SECONDS", 0.0)
+    show_bytes(steps(), "packed")
+    assert capsys.readouterr().err.splitlines() == ["1 B of 2 B packed", "2 B of 2 B packed"]

@@ -1,0 +1,343 @@
+"""The archive of a sweep: its records packed in one lab, and merged into another."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import uuid
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from zipfile import ZipFile
+
+import tread_lab
+from tread_lab.records.archive import Archive, ArchiveWriter, open_archive
+from tread_lab.records.durable import read_json, replacing, write_json, write_text, writing
+from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy, exclusive, is_held
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_folder import IMPORTED, LOCK, RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import counted
+
+STAGE = ".import"  # the folder of a lab where an import unpacks; the next one empties it
+# What an archive may hold: records that no reader runs. Figures and reports are drawn again, and a
+# study and MLflow's store are made again.
+_EXPECTED = re.compile(
+    r"""sweep/(plan|plans/\d{4})\.json | sweep/(asked|spent|stopped)\.jsonl
+    | references/[A-Za-z0-9][\w.+-]*\.json
+    | runs/[0-9a-f]{16}/(
+        spec\.yaml | (data|origin|keep_steps|result)\.json | (attempts|log)\.jsonl
+        | stacks/attempt-\d+\.txt | evaluations/[0-9a-f]{16}/[\w-]+\.(json|npy|npz|png)
+        | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
+    re.VERBOSE | re.ASCII,
+)
+_CHECKPOINT = re.compile(r".*/step-\d{8}-([0-9a-f]{16})\.safetensors")
+# What became of a run.
+PACKED, PENDING = "packed", "pending"
+NEW, KEPT, ADDED, TAKEN, BUSY = "new", "kept", "added", "taken", "busy"
+
+Steps = Generator[tuple[int, int], None, "Transfer"]  # yields the bytes done, and all of them
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What was exported or imported.
+
+    Attributes:
+        runs: how many runs were packed or are new, by what became of them (`PACKED`, `NEW`, ...).
+        files, bytes: of the archive.
+        digest: of the archive, equal where it was written and where it is read.
+        made_by: the version of tread-lab that wrote it.
+    """
+
+    sweep: str
+    runs: Counter[str]
+    files: int
+    bytes: int
+    digest: str
+    made_by: str
+    weights: bool
+
+
+def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Steps:
+    """Write the archive of a sweep: plan, runs, baselines, parents; with or without checkpoints.
+
+    The sweep is locked meanwhile, and each run while it is read.
+
+    Raises:
+        UserError: the file exists, a checkpoint is damaged, or somebody works at the sweep.
+    """
+    folder = lab.sweep(name)
+    if out.exists() or out.is_symlink():
+        raise UserError(f"{out} exists; name a new file, e.g. {name}.zip")
+    with _still(folder):
+        runs = [lab.run(run) for run in _runs(folder.plan())]
+        parts: list[SweepFolder | RunFolder] = [folder, *runs]
+        listed = (path for part in parts for _, path in _files_of(lab, part, weights))
+        total, done = sum(path.stat().st_size for path in listed), 0
+        with replacing(out) as temporary, ZipFile(temporary, "w") as packed:
+            writer = ArchiveWriter(packed)
+            for part in parts:
+                with _still(part) if part in runs and part.path.is_dir() else nullcontext():
+                    for entry, path in _files_of(lab, part, weights):
+                        for size in writer.add(entry, path) if entry not in writer.files else ():
+                            done += size
+                            yield done, total
+                        _check_checkpoint(path, entry, writer.files[entry]["sha256"])
+            digest = writer.close(sweep=name, weights=weights)
+    begun = {entry.split("/")[1] for entry in writer.files if entry.startswith("runs/")}
+    counts = Counter({PACKED: len(begun), PENDING: len(runs) - len(begun)})
+    return Transfer(name, counts, len(writer.files), done, digest, tread_lab.__version__, weights)
+
+
+def _runs(plan: StoredPlan) -> list[str]:
+    """Return the runs of a plan, those that they start from or are compared with included."""
+    return list(dict.fromkeys([*plan.runs(), *plan.baselines]))
+
+
+@contextmanager
+def _still(folder: SweepFolder | RunFolder) -> Iterator[None]:
+    """Keep others from writing to a folder; where one may only read, see that nobody does.
+
+    Raises:
+        Busy: somebody does.
+    """
+    with ExitStack() as held:
+        try:
+            if os.access(folder.path, os.W_OK):
+                held.enter_context(folder.lock())
+            elif is_held(folder.path / LOCK):
+                raise Busy(f"{folder.path} is in use by another process")
+        except Busy as busy:
+            raise Busy(f"{busy}; export when it has ended, or stop it by Ctrl-C first") from None
+        yield
+
+
+def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterator[tuple[str, Path]]:
+    """Yield name and path of every record of a sweep or a run, and of references it names."""
+    prefix = f"runs/{part.name}" if isinstance(part, RunFolder) else "sweep"
+    for parent, _, names in os.walk(part.path, followlinks=True):
+        for name in sorted(names):
+            path = Path(parent, name)
+            entry = f"{prefix}/{path.relative_to(part.path).as_posix()}"
+            if _EXPECTED.fullmatch(entry) and (weights or not _CHECKPOINT.fullmatch(entry)):
+                yield entry, path
+    for evaluation in part.evaluations() if isinstance(part, RunFolder) else ():
+        reference = ((evaluation.read() or {}).get("spec") or {}).get("reference") or {}
+        path = lab.root / "references" / f"{reference.get('name')}.json"
+        if path.is_file():
+            yield f"references/{path.name}", path
+
+
+def _check_checkpoint(path: Path, entry: str, digest: str) -> None:
+    """Refuse a checkpoint whose bytes are not those that its name says."""
+    named = _CHECKPOINT.fullmatch(entry)
+    if named and digest[:16] != named[1]:
+        raise UserError(
+            f"{path} is damaged (checksum); the sweep's command trains its run again where it is"
+            " needed, and --without-weights leaves all weights out"
+        )
+
+
+def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
+    """Merge the sweep of an archive into a lab, after all of it has been checked.
+
+    Runs come first, each by one rename, and the sweep's plan last. An import that is killed leaves
+    whole runs or nothing, and the next one goes on.
+
+    Args:
+        name: of the sweep here, if not the one that it has.
+
+    Raises:
+        UserError: the archive is damaged or foreign, or the lab has another sweep of this name.
+    """
+    if name is not None:
+        lab.sweep(name)  # refuses what is no name
+    archive = open_archive(path, _EXPECTED)
+    archive.check_room(lab.root)
+    stage, unpacked = lab.root / STAGE, lab.root / STAGE / "new"
+    with exclusive(stage / LOCK, f"the import into {lab.root}"):
+        try:
+            _empty(stage)
+            of_runs = [entry for entry in archive.files if entry.startswith("runs/")]
+            others = [entry for entry in archive.files if not entry.startswith("runs/")]
+            done = yield from archive.unpack(unpacked, others)
+            plan = _checked_plan(archive, unpacked, of_runs, name)
+            sweep = lab.sweep(plan.name)
+            takes_plan = _check_same_sweep(sweep, plan, unpacked)
+            _check_references(archive, lab, unpacked)
+            yield from archive.unpack(unpacked, of_runs, done)
+            _check_weights(archive, unpacked)
+            os.sync()
+            runs = _merge_runs(lab, stage)
+            if takes_plan:
+                _merge_sweep(sweep, stage)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+    made_by, weights = str(archive.head.get("tread_lab")), bool(archive.head.get("weights"))
+    facts = (len(archive.files), archive.size, archive.digest, made_by, weights)
+    return Transfer(plan.name, runs, *facts)
+
+
+def _empty(stage: Path) -> None:
+    """Remove what a killed import has left."""
+    for path in stage.iterdir():
+        if path.name != LOCK:
+            shutil.rmtree(path)
+
+
+def _checked_plan(
+    archive: Archive, unpacked: Path, of_runs: list[str], name: str | None
+) -> StoredPlan:
+    """Return the archive's plan, stored under `name`; refuse files of a run that it lacks."""
+    sweep = SweepFolder(unpacked / "sweep")
+    try:
+        stored, runs = sweep.stored_plan(), set(_runs(sweep.plan()))
+        assert stored is not None
+    except (UserError, AssertionError, LookupError, TypeError, AttributeError, RecursionError):
+        raise archive.refused("sweep/plan.json is no plan of this version") from None
+    for entry in of_runs:
+        if entry.split("/")[1] not in runs:
+            raise archive.refused(f"{entry} is of a run that the plan does not have")
+    if name is not None and name != stored.name:
+        stored = replace(stored, name=name)
+        write_text(sweep.plan_path, stored.text())
+    return stored
+
+
+def _check_weights(archive: Archive, unpacked: Path) -> None:
+    """Refuse what is no checkpoint; mark the runs that come without any."""
+    for entry, facts in archive.files.items():
+        named = _CHECKPOINT.fullmatch(entry)
+        whole = named is None or facts["sha256"].startswith(named[1])
+        if named and not (whole and _is_safetensors(unpacked / entry)):
+            raise archive.refused(f"{entry} is not the checkpoint that its name says")
+    for folder in Lab(unpacked).runs():
+        if (folder.log_path.exists() or folder.result()) and not folder.checkpoints.exists():
+            write_json(folder.path / IMPORTED, {"archive": archive.digest, "weights": False})
+
+
+def _is_safetensors(path: Path) -> bool:
+    """Return whether a file begins as safetensors do: the length of a JSON header, the header."""
+    with path.open("rb") as file:
+        start, size = file.read(9), path.stat().st_size
+    return len(start) == 9 and start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size - 8
+
+
+def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) -> bool:
+    """Return whether the archive's plan is new here or goes further; `False` keeps the lab's.
+
+    Raises:
+        UserError: the lab has another sweep of this name.
+    """
+    mine = sweep.stored_plan()
+    if mine is None:
+        return True
+    here, there = _cells(sweep.plan()), _cells(SweepFolder(unpacked / "sweep").plan())
+    if mine.search != stored.search or not (here <= there or there <= here):
+        raise UserError(
+            f"sweep {sweep.name} of this lab has another plan: {counted(len(here), 'item')},"
+            f" {len(there)} in the archive, {len(here & there)} in both; --as NAME imports it under"
+            " another name"
+        )
+    return here < there
+
+
+def _cells(plan: StoredPlan) -> set[tuple[str | None, ...]]:
+    """Return what a plan runs, compares and measures."""
+    return {(t.run, t.baseline) for t in plan.trials} | {("measure", e) for e in plan.planned}
+
+
+def _check_references(archive: Archive, lab: Lab, unpacked: Path) -> None:
+    """Refuse evaluations that compare with another file than this lab's under the same name."""
+    for path in unpacked.glob("references/*.json"):
+        known, theirs = (read_json(p) for p in (lab.root / "references" / path.name, path))
+        if not isinstance(theirs, dict) or not isinstance(theirs.get("sha256"), str):
+            raise archive.refused(f"references/{path.name} names no file")
+        if known is not None and known["sha256"] != theirs["sha256"]:
+            raise archive.refused(
+                f"its runs compare with another file than this lab's as reference {path.stem};"
+                " import it into a lab of its own (--root)"
+            )
+
+
+def _merge_runs(lab: Lab, stage: Path) -> Counter[str]:
+    """Move runs and references into the lab; return what became of how many runs."""
+    counts = Counter(_merge_run(lab.run(run.name), run, stage) for run in Lab(stage / "new").runs())
+    for path in (stage / "new").glob("references/*.json"):
+        if not (target := lab.root / "references" / path.name).exists():
+            _move(path, target, stage)
+    return counts
+
+
+def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
+    """Move a run into the lab, unless the lab has got as far; return what became of it.
+
+    Of the same execution the lab gets what it lacks: evaluations, and weights if it has none.
+    """
+    if not mine.path.exists():
+        _move(theirs.path, mine.path, stage)
+        return NEW
+    try:
+        with mine.lock():
+            if _same_execution(mine, theirs):
+                return ADDED if _add_parts(mine, theirs, stage) else KEPT
+            if _progress(theirs) <= _progress(mine):
+                return KEPT
+            _move(theirs.path, mine.path, stage)
+            return TAKEN
+    except Busy:
+        return BUSY
+
+
+def _same_execution(mine: RunFolder, theirs: RunFolder) -> bool:
+    """Return whether two records are of one training: their logs hold times and are equal."""
+    logs = [run.log_path.read_bytes() if run.log_path.exists() else b"" for run in (mine, theirs)]
+    return mine.result() == theirs.result() and logs[0] == logs[1]
+
+
+def _progress(run: RunFolder) -> tuple[bool, int]:
+    state = run.state()
+    return state.ended and state is not RunState.FAILED, run.step()
+
+
+def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
+    """Add the evaluations and the weights that the lab lacks of a run; return whether any."""
+    parts = [
+        evaluation.path
+        for evaluation in theirs.evaluations()
+        if not (mine.path / "evaluations" / evaluation.path.name / "metrics.json").exists()
+    ]
+    if not any(mine.checkpoints.glob("step-*")):
+        parts += sorted(theirs.checkpoints.glob("step-*"))
+    for part in parts:
+        _move(part, mine.path / part.relative_to(theirs.path), stage)
+    return bool(parts)
+
+
+def _merge_sweep(sweep: SweepFolder, stage: Path) -> None:
+    """Move a new sweep into the lab; of one that is there the files, its plan last."""
+    new = stage / "new" / "sweep"
+    if not sweep.plan_path.exists():
+        _move(new, sweep.path, stage)
+        return
+    with sweep.lock():
+        names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+        for name in sorted(names, key=lambda name: name.name == "plan.json"):
+            _move(new / name, sweep.path / name, stage)
+
+
+def _move(source: Path, target: Path, stage: Path) -> None:
+    """Rename a file or folder into the lab; what was there goes into the stage."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            target.rename(stage / uuid.uuid4().hex)
+        source.replace(target)

@@ -1,0 +1,90 @@
+"""Progress and results of exporting and importing sweeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from tread_lab.records import sweep_archive as archive
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_archive import Transfer
+from tread_lab.specs.units import amount, counted, duration
+from tread_lab.terminal.console import answer, notices, say
+
+T = TypeVar("T")
+_LINE_SECONDS = 20.0  # between two lines of progress in a log
+_MIN_SECONDS = 2.0  # no time left is shown before
+
+# What became of runs -> what is said of so many.
+RUNS = {
+    archive.PACKED: "{} with records",
+    archive.PENDING: "{} not begun",
+    archive.NEW: "{} new",
+    archive.KEPT: "{} kept as this lab has it",
+    archive.ADDED: "{} of this lab completed by evaluations or weights of the archive",
+    archive.TAKEN: "{} further than in this lab, whose records it replaces",
+    archive.BUSY: "{} kept because a process works at it",
+}
+
+
+def show_bytes(steps: Generator[tuple[int, int], None, T], done_word: str) -> T:
+    """Go through the steps of an export or import, show how far it is; return what it returns."""
+    started = last_line = time.monotonic()
+    with Progress(
+        BarColumn(),
+        TextColumn("{task.description}"),
+        console=notices,
+        transient=True,
+        disable=not notices.is_terminal,
+    ) as bars:
+        bar = bars.add_task("", total=None)
+        while True:
+            try:
+                done, total = next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            now = time.monotonic()
+            line = bytes_line(done, total, done_word, now - started)
+            bars.update(bar, total=total, completed=done, description=line)
+            if not notices.is_terminal and now - last_line >= _LINE_SECONDS:
+                say(line)
+                last_line = now
+
+
+def bytes_line(done: int, total: int, done_word: str, seconds: float) -> str:
+    """Return `3.2 GB of 14.3 GB packed, 5 min left`."""
+    text = f"{amount(done)} of {amount(total)} {done_word}"
+    if not done or seconds < _MIN_SECONDS:
+        return text
+    return f"{text}, {duration((total - done) / done * seconds)} left"
+
+
+def show_exported(transfer: Transfer, out: Path) -> None:
+    """Print what an archive holds, its size and its digest."""
+    weights = "with" if transfer.weights else "without"
+    answer(f"{out}: sweep {transfer.sweep}, {', '.join(_runs(transfer))}, {weights} weights")
+    files, size = counted(transfer.files, "file"), amount(out.stat().st_size)
+    answer(f"{files} of {amount(transfer.bytes)} in {size}; digest {transfer.digest}")
+
+
+def show_imported(transfer: Transfer, lab: Lab) -> None:
+    """Print what became of the runs of an archive, and how they are shown."""
+    name, made = transfer.sweep, f"made by tread-lab {transfer.made_by}"
+    answer(f"{name}: {', '.join(_runs(transfer)) or 'no run has begun'}; in {lab.root}")
+    files = counted(transfer.files, "file")
+    answer(f"{files} of {amount(transfer.bytes)}, {made}; digest {transfer.digest}")
+    if not transfer.weights:
+        answer("the archive has no weights: what needs those of a run trains the run anew")
+    answer(f"`tread-lab figures {name}` draws it, `tread-lab sync {name}` adds it to MLflow")
+
+
+def _runs(transfer: Transfer) -> Iterator[str]:
+    """Yield `3 runs new` for each thing that became of runs."""
+    for key, text in RUNS.items():
+        if transfer.runs[key]:
+            yield text.format(counted(transfer.runs[key], "run"))
