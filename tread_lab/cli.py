@@ -22,6 +22,7 @@ EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
   tread-lab sweep route_placement.yaml               run it; the same command resumes it
   tread-lab sweep route_placement.yaml seeds=[0,1,2] --name placement_3seeds
+  tread-lab submit slurm route_placement.yaml --gpus 8 --time 12:00:00
   tread-lab train tiny --route "2->8" train.steps=500
   tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5
   tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
@@ -105,7 +106,10 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         UserError: an argument is unknown, missing or malformed.
     """
     parser = _parser()
+    words, passed = _split([*(sys.argv[1:] if words is None else words)])
     options, rest = parser.parse_known_args(words)
+    if passed:
+        options.sbatch = passed
     options.command = vars(options).pop(_NAME)  # `data encode` for a command of a group
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "overrides")):
@@ -113,6 +117,14 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words of a command that submits a job, and those after `--` for another one."""
+    if words[:1] != ["submit"] or "--" not in words:
+        return words, []
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:

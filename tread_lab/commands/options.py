@@ -67,6 +67,11 @@ def positive(text: str) -> int:
     return value
 
 
+def count(text: str) -> int:
+    """Read a count that may be 0."""
+    return 0 if text == "0" else positive(text)
+
+
 def part_of(text: str) -> tuple[int, int]:
     """Read `2/8`."""
     k, slash, n = text.partition("/")
@@ -164,20 +169,11 @@ class Watched:
 
 
 @dataclass(kw_only=True)
-class Sweep(Watched, OnDevice, AsJson, OfLab, Changed):
-    """plan and run a sweep file"""
+class Driven(Watched, OfLab, Changed):
+    """A command whose driver runs a sweep file."""
 
     file: str = argument("a path, or the name of a shipped file or of one in ./sweeps")
     name: str | None = option("name of the sweep (default: the name of the file)")
-    plan: bool = option("print the plan and stop", False)
-    device_rates: str | None = option(
-        "with --plan: plan for H200, H100 or A100 by stated rates; 8 of them: --concurrent 8",
-        metavar="DEVICE",
-    )
-    price_per_hour: float | None = option(
-        "with --plan: the price of one device for an hour; prints that of the sweep",
-        metavar="PRICE",
-    )
     extend: bool = option("add what is new in the file to the stored plan", False)
     budget: Sequence[str] = option(
         "flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command with a"
@@ -190,6 +186,24 @@ class Sweep(Watched, OnDevice, AsJson, OfLab, Changed):
     allow_mixed: bool = option(
         "run although code, data or weights differ from those of earlier runs", False
     )
+    cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
+    processes: int = option("processes on CPUs that train each run together (1)", 1)
+    concurrent: int | None = option("most runs at the same time")
+
+
+@dataclass(kw_only=True)
+class Sweep(Driven, OnDevice, AsJson):
+    """plan and run a sweep file"""
+
+    plan: bool = option("print the plan and stop", False)
+    device_rates: str | None = option(
+        "with --plan: plan for H200, H100 or A100 by stated rates; 8 of them: --concurrent 8",
+        metavar="DEVICE",
+    )
+    price_per_hour: float | None = option(
+        "with --plan: the price of one device for an hour; prints that of the sweep",
+        metavar="PRICE",
+    )
     retry_failed: str | None = option(
         "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
         " hung, parent; put it last",
@@ -198,12 +212,30 @@ class Sweep(Watched, OnDevice, AsJson, OfLab, Changed):
         metavar="KINDS",
     )
     executor: str = option(default="ray", choices=tuple(EXECUTORS))
-    cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     gpus: float | None = option(
         "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)", type=not_negative
     )
-    processes: int = option("processes on CPUs that train each run together (1)", 1)
-    concurrent: int | None = option("most runs at the same time")
+
+
+@dataclass(kw_only=True)
+class Slurm(Driven):
+    """run a sweep as a job of Slurm's, which starts again until the sweep is complete"""
+
+    sbatch: Sequence[str] = argument(
+        "options of sbatch, such as --partition=gpu", nargs="*", metavar="-- OPTION"
+    )
+    nodes: int = option("nodes of the job (1)", 1)
+    gpus: int = option("GPUs of each node; 0: none", required=True, type=count, metavar="N")
+    time: str = option("time of the job, as Slurm writes it: 12:00:00", required=True)
+    cores: int | None = option("CPU cores of each node (default: what its runs need)")
+    gpus_per_run: float | None = option(
+        "GPUs per run, or a share such as 0.5 (default: 1 where nodes have GPUs)",
+        type=not_negative,
+        metavar="GPUS",
+    )
+    margin: int = option("stop so many seconds before the time is up (300)", 300)
+    resubmit: bool = option("submit a new job each time, where requeueing is not allowed", False)
+    dry_run: bool = option("print the batch file, and submit nothing", False)
 
 
 @dataclass(kw_only=True)
@@ -496,8 +528,16 @@ COMMANDS = {
     "data reference": Command(
         DataReference, "data", "data reference imagenet/train ours.npz --size 256"
     ),
+    "submit slurm": Command(
+        Slurm,
+        "submit",
+        "submit slurm route_placement.yaml --nodes 2 --gpus 8 --time 12:00:00 -- --partition=gpu",
+    ),
     "schema": Command(Schema, "lab", "schema sweep"),
     "sync": Command(Sync, "lab", "sync"),
     "ui": Command(Ui, "views", "ui --port 5001"),
 }
-GROUPS = {"data": "make, check and measure data sets"}
+GROUPS = {
+    "data": "make, check and measure data sets",
+    "submit": "submit a sweep to a batch system",
+}

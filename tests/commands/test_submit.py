@@ -1,0 +1,178 @@
+"""A sweep becomes one batch file for Slurm: checked, quoted, kept in the lab, submitted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.sweeps import SMALL
+from tread_lab.cli import main, parse
+from tread_lab.commands.submit import _seconds
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
+
+ASKED = ("--nodes=2", "--gpus=8", "--time=12:00:00")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, whose name every shell would take apart, with the small sweep."""
+    folder = tmp_path / "my 'own' $HOME 50%"
+    folder.mkdir()
+    (folder / "small.yaml").write_text(SMALL)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `sbatch` that writes down what it got and answers with a number."""
+    told, program = tmp_path / "told.json", tmp_path / "bin" / "sbatch"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport json, sys\n"
+        f"json.dump(sys.argv[1:], open({str(told)!r}, 'w'))\nprint('12;cluster')\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return told
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The batch file that a dry run prints."""
+    assert main(["submit", "slurm", "small.yaml", "--dry-run", *words]) == 0
+    return capsys.readouterr().out
+
+
+def directives(text: str) -> list[str]:
+    return [line[8:] for line in text.splitlines() if line.startswith("#SBATCH ")]
+
+
+def in_bash(text: str, expression: str) -> list[str]:
+    """What bash makes of the variables of a batch file."""
+    head = text.partition("set -u")[0]
+    code = f'{head}\nprintf "%s\\0" {expression}'
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split("\0")[:-1]
+
+
+def test_the_options_of_the_job(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = directives(
+        printed(capsys, *ASKED, "--root=/lab", "--", "--partition", "gpu", "--comment=a b")
+    )
+    assert lines[:7] == [
+        "--job-name=small",
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--cpus-per-task=8",
+        "--gres=gpu:8",
+        "--time=12:00:00",
+        "--requeue",
+    ]
+    assert lines[8:] == [
+        "--output=/lab/sweeps/small/slurm-%j.out",
+        "--open-mode=append",
+        "--partition gpu",
+        "'--comment=a b'",
+    ]
+    assert not (place / "lab").exists()
+
+
+def test_nodes_without_gpus_and_jobs_that_follow(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, "--gpus=0", "--time=90", "--processes=4", "--resubmit")
+    lines = directives(text)
+    assert "--cpus-per-task=4" in lines and "--no-requeue" in lines
+    assert not [line for line in lines if "--gres" in line]
+    assert in_bash(text, '"$seconds" "$gpus" "$resubmit"') == ["5400", "0", "yes"]
+    words = in_bash(text, '"${sweep[@]}"')
+    assert words[2:] == [
+        "--executor=ray",
+        "--gpus=0",
+        "--device=cpu",
+        "--processes=4",
+        f"--root={place}/lab",
+    ]
+
+
+def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    question = 'question="Who\'s $HOME, `id`?"'
+    text = printed(capsys, *ASKED, question, "--budget=hours=2", "--budget", "trials=9")
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    words = in_bash(text, '"${sweep[@]}"')
+    assert words[:3] == ["sweep", f"{place}/small.yaml", question]
+    assert words[3:] == [
+        "--executor=ray",
+        "--gpus=1",
+        "--budget=hours=2",
+        "--budget=trials=9",
+        f"--root={place}/lab",
+    ]
+    assert in_bash(text, '"$python" "$file"') == [
+        sys.executable,
+        f"{place}/lab/sweeps/small/slurm.sbatch",
+    ]
+    assert "/my '\"'\"'own'\"'\"' $HOME 50%%/lab/sweeps/small/slurm-%j.out'" in text
+    assert parse(words).overrides == [question]  # the driver understands its words
+
+
+def test_the_file_is_kept_in_the_lab_and_submitted(
+    place: Path, sbatch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = place / "lab/sweeps/small/slurm.sbatch"
+    assert main(["submit", "slurm", "small.yaml", *ASKED]) == 0
+    assert json.loads(sbatch.read_text()) == ["--parsable", str(file)]
+    said = capsys.readouterr().out
+    assert "12: small on 2 nodes, 12:00:00 at a time" in said and "slurm-12.out" in said
+    assert Lab(place / "lab").sweeps() == []  # it is planned when it runs
+    file.write_text("edited")
+    assert main(["submit", "slurm", "small.yaml", *ASKED]) == 0
+    assert file.with_name("slurm.sbatch.former").read_text() == "edited"
+    assert file.read_text().startswith("#!/bin/bash\n")
+
+
+def test_what_sbatch_refuses_is_one_line(
+    place: Path, sbatch: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = sbatch.parent / "bin" / "sbatch"
+    program.write_text("#!/bin/sh\necho 'sbatch: error: invalid partition' >&2\nexit 1\n")
+    assert main(["submit", "slurm", "small.yaml", *ASKED]) == 2
+    assert capsys.readouterr().err.startswith("tread-lab: sbatch: error: invalid partition; ")
+    program.unlink()
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert main(["submit", "slurm", "small.yaml", *ASKED]) == 3
+    assert capsys.readouterr().err.startswith("tread-lab: no `sbatch` on PATH: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["axis.route=1"], "unknown key 'axis'"),
+        (["where=start > nothing"], "nothing"),
+        (["--gpus-per-run=12"], "a run needs 12 CPU cores and 12 GPUs, and a node has"),
+        (["--gpus=0", "--processes=12", "--cores=8"], "a node has 8 and 0"),
+        (["--gpus-per-run=3"], "train.batch: 4 images are no equal shares for 3 devices"),
+        (["--time=noon"], "--time: 'noon' is no time of Slurm's"),
+        (["--time=5:00"], "--margin: 300 s of 300 s"),
+        (["--", "gpu"], "'gpu': after `--` come options of sbatch"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_is_written(
+    place: Path, sbatch: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+) -> None:
+    assert main(["submit", "slurm", "small.yaml", *ASKED, *words]) == 2
+    said = capsys.readouterr().err
+    assert line in said and said.count("\n") == 1
+    assert not sbatch.exists() and not (place / "lab").exists()
+
+
+def test_times_are_read_as_slurm_reads_them() -> None:
+    times = {"90": 5400, "1:30": 90, "12:00:00": 43200, "2-0": 172800, "1-2:30": 95400}
+    assert {text: _seconds(text) for text in times} == times
+    with pytest.raises(UserError, match="is no time of Slurm's"):
+        _seconds("")

@@ -1,0 +1,76 @@
+# What follows is the same for every sweep.
+set -u
+export SLURM_EXPORT_ENV=ALL # steps see the variables below, after --export=NONE too
+say() { echo "job $SLURM_JOB_ID, $(date '+%F %T'): $*" >&2; }
+
+# The job ends at the time that Slurm says; the sweep is stopped $margin seconds earlier.
+said=$(SLURM_TIME_FORMAT=standard squeue --noheader --jobs "$SLURM_JOB_ID" --format %e 2>&1)
+end=${SLURM_JOB_END_TIME:-$(date +%s -d "$said" 2>/dev/null)}
+now=$(date +%s)
+((${end:-0} > now)) || end=$((now + seconds))
+stop=$((end - margin))
+
+# A port, a token and temporary folders of this job's own, so that jobs can share a node.
+export python cores gpus port=$((20000 + SLURM_JOB_ID % 1200 * 10))
+export cores=${SLURM_CPUS_PER_TASK:-$cores}
+export host=$("$python" -c 'import ray; print(ray.util.get_node_ip_address())')
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
+
+node() { # Ray on one node, until srun is ended
+  local folder=/tmp/tread-lab-$SLURM_JOB_ID-$SLURM_NODEID # short, because sockets are in it
+  local ray=("$python" -m ray.scripts.scripts start --block --temp-dir="$folder"
+    --num-cpus="$cores" --num-gpus="$gpus" --object-store-memory=268435456
+    --min-worker-port=0 --max-worker-port=0 # any free ones
+    --dashboard-agent-listen-port=$((port + 2 + SLURM_NODEID % 8)) --disable-usage-stats)
+  if [ "$SLURM_NODEID" = 0 ]; then
+    ray+=(--head --node-ip-address="$host" --port="$port" --include-dashboard=false)
+    # ray[client] listens, too, where it is installed
+    "$python" -c 'import grpc' 2>/dev/null && ray+=(--ray-client-server-port=$((port + 1)))
+  else
+    until (: <"/dev/tcp/$host/$port") 2>/dev/null; do sleep 1; done
+    ray+=(--address="$host:$port")
+  fi
+  "${ray[@]}" >/dev/null
+  return $((SLURM_NODEID == 0 ? $? : 0)) # without its head the cluster is lost
+}
+unset RAY_ADDRESS
+each=(srun --quiet --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="$cores")
+"${each[@]}" --kill-on-bad-exit=1 bash -c "$(declare -f node); node" &
+cluster=$!
+export RAY_ADDRESS=$host:$port
+say "$SLURM_JOB_NUM_NODES nodes, Ray at $RAY_ADDRESS, runs until $(date '+%F %T' -d "@$stop")"
+
+code=3
+"$python" -m tread_lab.sweep.execution.ray_join "$SLURM_JOB_NUM_NODES" "$patience" &
+joining=$!
+wait -n "$joining" "$cluster"
+kill -0 "$cluster" 2>/dev/null || kill "$joining" 2>/dev/null # a head that ends, ends srun
+if wait "$joining"; then
+  left=$((stop - $(date +%s)))
+  # SIGTERM by the clock: runs write checkpoints. What still runs near the end is killed.
+  timeout --foreground --preserve-status --kill-after=$((margin * 2 / 3)) $((left > 0 ? left : 1)) \
+    "$python" -m tread_lab "${sweep[@]}" &
+  driver=$!
+  trap 'kill -TERM "$driver"' TERM # scancel --batch --signal=TERM stops with checkpoints
+  while wait "$driver"; code=$?; kill -0 "$driver" 2>/dev/null; do :; done
+  trap - TERM
+fi
+kill "$cluster" 2>/dev/null
+timeout 30 tail --pid="$cluster" -f /dev/null
+timeout 30 "${each[@]}" bash -c 'rm -rf "/tmp/tread-lab-$SLURM_JOB_ID-$SLURM_NODEID"'
+
+if ((code != 130 && code != 137)) || (($(date +%s) < stop)); then
+  say "ended with exit code $code"
+  exit "$code"
+fi
+say "the time is nearly up; the sweep goes on from its checkpoints"
+if [ "$resubmit" = no ] && scontrol requeue "$SLURM_JOB_ID"; then
+  sleep 60 # Slurm ends this job meanwhile
+  exit 0
+fi
+if next=$(sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" "$file"); then
+  say "job $next goes on"
+  exit 0
+fi
+say "sbatch $file goes on"
+exit "$code"
