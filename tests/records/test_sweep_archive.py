@@ -409,7 +409,7 @@ def test_an_export_takes_no_existing_file_and_no_damaged_weights(
     source: Lab, tmp_path: Path
 ) -> None:
     (tmp_path / "a.zip").touch()
-    with pytest.raises(UserError, match=r"a\.zip exists; name a new file, e\.g\. placement\.zip"):
+    with pytest.raises(UserError, match=r"a\.zip exists; name another file"):
         packed(source, tmp_path / "a.zip")
     path = checkpoint(source.runs()[0])
     path.write_bytes(WEIGHTS[:-1])

@@ -76,7 +76,7 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
     """
     folder = lab.sweep(name)
     if out.exists() or out.is_symlink():
-        raise UserError(f"{out} exists; name a new file, e.g. {name}.zip")
+        raise UserError(f"{out} exists; name another file")
     with _still(folder):
         runs = [lab.run(run) for run in _runs(folder.plan())]
         parts: list[SweepFolder | RunFolder] = [folder, *runs]

@@ -24,7 +24,7 @@ RUNS = {
     archive.PACKED: "{} with records",
     archive.PENDING: "{} not begun",
     archive.NEW: "{} new",
-    archive.KEPT: "{} kept as this lab has it",
+    archive.KEPT: "{} here already",
     archive.ADDED: "{} of this lab completed by evaluations or weights of the archive",
     archive.TAKEN: "{} further than in this lab, whose records it replaces",
     archive.BUSY: "{} kept because a process works at it",
