@@ -62,7 +62,8 @@ def errors_about(name: str) -> str:
     fields = SYSTEMS[name].classes
     kinds = [getattr(load(name, "spec", cls), "kind", None) for cls in fields.values()]
     told = [rf"tread_lab\.systems\.{name}\b", rf"tests\.systems\.{name}\b"]
-    told += [f"unknown kind '{kind}'" for kind in kinds if kind]
+    for kind in filter(None, kinds):
+        told += [f"unknown kind '{kind}'", rf"'kind': '{kind}'.* is not valid under"]
     told += [f"joins a run by '{field}'" for field, kind in zip(fields, kinds) if not kind]
     return "|".join(told)
 
