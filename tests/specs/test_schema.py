@@ -32,7 +32,8 @@ def test_shipped_files_meet_it(path: Path) -> None:
     kind = path.parent.name.removesuffix("s")
     LOADERS[kind](str(path), [])  # names a system that is not here
     check = CHECKS[kind]
-    assert not [e.message for e in check.iter_errors(_numbers(yaml.safe_load(path.read_text())))]
+    errors = check.iter_errors(_numbers(yaml.safe_load(path.read_text())))
+    assert not [f"{error.json_path}: {error.message}" for error in errors]
 
 
 def _numbers(tree: Any) -> Any:

@@ -64,7 +64,8 @@ def errors_about(name: str) -> str:
     told = [rf"tread_lab\.systems\.{name}\b", rf"tests\.systems\.{name}\b"]
     for kind in filter(None, kinds):
         told += [f"unknown kind '{kind}'", rf"'kind': '{kind}'.* is not valid under"]
-    told += [f"joins a run by '{field}'" for field, kind in zip(fields, kinds) if not kind]
+    for field in (field for field, kind in zip(fields, kinds) if not kind):
+        told += [f"joins a run by '{field}'", rf"\.{field}: .* is not valid under"]
     return "|".join(told)
 
 
