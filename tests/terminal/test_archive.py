@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from tread_lab.terminal import archive
+from tread_lab.terminal import progress
 from tread_lab.terminal.archive import bytes_line, show_bytes
 
 
@@ -27,6 +27,8 @@ def test_a_log_gets_lines_and_the_result_is_returned(
         return "result"
 
     assert show_bytes(steps(), "packed") == "result" and capsys.readouterr().err == ""
-    monkeypatch.setattr(archive, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
     show_bytes(steps(), "packed")
-    assert capsys.readouterr().err.splitlines() == ["1 B of 2 B packed", "2 B of 2 B packed"]
+    said = capsys.readouterr().err.splitlines()
+    assert said[:2] == ["1 B of 2 B packed", "2 B of 2 B packed"]
+    assert said[2:] == ["bytes done in 0 s"]

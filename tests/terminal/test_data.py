@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.terminal.conftest import Screen
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
-from tread_lab.terminal import data
+from tread_lab.terminal import progress
 from tread_lab.terminal.data import progress_line, show_measured, show_packed, show_steps
 
 MANIFEST: dict[str, Any] = {
@@ -98,7 +98,7 @@ def test_what_no_number_can_say_is_null_in_the_tree(capsys: pytest.CaptureFixtur
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(data.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -121,13 +121,13 @@ def test_a_terminal_has_a_bar_of_each_step(
     console = Console(force_terminal=True, file=io.StringIO(), width=100)
     said, updates = list[str](), list[dict[str, Any]]()
 
-    class Bars(data.Progress):
+    class Bars(progress.Progress):
         def update(self, *_: Any, **values: Any) -> None:
             updates.append(values)
 
-    monkeypatch.setattr(data, "notices", console)
-    monkeypatch.setattr(data, "say", said.append)
-    monkeypatch.setattr(data, "Progress", Bars)
+    monkeypatch.setattr(progress, "notices", console)
+    monkeypatch.setattr(progress, "say", said.append)
+    monkeypatch.setattr(progress, "Progress", Bars)
     show_steps(steps(clock, 1.0, 30.0), "images")
     assert [(step["completed"], step["note"]) for step in updates] == [
         (100, "100/1,000 images"), (200, "200/1,000 images, 6.67 images/s, 2 min left")

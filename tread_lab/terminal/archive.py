@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
-
-from rich.progress import BarColumn, Progress, TextColumn
 
 from tread_lab.records import sweep_archive as archive
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import Transfer
 from tread_lab.specs.units import amount, counted, duration
-from tread_lab.terminal.console import answer, notices, say
+from tread_lab.terminal.console import answer
+from tread_lab.terminal.progress import MIN_SECONDS, shown
 
 T = TypeVar("T")
-_LINE_SECONDS = 20.0  # between two lines of progress in a log
-_MIN_SECONDS = 2.0  # no time left is shown before
 
 # What became of runs -> what is said of so many.
 RUNS = {
@@ -33,33 +29,23 @@ RUNS = {
 
 def show_bytes(steps: Generator[tuple[int, int], None, T], done_word: str) -> T:
     """Go through the steps of an export or import, show how far it is; return what it returns."""
-    started = last_line = time.monotonic()
-    with Progress(
-        BarColumn(),
-        TextColumn("{task.description}"),
-        console=notices,
-        transient=True,
-        disable=not notices.is_terminal,
-    ) as bars:
-        bar = bars.add_task("", total=None)
-        while True:
-            try:
-                done, total = next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            now = time.monotonic()
-            line = bytes_line(done, total, done_word, now - started)
-            bars.update(bar, total=total, completed=done, description=line)
-            if not notices.is_terminal and now - last_line >= _LINE_SECONDS:
-                say(line)
-                last_line = now
+    returned: list[T] = []
+
+    def work() -> Iterator[tuple[int, int]]:
+        returned.append((yield from steps))
+
+    def line(step: tuple[int, int], seconds: float) -> str:
+        return bytes_line(*step, done_word, seconds)
+
+    for _ in shown(work(), "bytes", lambda step: step, line):
+        pass
+    return returned[0]
 
 
 def bytes_line(done: int, total: int, done_word: str, seconds: float) -> str:
     """Return `3.2 GB of 14.3 GB packed, 5 min left`."""
     text = f"{amount(done)} of {amount(total)} {done_word}"
-    if not done or seconds < _MIN_SECONDS:
+    if not done or seconds < MIN_SECONDS:
         return text
     return f"{text}, {duration((total - done) / done * seconds)} left"
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-
-from rich.progress import BarColumn, Progress, TextColumn
 
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.units import amount, counted, duration
-from tread_lab.terminal.console import answer, answers, fitted, notices, say
+from tread_lab.terminal.console import answer, answers, fitted
+from tread_lab.terminal.progress import MIN_SECONDS, shown
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
-_LINE_SECONDS = 20.0  # between two lines of progress in a log
-_MIN_SECONDS = 2.0  # no time left is shown before
 
 
 def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
@@ -30,32 +26,20 @@ def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
         the last of them.
     """
     step = Steps(0, 0)
-    started = last_line = time.monotonic()
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=notices,
-        transient=True,
-        disable=not notices.is_terminal,
-    ) as bars:
-        bar = bars.add_task(noun, total=None, note="")
-        for step in steps:
-            now = time.monotonic()
-            note = progress_line(step, noun, now - started)
-            bars.update(bar, total=step.total, completed=step.done, note=note)
-            if not notices.is_terminal and now - last_line >= _LINE_SECONDS:
-                say(note)
-                last_line = now
-    if started != last_line or notices.is_terminal:
-        say(f"{noun} done in {duration(time.monotonic() - started)}")
+    for step in shown(  # noqa: B007 (the last one is returned)
+        steps,
+        noun,
+        lambda step: (step.done, step.total),
+        lambda step, seconds: progress_line(step, noun, seconds),
+    ):
+        pass
     return step
 
 
 def progress_line(step: Steps, noun: str, seconds: float) -> str:
     """Return `1,024/1,281,167 images, 312 images/s, 68 min left, 1 damaged`."""
     text = f"{step.done:,}/{step.total:,} {noun}"
-    if step.done and seconds >= _MIN_SECONDS:
+    if step.done and seconds >= MIN_SECONDS:
         rate = step.done / seconds
         left = duration((step.total - step.done) / rate)
         text += f", {rate:,.3g} {noun}/s, {left} left"
