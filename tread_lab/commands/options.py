@@ -172,8 +172,11 @@ class Watched:
 class Driven(Watched, OfLab, Changed):
     """A command whose driver runs a sweep file."""
 
-    file: str = argument("a path, or the name of a shipped file or of one in ./sweeps")
-    name: str | None = option("name of the sweep (default: the name of the file)")
+    file: str = argument(
+        "a path, or the name of a shipped file or of one in ./sweeps; or an experiment, with"
+        " 'route=2->8,2->10' and the like as its axes"
+    )
+    name: str | None = option("name of the sweep (default: the name of the file, or of the axes)")
     extend: bool = option("add what is new in the file to the stored plan", False)
     budget: Sequence[str] = option(
         "flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command with a"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tread_lab.commands.options import DONE, Driven, Slurm, arguments
 from tread_lab.commands.resolve import with_whole_parents
-from tread_lab.config.load import find, load_sweep
+from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
@@ -152,7 +152,7 @@ def _assignments(variables: Mapping[str, object]) -> Iterator[str]:
 
 def _driver(options: Slurm, resources: TrialResources) -> list[str]:
     """Return the words after `tread-lab` that the job runs."""
-    file = find("sweeps", options.file)
+    file = find_sweep(options.file)
     words = ["sweep", str(file), *options.overrides, "--executor=ray"]
     words += [f"--gpus={resources.gpus:g}"] + ([] if resources.gpus else ["--device=cpu"])
     for flag, settings in arguments(Driven):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from rich.console import Console
+
 from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.commands.resolve import (
@@ -15,7 +17,8 @@ from tread_lab.commands.resolve import (
     visible_device,
     with_whole_parents,
 )
-from tread_lab.config.load import load_sweep
+from tread_lab.config.asked import sweep_text
+from tread_lab.config.load import asked_file, load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
 from tread_lab.records.sweep_folder import Stopwatch
@@ -95,8 +98,8 @@ def sweep(options: Sweep) -> int:
     lab = Lab.at(options.root)
     if not options.plan:
         lab.check_writable()  # before anything is timed
-    limits = [f"budget.{limit}" for limit in options.budget]
-    name, spec, experiment = load_sweep(options.file, [*options.overrides, *limits])
+    overrides = [*options.overrides, *(f"budget.{limit}" for limit in options.budget)]
+    name, spec, experiment = load_sweep(options.file, overrides)
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
     resources = TrialResources(device, options.cpus, gpus, *counts)
@@ -131,7 +134,10 @@ def sweep(options: Sweep) -> int:
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
         return _drive(launch, redraw=grows)
-    _show(launch)
+    asked = asked_file(options.file, overrides)
+    if asked is not None:
+        print(sweep_text(asked[1], [options.file, *overrides]), end="", flush=True)
+    _show(launch, notices if asked else answers)
     return DONE
 
 
@@ -149,9 +155,8 @@ def check_price(price: float | None, *, plan: bool) -> None:
         raise UserError(f"--price-per-hour: a positive number, got {price:g}")
 
 
-def _show(launch: _Launch) -> None:
+def _show(launch: _Launch, out: Console) -> None:
     """Print what will run and what it will take; on stdout where only the plan is asked for."""
-    out = answers if launch.options.plan else notices
     plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
     show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
@@ -210,7 +215,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
-        _show(launch)
+        _show(launch, notices)
         queue = _queue(lab, plan, open_tasks, launch.forecast)
         mistake = None
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, IntervalSweep, Override
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers.oc import env as read_environment
 from yaml import YAMLError
 
+from tread_lab.config.asked import OWN, sweep_name, sweep_tree
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
 from tread_lab.specs.decode import decode
@@ -31,20 +33,25 @@ _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, Va
 _HERE = Path(__file__).parents[1]
 
 
-def find(kind: str, name: str) -> Path:
+def find(kind: str, name: str, *others: str) -> Path:
     """Return the YAML file of a name: as given, in the current folder's `kind`/, or as shipped.
+
+    Args:
+        others: further kinds of files that the name may be of.
 
     Raises:
         UserError: it is nowhere; a near miss is suggested.
     """
     file = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
-    shipped = shipped_folder(kind)
-    for candidate in (file, Path(kind) / file, shipped / file.name):
-        if _is_file(candidate):
-            return candidate.absolute()
-    names = {path.stem for folder in (Path(kind), shipped) for path in folder.glob("*.yaml")}
-    what = kind.removesuffix("s")
-    raise UserError(f"no {what} {name!r} here or in {kind}/{suggest(file.stem, names)}")
+    kinds = (kind, *others)
+    for folder in kinds:
+        for candidate in (file, Path(folder) / file, shipped_folder(folder) / file.name):
+            if _is_file(candidate):
+                return candidate.absolute()
+    folders = [place for each in kinds for place in (Path(each), shipped_folder(each))]
+    names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    what, where = kind.removesuffix("s"), " or ".join(f"{each}/" for each in kinds)
+    raise UserError(f"no {what} {name!r} here or in {where}{suggest(file.stem, names)}")
 
 
 def _is_file(path: Path) -> bool:
@@ -130,8 +137,59 @@ def _yaml_value(override: str, text: str) -> Any:
     return tree["value"]
 
 
+def find_sweep(name: str) -> Path:
+    """Return the file of a sweep, or of the experiment about which one is asked without a file."""
+    return find("sweeps", name, "experiments")
+
+
+def asked_file(name: str, overrides: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+    """Return the name and the tree of the sweep file that overrides of an experiment stand for.
+
+    Several values of a field, `train.lr=1e-3,3e-3`, are an axis, in Hydra's grammar of sweeps or as
+    sweep files write them (`route.start=0..7`). `None`: `name` is a sweep file.
+
+    Raises:
+        UserError: an override is malformed, or is of no run and of no sweep file.
+    """
+    loaded = _loaded(find_sweep(name))
+    if "experiment" in loaded or not loaded.keys() & {*TOP, "defaults"}:
+        return None
+    if "defaults" in loaded and "experiment" in _compose(find_sweep(name), ()):
+        return None
+    settings: dict[str, list[Any]] = {}
+    for override in overrides:
+        key, values = _values(override)
+        if key in settings:
+            raise UserError(f"{override}: {key} is given twice; write {key}=a,b for an axis")
+        settings[key] = values
+    if not settings:
+        raise UserError(f"{name} is an experiment: say what varies, e.g. 'route=2->8,2->10'")
+    tree = sweep_tree(name, settings)
+    return sweep_name(tree), tree
+
+
+def _values(override: str) -> tuple[str, list[Any]]:
+    """Return the key of an override and its values, one or several; texts need no quotes."""
+    key, equals, value = override.partition("=")
+    try:
+        parsed = _parsed(override)
+    except UserError:
+        whole = key in ("where", "question") and not value.startswith("[")
+        quoted = f'"{value}"' if whole else _quoted(value)
+        parsed = _parsed(f"{key}{equals}{quoted}")
+    key, written = str(parsed.key_or_group), parsed.value()
+    if parsed.is_delete() or isinstance(written, Glob):
+        raise UserError(f"{override}: write {key}=a,b, or one value")
+    if isinstance(written, IntervalSweep):
+        scale = "log" if "log" in written.tags else "linear"
+        return key, [f"{written.start}..{written.end} {scale}"]
+    if not parsed.is_sweep_override():
+        return key, [written]
+    return key, [_parsed(f"{key}={text}").value() for text in parsed.sweep_string_iterator()]
+
+
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
-    """Return (name, sweep, experiment) of a sweep file.
+    """Return (name, sweep, experiment) of a sweep file, or of what is asked about an experiment.
 
     An override belongs to the sweep file if its first key does (`seeds=[0,1]`), else to the
     experiment (`train.steps=200`), where it counts before what the file fixes.
@@ -139,9 +197,10 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     Raises:
         UserError: an override of the experiment that the sweep would set again.
     """
-    path = find("sweeps", name)
-    own = {f.name for f in fields(SweepSpec)}
-    of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in own]
+    if (asked := asked_file(name, overrides)) is not None:
+        return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
+    path = find_sweep(name)
+    of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
     sweep = decode(SweepSpec, _compose(path, of_sweep), path.name)
     of_experiment = [o for o in overrides if o not in of_sweep]
     experiment = load_experiment(sweep.experiment, of_experiment)
@@ -181,29 +240,42 @@ def _lies_in(field: str, other: str) -> bool:
 
 
 def _quoted(value: str) -> str:
-    """Return the value of an override with its text, or each text of its list, in quotes."""
-    if not value.startswith("["):
-        return value if value.startswith("{") else f'"{value}"'
-    texts = [text.strip().strip("\"'") for text in value.strip("[]").split(",")]
-    return "[" + ", ".join(f'"{text}"' for text in texts) + "]"
+    """Return the value of an override with each text in it in quotes."""
+    if value.startswith("{"):
+        return value
+    if value.startswith("choice(") and value.endswith(")"):
+        value = value.removeprefix("choice(")[:-1]
+
+    def in_quotes(text: re.Match[str]) -> str:
+        return text[0] if text[0][0] in "\"'" else f'"{text[0].strip()}"'
+
+    return re.sub(r""""[^"]*"|'[^']*'|[^\[\],\s][^\[\],]*""", in_quotes, value)
+
+
+def _parsed(override: str) -> Override:
+    """Return an override as Hydra reads it.
+
+    Raises:
+        UserError: it is none; names key and remedy.
+    """
+    if "=" not in override and not override.startswith("~"):
+        raise UserError(f"{override!r} is not an override; write key=value")
+    try:
+        return OverridesParser.create().parse_override(override)
+    except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
+        key, _, value = override.partition("=")
+        arrow = "; write -> for an arrow" if "\u2192" in value else ""
+        raise UserError(
+            f"{override!r}: the value of {key} cannot be read; quote each text in it, as in"
+            f" '{key}={_quoted(value)}'{arrow}"
+        ) from None
 
 
 def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the tree of a file with its `defaults` and overrides, interpolations resolved."""
     alone = _loaded(path)
     for override in overrides:
-        if "=" not in override and not override.startswith("~"):
-            raise UserError(f"{override!r} is not an override; write key=value")
-    for override in overrides:
-        try:
-            OverridesParser.create().parse_override(override)
-        except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
-            key, _, value = override.partition("=")
-            arrow = "; write -> for an arrow" if "\u2192" in value else ""
-            raise UserError(
-                f"{override!r}: the value of {key} cannot be read; quote each text in it, as in"
-                f" '{key}={_quoted(value)}'{arrow}"
-            ) from None
+        _parsed(override)
     with _mistakes(path.name), _without_environment():
         config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone
         tree = OmegaConf.to_container(config, resolve=True)

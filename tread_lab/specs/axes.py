@@ -136,6 +136,11 @@ def _values(values: Any, path: str) -> list[Any]:
     return numbers(values, path) if isinstance(values, str) and ".." in values else [values]
 
 
+def is_range(value: Any) -> bool:
+    """Return whether a value is the text of a range of numbers, such as `0..7`."""
+    return isinstance(value, str) and bool(re.match(r"\s*-?[\d.e+-]*?\d\s*\.\.\s*-?\d", value))
+
+
 def numbers(text: str, path: str) -> list[int]:
     """Return the whole numbers of a range: `0..7`, both ends inclusive, or `0..8 step 2`.
 

@@ -1,0 +1,158 @@
+"""What is asked without a file is the sweep file that one would have written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tread_lab.cli import main
+from tread_lab.config.asked import sweep_text
+from tread_lab.config.load import asked_file, load_sweep
+from tread_lab.specs import UserError
+
+# What is typed -> the sweep file that one would write, and its name.
+ASKED: dict[str, tuple[list[str], str, dict[str, Any]]] = {
+    "texts need no quotes, one value is fixed": (
+        ["route=2->8,2->10", "train.lr=1e-3,3e-3", "train.steps=20", "seeds=0..2"],
+        "tiny-route-lr",
+        {
+            "fixed": {"train": {"steps": 20}},
+            "axes": {"route": ["2->8", "2->10"], "train.lr": [0.001, 0.003]},
+            "seeds": [0, 1, 2],
+        },
+    ),
+    "a sweep file's ranges, Hydra's range, and where": (
+        ["route.start=0..3", "route.end=range(4,9,2)", "where=start + 1 < end", "rate=0.75"],
+        "tiny-start-end",
+        {
+            "axes": {"route": {"start": "0..3", "end": [4, 6, 8]}, "rate": [0.75]},
+            "where": "start + 1 < end",
+        },
+    ),
+    "lists are one value": (
+        ["routes=[2->8,9->10],[]", "seeds=3", "evaluate=heldout_loss,fd@1k at 50%"],
+        "tiny-routes",
+        {
+            "axes": {"routes": [["2->8", "9->10"], []]},
+            "seeds": [3],
+            "evaluate": ["heldout_loss", "fd@1k at 50%"],
+        },
+    ),
+    "settings of the sampler, a choice, another baseline": (
+        [
+            "route=choice(2->8,2->9 by rows)",
+            "sampler.steps=4,8",
+            "baseline.rate=0",
+            "evaluate=fd@1k",
+        ],
+        "tiny-route-steps",
+        {
+            "axes": {"route": ["2->8", "2->9 by rows"]},
+            "sampler_axes": {"steps": [4, 8]},
+            "baseline": {"rate": 0},
+            "evaluate": ["fd@1k"],
+        },
+    ),
+    "a search": (
+        [
+            "route.start=1",
+            "route.end=4..9",
+            "search.sampler=random",
+            "search.trials=3",
+            "evaluate=heldout_loss",
+        ],
+        "tiny-end",
+        {
+            "axes": {"route.start": [1], "route.end": "4..9"},
+            "search": {"sampler": "random", "trials": 3},
+            "evaluate": ["heldout_loss"],
+        },
+    ),
+    "a variation of the base alone": (
+        ["route=2->8", "match=train_flops", "evaluate=heldout_loss"],
+        "tiny-route",
+        {"fixed": {"route": "2->8"}, "match": "train_flops", "evaluate": ["heldout_loss"]},
+    ),
+}
+
+
+def planned(words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
+    """Everything that a plan holds but what names it."""
+    assert main(["sweep", *words, "--plan", "--json", "--device", "cpu", "--name", "x"]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    return {name: value for name, value in tree.items() if name not in ("sweep", "question")}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_asked_plans_the_runs_of_its_file_and_of_the_file_that_is_printed(
+    asked: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, name, written = ASKED[asked]
+    assert load_sweep("tiny", words)[0] == name
+    Path("written.yaml").write_text(json.dumps({"experiment": "tiny", **written}))
+    tree = asked_file("tiny", words)
+    assert tree is not None
+    Path("printed.yaml").write_text(sweep_text(tree[1], ["tiny", *words]))
+    plans = [planned(["tiny", *words], capsys)]
+    plans += [planned([file], capsys) for file in ("written.yaml", "printed.yaml")]
+    assert plans[0]["trials"] and plans[0] == plans[1] == plans[2]
+
+
+def test_the_plan_of_what_is_asked_prints_its_file_alone(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "tiny", "route=2->8,2->9", "evaluate=[]", "--device", "cpu"]
+    assert main([*words, "--budget", "trials=1", "--plan"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == (
+        "# tread-lab sweep tiny 'route=2->8,2->9' 'evaluate=[]' budget.trials=1"
+    )
+    assert yaml.safe_load(out) == {
+        "question": "What does route change in tiny?",
+        "experiment": "tiny",
+        "axes": {"route": ["2->8", "2->9"]},
+        "evaluate": [],
+        "budget": {"trials": 1},
+    }
+    assert "tiny-route: What does route change in tiny?" in err
+
+
+def test_paths_of_data_are_those_of_the_folder_where_one_asks(in_folder: Path) -> None:
+    _, sweep, _ = load_sweep("tiny", ["data.path=../x", "train.lr=1,2"])
+    assert sweep.fixed == {"data.path": str(in_folder / ".." / "x")}
+
+
+def test_a_sweep_file_is_asked_nothing(in_folder: Path) -> None:
+    Path("from_defaults.yaml").write_text("defaults: [base, _self_]\nseeds: [1]\n")
+    Path("base.yaml").write_text("experiment: tiny\n")
+    assert asked_file("route_placement", ["seeds=[3]"]) is None
+    assert asked_file("from_defaults.yaml", ["seeds=[3]"]) is None
+    assert asked_file("tiny_flow", ["train.lr=1,2"]) is not None  # an experiment with defaults
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ([], "tiny is an experiment: say what varies, e.g. 'route=2->8,2->10'"),
+        (["rout=2->8,2->9"], "rout: neither a run nor a sweep has it, did you mean 'route'?"),
+        (["sedes=0..2"], "sedes: neither a run nor a sweep has it, did you mean 'seeds'?"),
+        (["seed=1,2"], "seed: write seeds=0,1 or seeds=0..4, which baselines have, too"),
+        (
+            ["route=2->8", "route=2->9"],
+            "route=2->9: route is given twice; write route=a,b for an axis",
+        ),
+        (["~route"], "~route: write route=a,b, or one value"),
+        (["route=glob(2*)"], "route=glob(2*): write route=a,b, or one value"),
+        (["train.lr=1,2", "axes=[]"], "axes: train.lr stands in it already; write one"),
+        (["axes=[]", "axes.rate=1"], "axes.rate: axes is given whole already; write one of both"),
+        (["route"], "'route' is not an override; write key=value"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], line: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_sweep("tiny", words)
+    assert str(error.value) == line
