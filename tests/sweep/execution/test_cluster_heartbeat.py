@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,16 @@ def test_leaving_is_one_line_and_a_code_of_its_own_and_ends_what_was_started(
     shell, sleep = map(int, done.stdout.split())
     assert (done.returncode, done.stderr.strip()) == (exit_code, "tread-lab: gone")
     assert command_line(shell) == command_line(sleep) == b""
+
+
+def test_a_process_is_killed_before_those_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid, parent in ((17, 100), (8, 17), (33, 8), (40, 1)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a ) b) S {parent} 1 1 0")
+    monkeypatch.setattr(cluster_heartbeat, "Path", lambda _: tmp_path)
+    assert [*cluster_heartbeat.descendants(100)] == [17, 8, 33]
 
 
 @pytest.fixture

@@ -118,19 +118,20 @@ def leave(
     os._exit(code)
 
 
-def descendants(pid: int) -> set[int]:
-    """Return the processes that `pid` has started, those that these have, and so on."""
+def descendants(pid: int) -> list[int]:
+    """Return the processes that `pid` has started, those that these have, and so on.
+
+    Each stands before its own: a shell that is killed after its child says `Killed` first.
+    """
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(path.name))
-    found, unseen = set[int](), [pid]
-    while unseen:
-        started = children.get(unseen.pop(), [])
-        unseen += started
-        found.update(started)
-    return found
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, [])
+    return found[1:]
 
 
 def command_line(pid: int) -> bytes:
