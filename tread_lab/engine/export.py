@@ -17,7 +17,7 @@ from tread_lab.data.captions import Captions, captions_of
 from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.cost.training import cost
+from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_text
 from tread_lab.records.metric_names import metric_kind
@@ -179,12 +179,11 @@ def _what(spec: RunSpec, step: int) -> str:
     if not steps:
         origin = start and (start.file or f"run {signature(start.run)}")
         made = f"Weights of {origin}, not trained further, for"
-    alike = len(spec.routed_steps) in (0, steps) or step == steps  # else unknown before the end
-    spent = f", {amount(price.train_flops * step / max(steps, 1), 'FLOP')}" if alike else ""
+    spent = amount(executed_flops(spec, step), "FLOP")
     return (
         f"{made} {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
         f" {price.parameters:,} parameters, {routes}{rate}, process {spec.process.kind},"
-        f" {spec.precision}{spent}."
+        f" {spec.precision}, {spent}."
         " Sampling is dense unless a guidance says otherwise."
     )
 

@@ -144,18 +144,26 @@ def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
     assert len(list((lab.root / "runs").iterdir())) == 1
 
 
-def test_only_the_flops_that_a_begun_run_has_left_are_charged(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"flops": 1e18})
-    task = plan.tasks[0]
-    whole, steps = cost(task.spec).train_flops, task.spec.train.steps
+@pytest.mark.parametrize(
+    ("number", "on", "routed", "dense"),
+    [(0, {}, 0, 5), (1, {}, 5, 0), (1, {"routes_until": 4}, 4, 1), (1, {"routes_from": 3}, 2, 3)],
+)
+def test_only_the_flops_that_a_begun_run_has_left_are_charged(
+    number: int, on: dict[str, int], routed: int, dense: int, lab: Lab, tiny: Tiny
+) -> None:
+    """Half of its ten steps are done, and the routes may be on in a part of them."""
+    fixed = {"train": {"steps": 10}, **on}
+    plan = planned(tiny, budget={"flops": 1e18}, fixed=fixed)
+    task, price = plan.tasks[number], cost(plan.tasks[number].spec)
     folder = lab.run(task.run)
     folder.create(task.spec)
     with folder.log() as log:
-        log(steps // 2, **{"train/loss": 1.0})
-    budget = Budget(lab, plan, lambda task: None)
-    assert budget.flops == pytest.approx(whole / 2)
+        log(5, **{"train/loss": 1.0})
+    budget, plain = Budget(lab, plan, lambda task: None), cost(plan.tasks[0].spec)
+    steps = routed * price.train_flops_per_image + dense * plain.train_flops_per_image
+    assert budget.flops == task.spec.train.batch * steps
     budget.admit(task)
-    assert budget.flops == pytest.approx(whole)
+    assert budget.flops == price.train_flops
 
 
 @pytest.mark.parametrize(

@@ -94,12 +94,17 @@ class Cost:
         return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[1])
 
     @property
+    def dense_flops_per_image(self) -> int:
+        """Forward and backward of a step in which the routes are off."""
+        macs = self.dense_macs + self.auxiliary_macs[0]
+        return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[0])
+
+    @property
     def train_flops(self) -> int:
         """All training steps; optimizer and EMA are not counted."""
-        macs = self.dense_macs + self.auxiliary_macs[0]
-        dense = FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[0])
         routed_images = self.images - self.dense_images
-        return routed_images * self.train_flops_per_image + self.dense_images * dense
+        dense_flops = self.dense_images * self.dense_flops_per_image
+        return routed_images * self.train_flops_per_image + dense_flops
 
     @property
     def weights_bytes(self) -> int:
@@ -147,6 +152,14 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
     if key not in _COSTS:
         _COSTS[key] = _cost(spec, spec.data.channels * per_channel)
     return _COSTS[key]
+
+
+def executed_flops(spec: RunSpec, steps: int) -> int:
+    """Return the training FLOPs of a run's first steps, in some of which the routes may be off."""
+    price, on = cost(spec), spec.routed_steps
+    routed = len(range(on.start, min(on.stop, steps)))
+    dense_flops = (steps - routed) * price.dense_flops_per_image
+    return spec.train.batch * (routed * price.train_flops_per_image + dense_flops)
 
 
 def _cost(spec: RunSpec, c_out: int) -> Cost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
@@ -44,7 +44,7 @@ class Budget:
     def _spent(self, plan: Plan) -> Spent:
         tasks = started_tasks(plan, self.lab)
         done = {task.run: done_share(self.lab, task) for task in tasks}
-        flops = sum(cost(task.spec).train_flops * done[task.run] for task in tasks)
+        flops = sum(_executed(task, done[task.run]) for task in tasks)
         hours = seconds_spent(self.lab.sweep(plan.name).spent_path) / 3600
         return Spent(flops, hours, self._started(done))
 
@@ -73,7 +73,7 @@ class Budget:
     def _cost(self, tasks: Sequence[Task]) -> tuple[float, int]:
         """Return the FLOPs still to execute, and the number of trials not yet started."""
         done = {task.run: done_share(self.lab, task) for task in tasks}
-        flops = sum(cost(task.spec).train_flops * (1 - done[task.run]) for task in tasks)
+        flops = sum(cost(t.spec).train_flops - _executed(t, done[t.run]) for t in tasks)
         return flops, len(self.trials & done.keys()) - self._started(done)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
@@ -84,6 +84,11 @@ class Budget:
                 return list(todo[:number]), list(todo[number:])
             self.admit(task)
         return list(todo), []
+
+
+def _executed(task: Task, share: float) -> int:
+    """Return the FLOPs of that share of a run's steps."""
+    return executed_flops(task.spec, round(share * task.spec.train.steps))
 
 
 class BudgetedQueue:
