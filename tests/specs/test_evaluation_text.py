@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs import (
     EvaluationSpec,
     GuidanceSpec,
@@ -65,6 +70,74 @@ def test_a_name_belongs_to_its_evaluation_whatever_else_is_planned() -> None:
         assert names.name("fd[x]@1k", signature(one), one) == "fd[x]@1k"
         assert names.name("fd[x]@1k", signature(two), two) == "fd[x]@1k w=2"
         assert names.name("cost/sample_flops", signature(two), two) == "cost/sample_flops w=2"
+
+
+BRANCHES = {
+    "label": (None, "class", "none"),
+    "rate": (0, 0.5, 0.5000001, "0.6->0", "0.6->0.1"),
+    "step": (None, 5, 6),
+    "path": ("full", "dropped"),
+}
+GUIDANCES = {
+    "weight": (1, 1.5, 1.5000001, 2, 0.1 + 0.2, 0.3),
+    "interval": (None, [0.1, 1], [0.1, 1.0000001]),
+    "channels": ("all", "first3"),
+    "routes": ([], ["2->8"], ["2->8 by rows"], ["2->B-4"], ["0->1", "2->8"]),
+    **{f"{side}.{name}": of for side in ("strong", "weak") for name, of in BRANCHES.items()},
+}
+SAMPLERS = {
+    "solver": ("heun", "euler", "heun_full", "sde", "ddpm"),
+    "steps": (20, 21, 250),
+    "sigma_min": (0.002, 0.0020000001),
+    "rho": (7.0, 1e6, 1000001.0),
+    "precision": ("fp32", "bf16"),
+    "labels": ("uniform", "balanced"),
+    "seed": (100_000, 1),
+    **{f"guidance.{name}": of for name, of in GUIDANCES.items()},
+}
+GUIDED = "sampler.guidance.weight"
+EVALUATIONS = {
+    "reference": (None, "imagenet256", "coco256"),
+    **{f"sampler.{name}": of for name, of in SAMPLERS.items()},
+}
+
+
+@settings(max_examples=10, derandomize=True, deadline=None)
+@example(fields={name: of[0] for name, of in EVALUATIONS.items()} | {GUIDED: 2})
+@given(fields=st.fixed_dictionaries({k: st.sampled_from(v) for k, v in EVALUATIONS.items()}))
+def test_evaluations_share_a_name_only_if_they_are_one(fields: dict[str, Any]) -> None:
+    """An evaluation beside all that differ from it in one field, whatever else is planned."""
+    specs = [
+        spec
+        for name, values in EVALUATIONS.items()
+        for value in values
+        for spec in _evaluation(fields | {name: value})
+    ]
+    base = {"sampler": {"steps": 21}, "reference": {"name": "imagenet256"}}
+    signatures: dict[str, set[str]] = {}
+    for planned in ([], [encode(HeldoutSpec()), *map(encode, specs)]):
+        names = MetricNames(planned, base)
+        for spec in specs:
+            metric = sample_metric("fid", "inception", 1000, heldout=spec.reference is None)
+            name = names.name(metric, signature(spec), encode(spec))
+            assert name == names.name(metric, "", encode(replace(spec, step=250)))
+            signatures.setdefault(name, set()).add(signature(spec))
+    assert {name: ids for name, ids in signatures.items() if len(ids) > 1} == {}
+    assert len(signatures) == len({signature(spec) for spec in specs})
+
+
+def _evaluation(fields: dict[str, Any]) -> list[SamplesSpec]:
+    """The evaluation of such fields, if it is one: a path that is dropped has no rate."""
+    tree: dict[str, Any] = {"metrics": ["fid"], "count": 1000}
+    for dotted, value in fields.items():
+        *parents, leaf = dotted.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[leaf] = value
+    with contextlib.suppress(UserError):
+        return [decode(SamplesSpec, tree)]
+    return []
 
 
 def test_the_first_planned_probe_keeps_its_name_beside_others() -> None:

@@ -24,6 +24,7 @@ from tread_lab.specs.fields import dotted
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec, in_short
 from tread_lab.specs.labels import value_text
 from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES, ReferenceSpec
+from tread_lab.specs.units import short
 
 
 def decode_evaluations(
@@ -275,7 +276,7 @@ def _setting(field: str, value: Any, absent: str = "") -> str:
         return f" {name}={absent}" if absent else ""
     if name == "method":
         return f" {value}" if value else ""
-    return f" {name}={value_text(value)}"
+    return f" {name}={short(value) if isinstance(value, float) else value_text(value)}"
 
 
 def _settings(tree: Tree) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.units import short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,8 @@ class RateSpec:
         return self.first == self.last == 0
 
     def __str__(self) -> str:
-        return f"{self.first:g}" if self.first == self.last else f"{self.first:g}->{self.last:g}"
+        ends = dict.fromkeys((self.first, self.last))
+        return "->".join(map(short, ends))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +113,14 @@ class GuidanceSpec:
         if self.interval is not None and self.interval[0] > self.interval[1]:
             raise UserError(f"interval: {list(self.interval)} ends before it starts")
         strong, weak = self.strong, self.weak
-        if self.weight == 1:
-            weak = BranchSpec()
-            self._set(interval=None, channels="all")
-        lacking = [(branch.rate, branch.step) for branch in (strong, weak)]
-        alike = lacking[0] == lacking[1] or self.weight == 1
+        alike = (strong.rate, strong.step) == (weak.rate, weak.step)
         unlabelled = alike or weak.path == "dropped"
         weak = dataclasses.replace(weak, label=weak.label or ("none" if unlabelled else "class"))
-        self._set(strong=dataclasses.replace(strong, label=strong.label or "class"), weak=weak)
+        strong = dataclasses.replace(strong, label=strong.label or "class")
+        if self.weight == 1 or weak == strong:  # the strong branch alone
+            weak = BranchSpec(label="none")
+            self._set(weight=1.0, interval=None, channels="all")
+        self._set(strong=strong, weak=weak)
         dense = self.strong.rate.zero and self.weak.rate.zero
         routes = () if dense else tuple(dataclasses.replace(r, rate=0.5) for r in self.routes)
         self._set(routes=routes)
@@ -158,7 +160,7 @@ class GuidanceSpec:
 def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
     """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual."""
     channels = None if guidance.channels == "all" else guidance.channels
-    routes = "+".join(map(str, guidance.routes)) or None
+    routes = "+".join(route.in_full for route in guidance.routes) or None
     where = {"interval": guidance.interval, "channels": channels, "routes": routes}
     return {"w": guidance.weight, "method": guidance.method, **where}
 

@@ -139,7 +139,7 @@ def _lineage(spec: Spec) -> str:
 
 def _routes_label(routes: Sequence[RouteSpec]) -> str:
     """Return `2->8 s=0.5`, `2->8 by rows s=0.5`, `0->1 s=0.25 + 3->4 s=0.5`, or `dense`."""
-    named = [f"{r}{'' if r.selection == 'random' else f' by {r.selection}'}" for r in routes]
+    named = [route.in_full for route in routes]
     rates = {route.rate for route in routes}
     if len(rates) == 1:
         return f"{' + '.join(named)} s={rates.pop():g}"

@@ -216,6 +216,11 @@ class RouteSpec:
     def __str__(self) -> str:
         return f"{self.start}->{self.end}"
 
+    @property
+    def in_full(self) -> str:
+        """Return `2->8 by rows`; without a selection where it is the usual one."""
+        return f"{self}{'' if self.selection == 'random' else f' by {self.selection}'}"
+
 
 def block_index(position: Position, depth: int) -> int:
     """Return the block number that a written position means in a network of `depth` blocks.

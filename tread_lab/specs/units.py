@@ -17,6 +17,12 @@ _DURATIONS = (  # below which seconds, how many seconds the unit has, how it is 
 )
 
 
+def short(value: float) -> str:
+    """Return `0.5` for 0.5 and `3` for 3.0: six digits, or all where these are another number."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
+
+
 def counted(n: int, noun: str) -> str:
     """Return `1 run`, `2 runs`, `5,000 runs`."""
     return f"{n} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -7,7 +7,6 @@ from itertools import groupby
 from typing import Any
 
 from tread_lab.engine.cost.training import Cost, cost
-from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
@@ -22,7 +21,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
     this, dit = cost(spec), cost(spec, learn_sigma=True)
     return {
         "model": spec.model.name,
-        "routes": [f"{_route(route)} at {route.rate:g}" for route in spec.routes],
+        "routes": [f"{route.in_full} at {route.rate:g}" for route in spec.routes],
         "tokens": spec.tokens,
         "tokens_per_block": list(this.tokens),
         **_sizes(this),
@@ -43,7 +42,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
 def table(spec: RunSpec) -> list[tuple[str, str]]:
     """Return the same for people: (what, value with unit) in reading order."""
     this = cost(spec)
-    named = [f"{_route(route)} at rate {route.rate:g}" for route in spec.routes]
+    named = [f"{route.in_full} at rate {route.rate:g}" for route in spec.routes]
     routes = ", ".join(named) or "none (dense)"
     rows = [
         ("model", spec.model.name),
@@ -98,11 +97,6 @@ def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
     tokens = spec.tokens * scale * scale
     macs = {"dense_macs": run_cost.dense_macs, "routed_macs": run_cost.routed_macs}
     return {"tokens": tokens, **macs, "speedup": run_cost.speedup}
-
-
-def _route(route: RouteSpec) -> str:
-    """Return `2->8 by rows`; without a selection where it is the usual one."""
-    return f"{route}{'' if route.selection == 'random' else f' by {route.selection}'}"
 
 
 def _runs(tokens: tuple[int, ...]) -> str:
