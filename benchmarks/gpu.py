@@ -51,7 +51,6 @@ PHASES = {
     "ceilings": Phase(90, ceilings.measure),
     "step_S": Phase(150, lambda bench: steps.measure(bench, "S")),
     "step_XL": Phase(240, lambda bench: steps.measure(bench, "XL")),
-    "captured": Phase(120, steps.captured),
     "parts": Phase(200, sampling.measure),
     "packed": Phase(170, packed.measure),
     "profile": Phase(90, steps.profile),
@@ -62,7 +61,7 @@ PHASES = {
 }
 CALLS = {  # the limits of a call's phases add up to nine minutes at most
     1: ("whole", "step_B", "repeats", "ceilings"),
-    2: ("step_S", "step_XL", "captured"),
+    2: ("step_S", "step_XL"),
     3: ("parts", "packed", "profile", "host"),
 }
 LEAST = 20  # seconds; a phase is not begun with less

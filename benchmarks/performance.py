@@ -27,7 +27,6 @@ TITLES = {
     "speed-up": "What routing gains, and what its FLOPs predict",
     "waits": "Does the host wait for the device between two entries of the log?",
     "repeats": "Is a run repeated and resumed to the last bit?",
-    "captured": "The whole step as one CUDA graph",
     "rate": "The rate of a step, of executed FLOPs",
     "profile": "Where the time of a step goes",
     "split": "Where the time of a step goes, by torch's profiler",

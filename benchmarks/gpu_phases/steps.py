@@ -1,9 +1,8 @@
-"""The training step: eager, compiled and captured, dense and routed, beside a plain DiT."""
+"""The training step: eager and compiled, dense and routed, beside a plain DiT."""
 
 from __future__ import annotations
 
 import collections
-import math
 import time
 from functools import partial
 from typing import Any
@@ -18,7 +17,6 @@ from tread_lab.specs import RunSpec
 BATCH = {"S": 256, "B": 256, "XL": 256}
 MEMORY = 1.2e11  # bytes that XL needs at 256 images; on a smaller GPU it has 96
 EAGER, BLOCKS = {"compile": "none"}, {"compile": "blocks"}
-MEASURED = BLOCKS | {"attention": "measured"}
 VARIANTS: tuple[tuple[str, bool, str, dict[str, str]], ...] = (
     # name, whether routed, the block after the route, how it is executed
     ("dense", False, "off", EAGER),
@@ -27,8 +25,6 @@ VARIANTS: tuple[tuple[str, bool, str, dict[str, str]], ...] = (
     ("dense, compiled", False, "off", BLOCKS),
     ("routed, compiled", True, "j+1", BLOCKS),
     ("routed, compiled, no fp32 block", True, "off", BLOCKS),
-    ("dense, compiled, measured attention", False, "off", MEASURED),
-    ("routed, compiled, measured attention", True, "j+1", MEASURED),
 )
 # What a kernel's name says of its work; the first that it holds counts.
 KINDS = {
@@ -118,29 +114,6 @@ def _say_step(
         row["GB"] = torch.cuda.max_memory_allocated() / 1e9
         row["GB predicted"] = costs.memory_bytes / 1e9
     bench.say("step", **row, **more)
-
-
-def captured(bench: Bench) -> None:
-    """The whole step as one CUDA graph, where launches bind: tiny, and S routed."""
-    tiny = {"depth": 12, "width": 32, "heads": 2, "patch": 2}
-    small, inner = (TINY, INNER) if bench.small else ("DiT-S/2", ROUTE)
-    cases: dict[str, tuple[Any, Any, int]] = {
-        "tiny": (tiny, (), 16),
-        "tiny, routed": (tiny, ROUTE, 16),
-        "S": (small, (), 4 if bench.small else 256),
-        "S, routed": (small, inner, 4 if bench.small else 256),
-    }
-    for name, (model, routes, batch) in cases.items():
-        with bench.guarded("captured", case=name):
-            ms = {}
-            for form, graph in {"launched": False, "captured": True}.items():
-                execution = {"compile": "blocks" if bench.cuda else "none", "cuda_graph": graph}
-                run = bench.live(bench.spec(model, routes, batch, execution=execution))
-                one = run.batches.at(0)
-                ms[form] = bench.milliseconds(partial(run.train_step, one, lr=1e-4), warm=6)
-                run.log_window()
-                assert math.isfinite(run.loss), f"the {form} loss is not finite"
-            bench.say("captured", case=name, **{f"{form} ms": t for form, t in ms.items()})
 
 
 def profile(bench: Bench) -> None:

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from tests.data.test_folder import names, write_folder
 from tests.end_to_end.test_data import small_inception
-from tests.engine.tape import Tape
 from tests.made_data import (
     SCALE,
     write_autoencoder,
@@ -73,7 +72,6 @@ LOSSES: dict[str, Any] = {
 EXECUTIONS: dict[str, Any] = {
     "launched": {"deterministic": True},
     "micro-batches": {"micro_batch": 3},
-    "captured": {"cuda_graph": True},
     "compiled": {"compile": "blocks", "micro_batch": 4},
 }
 ROUTED: dict[str, Any] = {
@@ -265,8 +263,8 @@ def write_shards(folder: Path, latents: np.ndarray, labels: np.ndarray) -> None:
 def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
     """What a group's machine has, on a CPU: weights, a decoder, and a GPU's ways of working.
 
-    Batches are pinned by copies that refuse strides which overlap, blocks are compiled by the
-    compiler's own front end, and captured steps are noted on a tape.
+    Batches are pinned by copies that refuse strides which overlap, and blocks are compiled by the
+    compiler's own front end.
     """
     root: Path = world["root"]["path"]
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(root / "vae"))
@@ -278,10 +276,6 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(devices, "precisions", lambda _: FACTORS["precision"])
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
     monkeypatch.setattr(trainer, "pins", lambda _: True)
-    monkeypatch.setattr(
-        trainer, "step_form", lambda spec, _: spec.execution.cuda_graph and trainer.CAPTURED
-    )
-    monkeypatch.setattr(trainer, "cuda_graphs", lambda _: Tape)
     compile_blocks = compiled.compile_blocks
     monkeypatch.setattr(
         compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
-from torch.nn.attention import SDPBackend
 
-from tests.backbones.test_parts import FLASH
-from tread_lab.backbones.parts import PREFERRED, rotary_positions, rotate, turned
+from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.compiled import EAGER, INDUCTOR, arithmetic, compile_blocks, no_compiler
 from tread_lab.engine.precision import autocast
@@ -59,23 +56,6 @@ def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
                 run.network(batch.x_BCHW, batch.u_B, batch.y_B, None)
     # all 64 tokens in bf16, in fp32 after a route, and without gradients; 48, 32, 16 kept
     assert counter.frame_count == 6
-
-
-def test_compiled_blocks_attend_by_the_preferred_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    graphs: list[str] = []
-
-    def note(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
-        graphs.append(str(graph.graph))
-        return graph
-
-    network = build_network(spec(routes=[]))
-    compile_blocks(network, backend=aot_autograd(fw_compiler=note))
-    inputs = torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), None
-    monkeypatch.setitem(PREFERRED, (64, 16, torch.float32), SDPBackend.MATH)
-    preferred = network(*inputs)
-    monkeypatch.delitem(PREFERRED, (64, 16, torch.float32))
-    assert torch.allclose(network(*inputs), preferred, atol=1e-5)
-    assert [FLASH in graph for graph in graphs] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -107,67 +107,15 @@ def test_compiled_blocks_train_as_eager_ones_do(
 
 
 @on_cuda
-@pytest.mark.parametrize("compiler", ["none", "blocks"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_captured_run_trains_as_a_launched_one(
-    precision: str, compiler: str, device: torch.device, tmp_path: Path
-) -> None:
-    runs = {}
-    for name, graph in (("launched", False), ("captured", True)):
-        execution = {"log_every": 1, "checkpoint_every": 100, "compile": compiler}
-        spec = small_run(
-            precision=precision,
-            train={"steps": 12, "batch": 8, "lr": 1e-3},
-            routes_until=7,
-            execution=execution | {"cuda_graph": graph},
-        )
-        runs[name] = [p.loss for p in train_until(spec, tmp_path / name, device=device)]
-    assert runs["captured"] == pytest.approx(runs["launched"], rel=1e-5)
-
-
-@on_cuda
-def test_a_captured_run_goes_on_with_the_bits_of_an_undisturbed_one(
-    device: torch.device, tmp_path: Path
-) -> None:
-    spec = small_run(
-        train={"steps": 12, "batch": 8, "lr": 1e-3},
-        execution={"log_every": 1, "checkpoint_every": 100, "cuda_graph": True},
-    )
-    train_until(spec, tmp_path / "whole", device=device)
-    train_until(spec, tmp_path / "parts", 6, device=device)
-    train_until(spec, tmp_path / "parts", device=device)
-    one, other = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert [key for key in one if not torch.equal(one[key], other[key])] == []
-
-
-@on_cuda
-@pytest.mark.parametrize("cuda_graph", [False, True])
-def test_a_step_does_not_wait_for_the_gpu(
-    cuda_graph: bool, device: torch.device, tmp_path: Path
-) -> None:
-    with Trainer(run_of(cuda_graph=cuda_graph), RunFolder(tmp_path), device) as run:
-        for step in range(5):  # the graph is captured in the fourth
+def test_a_step_does_not_wait_for_the_gpu(device: torch.device, tmp_path: Path) -> None:
+    with Trainer(run_of(), RunFolder(tmp_path), device) as run:
+        for step in range(5):
             run.train_step(run.batches.at(step), lr=1e-3)
         torch.cuda.set_sync_debug_mode("error")
         try:
             run.train_step(run.batches.at(5), lr=1e-3)
         finally:
             torch.cuda.set_sync_debug_mode("default")
-
-
-@on_cuda
-@pytest.mark.parametrize("compiler", ["none", "blocks"])
-def test_measured_attention_trains_as_torchs_does(
-    compiler: str, device: torch.device, tmp_path: Path
-) -> None:
-    losses = {}
-    for choice in ("torch", "measured"):
-        spec = run_of("bf16", compile=compiler, attention=choice)
-        folder = tmp_path / "runs" / choice
-        losses[choice] = [p.loss for p in train_until(spec, folder, device=device)]
-    assert losses["measured"] == pytest.approx(losses["torch"], rel=2e-2)
-    (measured,) = (tmp_path / "cache").glob("attention-*.json")
-    assert "8 tokens, 2 heads of 8, bfloat16" in measured.read_text()
 
 
 @on_cuda

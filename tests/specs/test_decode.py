@@ -159,3 +159,10 @@ def test_a_list_is_no_shorthand(value: object) -> None:
     with pytest.raises(UserError, match="ema: expected a mapping, got "):
         decode(EmaSpec, value, "ema")
     assert decode(EmaSpec, 0.9) == EmaSpec(decay=0.9)
+
+
+def test_a_setting_that_is_gone_is_left_out_of_earlier_files_with_a_warning() -> None:
+    tree = {**BASE, "execution": {"cuda_graph": True, "log_every": 5}}
+    with pytest.warns(UserWarning, match=r"execution\.cuda_graph has no effect any more: several"):
+        spec = decode(RunSpec, tree)
+    assert spec == decode(RunSpec, {**BASE, "execution": {"log_every": 5}})

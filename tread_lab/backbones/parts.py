@@ -10,33 +10,9 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
-
-# After the preferred one come those that do what it cannot, such as a layout that it does not read.
-_FLASH, _CUDNN = SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION
-_OTHERS = (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
-_ORDER = {first: list(dict.fromkeys((first, *_OTHERS))) for first in (_FLASH, _CUDNN, *_OTHERS)}
-Shape = tuple[int, int, torch.dtype]  # N, d and the type of the values
-
-# What this process prefers on its device; for other shapes, and under a mask, torch chooses.
-PREFERRED: dict[Shape, SDPBackend] = {}
-
-
-def attend(q_BHNd: Tensor, k_BHNd: Tensor, v_BHNd: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Return softmax(q k^T / sqrt(d)) v [B, H, N, d].
-
-    Args:
-        seen: which keys a query attends to, as bools; or numbers that are added to q k^T / sqrt(d).
-    """
-    N, d = v_BHNd.shape[-2:]
-    backend = PREFERRED.get((N, d, v_BHNd.dtype)) if seen is None else None
-    if backend is None:
-        return F.scaled_dot_product_attention(q_BHNd, k_BHNd, v_BHNd, attn_mask=seen)
-    with sdpa_kernel(_ORDER[backend], set_priority=True):
-        return F.scaled_dot_product_attention(q_BHNd, k_BHNd, v_BHNd)
 
 
 class SelfInitialised(nn.Module):
@@ -135,7 +111,7 @@ class Attention(nn.Module):
             seen = self.bias(positions_BNP, seen).to(v.dtype)
         elif positions_BNP is not None:
             q, k = rotate(q, positions_BNP), rotate(k, positions_BNP)
-        out_BHNd = attend(q.to(v.dtype), k.to(v.dtype), v, seen)
+        out_BHNd = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, attn_mask=seen)
         return self.proj(out_BHNd.transpose(1, 2).reshape(B, N, D))
 
 

@@ -60,26 +60,6 @@ class Batch:
 
         self._each(record)
 
-    def copy(self) -> Batch:
-        """Return the same step in memory of its own."""
-        return self._each(Tensor.clone)
-
-    def copy_(self, other: Batch) -> None:
-        """Take up the numbers of another batch of the same shapes, in this one's memory."""
-        for mine, new in zip(self.tensors(), other.tensors(), strict=True):
-            mine.copy_(new)
-
-    def tensors(self) -> list[Tensor]:
-        """Return every tensor of the step; batches of one kind have them in one order."""
-        found: list[Tensor] = []
-
-        def note(tensor: Tensor) -> Tensor:
-            found.append(tensor)
-            return tensor
-
-        self._each(note)
-        return found
-
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
         routes = tuple(route.each(change) for route in self.routing or ())
         target_BNE = None if self.target_BNE is None else change(self.target_BNE)

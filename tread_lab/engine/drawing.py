@@ -14,7 +14,6 @@ from torch import Tensor
 
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, finish, to_host
 from tread_lab.engine.precision import autocast, matrix_products
@@ -78,15 +77,13 @@ class Drawing:
         yield from ((pixels(self._data, x_BCHW), labels_B) for x_BCHW, labels_B in generated)
 
 
-def drawn(
-    drawing: Drawing, ranks: Ranks | None, *, start: int, cache: Path | None
-) -> Generator[tuple[Tensor, Tensor]]:
+def drawn(drawing: Drawing, ranks: Ranks | None, *, start: int) -> Generator[tuple[Tensor, Tensor]]:
     """As rank 0, yield every batch from image `start` on; of n processes each draws every n-th."""
     folder, spec = drawing.folder, drawing.spec
     if ranks is None or ranks.count == 1:
         yield from drawing.batches(start, spec.count)
         return
-    ranks.told(partial(_follow, folder.path, spec, start, cache))
+    ranks.told(partial(_follow, folder.path, spec, start))
     for stop, batches in _rounds(drawing, ranks, start):
         try:
             for images_BCHW, labels_B in batches:
@@ -97,18 +94,9 @@ def drawn(
             raise
 
 
-def _follow(
-    path: Path,
-    spec: SamplesSpec,
-    start: int,
-    cache: Path | None,
-    device: torch.device,
-    ranks: Ranks,
-) -> None:
+def _follow(path: Path, spec: SamplesSpec, start: int, device: torch.device, ranks: Ranks) -> None:
     """Draw this process's own batches for rank 0, until all are drawn or rank 0 stops."""
-    folder = RunFolder(path)
-    prefer_attention(folder.spec(), device, cache or folder.cache)
-    for _ in _rounds(Drawing(folder, spec, device), ranks, start):
+    for _ in _rounds(Drawing(RunFolder(path), spec, device), ranks, start):
         pass
 
 

@@ -22,7 +22,6 @@ from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.npy import write_npz
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import finish, to_host
 from tread_lab.engine.drawing import Drawing, drawn, whole
@@ -90,7 +89,7 @@ def measuring(
     at each step.
 
     Args:
-        cache: folder for statistics of reference data, and what attention was measured.
+        cache: folder for statistics of reference data.
         ranks: the processes that draw images together; this one, rank 0, does all else.
 
     Raises:
@@ -105,7 +104,6 @@ def measuring(
     run = folder.spec()
     check_content(run.data, cache or folder.cache)
     provenance = measured_with(run, spec) | decoded_with(run, spec, device)
-    prefer_attention(run, device, cache or folder.cache)
     if isinstance(spec, SamplesSpec):
         metrics, facts = yield from _samples(folder, spec, device, place, cache, ranks)
     else:
@@ -230,7 +228,7 @@ def _samples(
             file.check_size((C, H, W))
         scores.prepare(against, (C, H, W), cache)
 
-    with closing(drawn(drawing, ranks, start=parts.count, cache=cache)) as batches:
+    with closing(drawn(drawing, ranks, start=parts.count)) as batches:
         yield from _score(batches, scores, parts, prepare, device)
     _write_samples(place.path / "samples.npz", parts)
     if condition is not None:

@@ -40,21 +40,6 @@ def adamw(recipe: TrainSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.
     )
 
 
-def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """Keep the learning rate on the device, where a CUDA graph reads it anew in every replay."""
-    for group in optimizer.param_groups:
-        group["capturable"], group["lr"] = True, torch.tensor(group["lr"], device=device)
-
-
-def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Let the next step have the learning rate `lr`."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
-
-
 # name -> factor on the learning rate, given the share of all steps that is done
 SCHEDULES: Mapping[str, Callable[[float], float]] = recipe.SCHEDULES.code(
     {"constant": lambda done: 1.0, "sqrt_decay": lambda done: math.sqrt(1 - done)}

@@ -8,7 +8,7 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from types import TracebackType
 
 import torch
@@ -18,13 +18,11 @@ from tread_lab.data.source import open_data
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, initialised, starting_weights
-from tread_lab.engine.attention import prefer_attention
 from tread_lab.engine.batches import Batch, Batches, Transfer
-from tread_lab.engine.captured import CAPTURED, CapturedStep, Graph, cuda_graphs, step_form
 from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.objective import Objective
-from tread_lab.engine.optimizer import Ema, adamw, make_capturable, set_learning_rate
+from tread_lab.engine.optimizer import Ema, adamw
 from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.ranks import Ranks
@@ -60,7 +58,6 @@ class Trainer:
         self.ranks = ranks or Ranks(device)
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)
-        prefer_attention(spec, device, folder.cache)
         samples, rows = open_data(spec.data, "train"), self.ranks.rows(spec.train.batch)
         self.batches = Batches(spec, samples, pin=pins(device), rows=rows)
         self._on_device = Transfer(device)
@@ -83,9 +80,6 @@ class Trainer:
         self._window: list[Tensor] = []
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
-        self._captured: CapturedStep | None = None
-        if step_form(spec, device.type) == CAPTURED and self.ranks.count == 1:
-            self.capture(cuda_graphs(device))
         self._started = self._last_logged = time.perf_counter()
         self._writer = folder.log() if self.ranks.leads else None
 
@@ -144,43 +138,25 @@ class Trainer:
                 stacklevel=3,
             )
 
-    def capture(self, new_graph: Callable[[], Graph]) -> None:
-        """Let the coming steps be captured, each kind of batch in its own graph, and replayed."""
-        make_capturable(self.optimizer, self.device)
-        self._captured = CapturedStep(self._update, new_graph)
-
     def train_step(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
         self._lr = lr
-        set_learning_rate(self.optimizer, lr)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
         with matrix_products(self.spec.precision):
-            if self._captured is not None:
-                total, norm = self._captured(self._on_device(batch))
-            else:
-                total, norm = self._update(batch, self.due(self.spec.execution.log_every, ahead=1))
-        if norm is not None:
-            self._gradient_norm = norm
-        self._window.append(total)
+            self._window.append(self._backward(batch))
+            if self.spec.train.clip is not None:
+                self.scaler.unscale(self.optimizer)
+                parameters, clip = self.trainable.values(), self.spec.train.clip
+                self._gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+            elif self.due(self.spec.execution.log_every, ahead=1):
+                self._gradient_norm = self._total_norm() / self.scaler.scale(self._one)
+            skipped = self.scaler.step(self.optimizer)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.ema.update(skipped)
+            for part in self.parts:
+                part.after_step(skipped)
         self.step += 1
-
-    def _update(self, batch: Batch, wants_norm: bool = True) -> tuple[Tensor, Tensor | None]:
-        """Change weights and EMA; return the mean loss and the gradient's norm.
-
-        The norm is there where it is wanted, and where clipping needs it.
-        """
-        total, norm = self._backward(batch), None
-        if self.spec.train.clip is not None:
-            self.scaler.unscale(self.optimizer)
-            parameters, clip = self.trainable.values(), self.spec.train.clip
-            norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
-        elif wants_norm:
-            norm = self._total_norm() / self.scaler.scale(self._one)
-        skipped = self.scaler.step(self.optimizer)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.ema.update(skipped)
-        for part in self.parts:
-            part.after_step(skipped)
-        return total, norm
 
     def _backward(self, batch: Batch) -> Tensor:
         """Gradients and mean loss of the global batch; `batch` is this process's share of it."""
@@ -262,7 +238,6 @@ class Trainer:
         error: BaseException | None,
         tb: TracebackType | None,
     ) -> None:
-        self._captured = None  # it holds the step and so this run: a circle that keeps its graphs
         if self._meter is not None:
             self._meter.close()
         if self._writer is not None:

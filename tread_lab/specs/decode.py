@@ -8,6 +8,7 @@ import functools
 import math
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -21,7 +22,8 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
 
     A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
-    for a scalar in place of a mapping.
+    for a scalar in place of a mapping. Keys in its `REMOVED`, which says for each what serves in
+    its place, are left out with a warning: files of earlier versions have them.
 
     Raises:
         UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
@@ -31,7 +33,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     fields = fields_of(typing.cast(Any, cls))
     prefix = f"{path}." if path else ""
     try:
-        tree = _opened(cls, tree)
+        tree = _without_removed(cls, _opened(cls, tree), prefix)
         for key in tree:
             if key not in fields:
                 raise UserError(f"unknown key {key!r}{suggest(key, fields)}")
@@ -45,6 +47,13 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         return cls(**values)
     except UserError as error:
         raise error.at(path) from None
+
+
+def _without_removed(cls: type, tree: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
+    removed: Mapping[str, str] = getattr(cls, "REMOVED", {})
+    for key in tree.keys() & removed.keys():
+        warnings.warn(f"{prefix}{key} has no effect any more: {removed[key]}", stacklevel=3)
+    return {key: value for key, value in tree.items() if key not in removed}
 
 
 def decode_field(cls: type, name: str, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -212,11 +213,6 @@ class ExecutionSpec:
         workers: threads that read data ahead; at least two for a GPU.
         compile: `blocks` compiles every block by itself, `none` runs them eagerly; `auto` compiles
             on a GPU. Results differ in the last bits, so the provenance of a run says which.
-        cuda_graph: whether a GPU replays the training step as one CUDA graph, which helps where it
-            waits for the host: small blocks, few images. The learning rate is then an fp32 number,
-            so the provenance of a run says this, too. A CPU has no graphs and goes on without.
-        attention: `measured` attends over each number of tokens by the backend that is fastest on
-            this model of device, measured once for a lab; `torch` leaves the choice to torch.
         deterministic: whether equal runs have equal bits on a GPU, too, where kernels such as the
             backward pass of flash attention above 256 tokens else add in any order; slower.
     """
@@ -228,9 +224,12 @@ class ExecutionSpec:
     keep_steps: tuple[int, ...] = ()
     workers: int = 0
     compile: Literal["auto", "blocks", "none"] = added("auto")
-    cuda_graph: bool = added(False)
-    attention: Literal["torch", "measured"] = added("torch")
     deterministic: bool = added(False)
+
+    REMOVED: ClassVar[Mapping[str, str]] = {
+        "cuda_graph": "several runs on one GPU fill it where a small network waits for the host",
+        "attention": "torch chooses the backend of attention",
+    }
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
@@ -238,6 +237,6 @@ class ExecutionSpec:
             raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
 
     @property
-    def kernels(self) -> tuple[str, bool, str, bool]:
+    def kernels(self) -> tuple[str, bool]:
         """What decides which kernels compute a step, and with them its last bits and its time."""
-        return self.compile, self.cuda_graph, self.attention, self.deterministic
+        return self.compile, self.deterministic

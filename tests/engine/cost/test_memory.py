@@ -135,19 +135,3 @@ def test_every_run_is_checked_on_the_device_that_trains_it(
     with pytest.raises(UserError, match="larger device"):
         list(run_trial(lab, Task(small_run()), CPU))
     assert asked == [CPU]
-
-
-def test_graphs_of_routed_and_dense_steps_keep_their_memory_beside_each_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    execution = {"cuda_graph": True}
-    one = latents("DiT-S/2", "bf16", ["1->2"], execution=execution)
-    two = latents("DiT-S/2", "bf16", ["1->2"], execution=execution, routes_until=0.5)
-    price = cost(two)
-    passes = price.memory_bytes - price.memory_at(0)
-    monkeypatch.setattr(memory, "memory", lambda device: price.memory_bytes + passes - 1)
-    monkeypatch.setattr(memory, "name", lambda device: "H100")
-    check_memory(one, GPU)
-    check_memory(latents("DiT-S/2", "bf16", ["1->2"], routes_until=0.5), GPU)
-    with pytest.raises(UserError, match=r"execution\.micro_batch=128 needs"):
-        check_memory(two, GPU)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from tread_lab.engine.captured import CAPTURED, step_form
 from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.engine.device import memory, name
 from tread_lab.specs.errors import UserError
@@ -23,33 +22,20 @@ def check_memory(spec: RunSpec, device: torch.device, devices: int = 1) -> None:
     """
     price, free, share = cost(spec), memory(device), spec.train.batch // devices
     images = min(price.micro_batch, share)
-    held = 2 if step_form(spec, device.type) == CAPTURED and _two_kinds(spec) else 1
-    if (needed := _bytes(price, images, held)) <= free:
+    if (needed := price.memory_at(images)) <= free:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
     need = f"{spec.model.name} {routes} needs about {amount(needed)}"
     has = f"{device} ({name(device)}) has {amount(free)}"
-    fit = fitting_micro_batch(price, share, free, held=held)
-    remedy = f"one image a pass needs {amount(_bytes(price, 1, held))}: take a larger device"
+    fit = fitting_micro_batch(price, share, free)
+    remedy = f"one image a pass needs {amount(price.memory_at(1))}: take a larger device"
     if fit:
-        remedy = f"execution.micro_batch={fit} needs {amount(_bytes(price, fit, held))}"
+        remedy = f"execution.micro_batch={fit} needs {amount(price.memory_at(fit))}"
     raise UserError(f"{need} at {images} images a pass, and {has}; {remedy}")
 
 
-def _two_kinds(spec: RunSpec) -> bool:
-    """Whether a run has routed and dense steps; each kind has a CUDA graph that keeps its memory
-    while the other is warmed up."""
-    return 0 < len(spec.routed_steps) < spec.train.steps
-
-
-def _bytes(price: Cost, micro_batch: int, held: int) -> int:
-    """Return the peak with so many images a pass, the activations of `held` passes among it."""
-    state = price.memory_at(0)
-    return state + held * (price.memory_at(micro_batch) - state)
-
-
-def fitting_micro_batch(price: Cost, batch: int, free: int, *, held: int = 1) -> int:
+def fitting_micro_batch(price: Cost, batch: int, free: int) -> int:
     """Return the largest divisor of `batch` with which a run fits `free` bytes; 0 if none does."""
     state = price.memory_at(0)
-    most = (free - state) // max(1, held * (price.memory_at(1) - state))
+    most = (free - state) // max(1, price.memory_at(1) - state)
     return next((n for n in range(min(batch, most), 0, -1) if batch % n == 0), 0)
