@@ -14,7 +14,7 @@ import torch
 from gpu_phases.shared import INNER, TINY, Bench
 from tread_lab.engine.device import precisions
 from tread_lab.engine.trainer import Trainer
-from tread_lab.metrics.inception import inception_weights
+from tread_lab.metrics.fidelity import inception_weights
 from tread_lab.metrics.requirements import check_torch_fidelity
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import signal
 import time
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tread_lab.analysis.figures.over_training import OVER_COSTS
 from tread_lab.analysis.figures.samples import SAMPLES
 from tread_lab.cli import main
 from tread_lab.data.resumable import STORED
-from tread_lab.metrics import inception, reference_file
+from tread_lab.metrics import fidelity, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import MOMENTS
 from tread_lab.prepare.packed import UNDER_WAY
@@ -79,9 +80,10 @@ def inception_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """A small network in Inception's place: the real one takes a minute for these images."""
     weights = tmp_path / "weights.pth"
     weights.write_bytes(b"small")
-    monkeypatch.setenv(inception.VARIABLE, str(weights))
-    monkeypatch.setattr(inception, "SHA256", inception.sha256(weights))
-    monkeypatch.setitem(SPACES, "inception", lambda *_: (small_inception, "small"))  # type: ignore[arg-type]
+    monkeypatch.setenv(fidelity.VARIABLE, str(weights))
+    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(weights))
+    small = replace(SPACES["inception"], open=lambda *_: small_inception)
+    monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
     monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
 
 

@@ -13,6 +13,7 @@ import re
 import signal
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from tests.made_data import (
 )
 from tread_lab.cli import main
 from tread_lab.engine import compiled, device, trainer
-from tread_lab.metrics import inception, reference_file
+from tread_lab.metrics import fidelity, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
@@ -268,9 +269,10 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     """
     root: Path = world["root"]["path"]
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(root / "vae"))
-    monkeypatch.setenv(inception.VARIABLE, str(root / "inception.pth"))
-    monkeypatch.setattr(inception, "SHA256", inception.sha256(root / "inception.pth"))
-    monkeypatch.setitem(SPACES, "inception", lambda *_: (small_inception, "small"))  # type: ignore[arg-type]
+    monkeypatch.setenv(fidelity.VARIABLE, str(root / "inception.pth"))
+    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(root / "inception.pth"))
+    small = replace(SPACES["inception"], open=lambda *_: small_inception)
+    monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
     monkeypatch.setattr(reference_file, "WIDTHS", {"pool": 12, "spatial": 6})
     monkeypatch.setattr(device, "precisions", lambda _: FACTORS["precision"])
     monkeypatch.setattr(devices, "precisions", lambda _: FACTORS["precision"])

@@ -48,7 +48,7 @@ def features(images_NHWC: NDArray[np.uint8]) -> dict[str, Array]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each call of the stand-in for Inception describes."""
     pytest.importorskip("torch_fidelity")
-    from tread_lab.metrics import extraction, reference_file, requirements
+    from tread_lab.metrics import extraction, reference_file
 
     calls: list[int] = []
 
@@ -56,10 +56,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.append(len(images_BCHW))
         return project(images_BCHW)
 
-    stand_in = {"inception": lambda name, device, weights: (describe, "0" * 64)}
-    monkeypatch.setattr(extraction, "SPACES", stand_in)
+    stand_in = extraction.Space((1, 3), lambda: Path(__file__), lambda *_: describe)
+    monkeypatch.setitem(extraction.SPACES, "inception", stand_in)  # type: ignore[arg-type]
     monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
-    monkeypatch.setattr(requirements, "inception_weights", lambda: Path(__file__))
     monkeypatch.delitem(OWN_FEATURES, "fashion16")  # so that neighbours are Inception's too
     return calls
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from torch.utils.data import Dataset
 
 from tread_lab.data import open_data
 from tread_lab.data.split import Split
-from tread_lab.metrics import inception
+from tread_lab.metrics import fidelity
+from tread_lab.metrics.extraction import Reference
+from tread_lab.metrics.features import Scorer
 from tread_lab.specs import DataSpec
 
 
@@ -33,10 +37,30 @@ def images(split: Split, count: int) -> Tensor:
     return samples.pixels(samples.take(torch.arange(count))[0])
 
 
+def score(
+    generated: Tensor,
+    real: Tensor | Reference,
+    *,
+    metrics: Sequence[str],
+    extractor: str,
+    cache: Path | None = None,
+) -> dict[str, float]:
+    """Metrics of images in memory by their names in the record; the real ones are held out."""
+    if isinstance(real, Tensor):
+        name = hashlib.sha256(real.contiguous().numpy().data).hexdigest()[:16]
+        images, real = real, Reference(name, lambda: [images])
+    count = len(generated)
+    scorer = Scorer(metrics, extractor, count=count, device=torch.device("cpu"))
+    described = scorer.described(real, tuple(generated.shape[1:]), cache)
+    scorer.add(generated)
+    return scorer.scores(described, [scorer.take_features()], count)
+
+
 @pytest.fixture
 def random_inception(random_inception_file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Inception of random numbers, passed off as the published file."""
-    monkeypatch.setattr(inception, "SHA256", inception.sha256(random_inception_file))
+    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(random_inception_file))
+    monkeypatch.setenv(fidelity.VARIABLE, str(random_inception_file))
     return random_inception_file
 
 

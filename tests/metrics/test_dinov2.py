@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from tests.metrics.conftest import score
 from tread_lab.engine.evaluate import check_requirements
 from tread_lab.metrics.dinov2 import offset_positions, resized
-from tread_lab.metrics.extraction import Extraction, Reference
-from tread_lab.metrics.features import score
+from tread_lab.metrics.extraction import Extraction
 from tread_lab.specs import SamplesSpec, UserError, decode
 
 CPU = torch.device("cpu")
@@ -79,7 +79,7 @@ def test_the_distance_is_the_one_of_float64(dinov2: Path, monkeypatch: pytest.Mo
         assert own.shape[1] == 1024
         np.testing.assert_allclose(own, other, atol=2e-2)
     metrics = ["fd_dinov2"]
-    found = score(drawn, Reference.of(real), metrics=metrics, extractor="dinov2-large")
+    found = score(drawn, real, metrics=metrics, extractor="dinov2-large")
     assert list(found) == ["fd_dinov2[heldout]@6"]
     (value,) = found.values()
     # Of 1,024 dimensions five have a variance: roots of rounding errors stand in all others.

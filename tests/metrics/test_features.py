@@ -13,12 +13,11 @@ import torch_fidelity
 from torch import Tensor
 from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 
-from tests.metrics.conftest import Images
+from tests.metrics.conftest import Images, score
 from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import load_extractor
 from tread_lab.metrics.features import MEASURES, Scorer, evenly
-from tread_lab.metrics.features import score as scored
 from tread_lab.records.metric_names import METRIC_KINDS
 from tread_lab.specs.metrics import METRICS
 
@@ -48,10 +47,6 @@ class OwnFeatures(FeatureExtractorBase):
     @staticmethod
     def can_be_compiled() -> bool:
         return False
-
-
-def score(generated: Tensor, reference: Tensor, **options: Any) -> dict[str, float]:
-    return scored(generated, Reference.of(reference), **options)
 
 
 def _fd(generated: Tensor, reference: Tensor, cache: Path | None = None) -> float:
@@ -166,7 +161,7 @@ def test_references_come_batch_by_batch_and_only_once(
 
     streamed = Reference("data-decoder-1000", batches)
     for _ in range(2):
-        found = scored(real, streamed, metrics=["fd"], extractor=OWN, cache=tmp_path)
+        found = score(real, streamed, metrics=["fd"], extractor=OWN, cache=tmp_path)
         assert found == score(real, reference, metrics=["fd"], extractor=OWN)
     assert asked == [200] * 5
     (entry,) = tmp_path.iterdir()

@@ -1,32 +1,101 @@
-"""The kernel distance against its formula, and the spatial layer of Inception."""
+"""Inception's published file alone is unpickled; its layers, and the kernel distance."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
 from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
+from tests.metrics.conftest import score
 from tread_lab.metrics import fidelity
-from tread_lab.metrics.fidelity import kernel_distance, spatial
+from tread_lab.metrics.extraction import Extraction
+from tread_lab.metrics.fidelity import (
+    inception_features,
+    inception_weights,
+    kernel_distance,
+    spatial,
+)
+from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
-Array = NDArray[np.float64]
 
 
-def features(seed: int, count: int = 800, width: int = 60) -> Array:
-    random = np.random.default_rng(seed)
-    mixing = random.normal(size=(width, width)) * np.logspace(-2, 0, width)
-    return np.abs(random.normal(size=(count, width)) @ mixing + 0.3 * seed)
+def test_without_weights_fid_says_where_to_give_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(fidelity.VARIABLE, raising=False)
+    with pytest.raises(UserError, match="TREAD_LAB_INCEPTION"):
+        inception_weights()
+    monkeypatch.setenv(fidelity.VARIABLE, "gone")
+    with pytest.raises(UserError, match="no Inception weights at gone"):
+        inception_weights()
+
+
+class _Trap:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, (str(self.path),)
+
+
+def test_another_file_is_refused_and_never_unpickled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / fidelity.FILE
+    file.write_bytes(pickle.dumps(_Trap(tmp_path / "sprung")))
+    monkeypatch.setenv("TREAD_LAB_INCEPTION", str(file))
+    with pytest.raises(UserError, match="is not the published") as caught:
+        Extraction("inception", device=CPU)
+    assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
+
+
+def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_not_shipped(
+    real: Tensor, random_inception: Path, tmp_path: Path
+) -> None:
+    names = ("fid", "is", "is_shuffled", "kid", "precision", "recall")
+    found = score(real[:10], real[10:15], metrics=names, extractor="inception", cache=tmp_path)
+    assert list(found) == [
+        "fid[heldout]@10",
+        "is@10",
+        "is_shuffled@10",
+        "kid[heldout]@10",
+        "precision[heldout]@10",
+        "recall[heldout]@10",
+    ]
+    assert found["fid[heldout]@10"] > 0 and 0 <= found["precision[heldout]@10"] <= 1
+    assert found["is_shuffled@10"] == pytest.approx(1)  # ten splits of one image each
+    assert found["is@10"] >= 1  # one split of ten
+    kept = load_file(next(tmp_path.glob("*-1x16x16-inception-*.safetensors")))
+    assert {name: x.shape for name, x in kept.items()} == {"pool": (5, 2048)}
+
+
+@pytest.mark.skipif("TREAD_LAB_INCEPTION" not in os.environ, reason="needs the published weights")
+def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -> None:
+    noise = torch.randint(0, 256, (50, 1, 16, 16), dtype=torch.uint8)
+    scores = (
+        score(x, real[50:100], metrics=["fid"], extractor="inception") for x in (real[:50], noise)
+    )
+    near, far = (found["fid[heldout]@50"] for found in scores)
+    assert 0 < near < far
+
+
+def test_a_changed_file_is_hashed_again(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    for content in (b"one", b"three"):
+        file.write_bytes(content)
+        assert fidelity.sha256(file) == hashlib.sha256(content).hexdigest()
 
 
 def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path) -> None:
     images = torch.randint(0, 256, (2, 3, 20, 20), dtype=torch.uint8)
-    found = fidelity.inception(random_inception, CPU)(images)
+    found = inception_features(random_inception, CPU)(images)
     assert {layer: tuple(x.shape) for layer, x in found.items()} == {
         "pool": (2, 2048),
         "logits": (2, 1008),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tread_lab.metrics import requirements
+from tread_lab.metrics import extractor, requirements
+from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.requirements import check_requirements, check_torch_fidelity
 from tread_lab.specs import SamplesSpec, UserError
 from tread_lab.specs.metrics import ReferenceSpec
@@ -25,8 +28,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append((spec.name, needs))
         return SimpleNamespace(check_size=found.append)
 
-    monkeypatch.setattr(requirements, "inception_weights", lambda: found.append("inception"))
-    monkeypatch.setattr(requirements, "dinov2_weights", lambda: found.append("dinov2"))
+    for name in ("inception", "dinov2-large"):
+        space = replace(SPACES[name], weights=partial(found.append, name))
+        monkeypatch.setitem(SPACES, name, space)  # type: ignore[arg-type]
     monkeypatch.setattr(requirements, "open_reference", opened)
     monkeypatch.setattr(
         requirements.importlib.util, "find_spec", lambda name: found.append(name) or object()
@@ -48,8 +52,8 @@ def check(*metrics: str, source: str = "fashion16", preview: bool = False, **mor
         (("fd", "precision"), "fashion16", []),
         (("kid",), "fashion16", ["torch_fidelity"]),
         (("fid",), "fashion16", ["torch_fidelity", "inception"]),
-        (("fd_dinov2",), "latents", ["dinov2"]),
-        (("fd", "fd_dinov2", "is"), "fashion16", ["torch_fidelity", "dinov2", "inception"]),
+        (("fd_dinov2",), "latents", ["dinov2-large"]),
+        (("fd", "fd_dinov2", "is"), "fashion16", ["torch_fidelity", "dinov2-large", "inception"]),
         (("kid",), "latents", ["torch_fidelity", "inception"]),
     ],
 )
@@ -77,7 +81,7 @@ def test_torch_fidelity_is_asked_for_by_the_first_metric_that_needs_it(
 def test_weights_of_a_shipped_extractor_must_be_there(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(requirements, "weights_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(extractor, "weights_path", lambda name: tmp_path / name)
     check("fid")
     with pytest.raises(UserError) as caught:
         check("fid", "fd")

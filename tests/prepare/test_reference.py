@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from tests.made_data import write_images
 from tread_lab.cli import main
-from tread_lab.metrics import inception, reference_file
-from tread_lab.metrics.extraction import SPACES, Describe
+from tread_lab.metrics import fidelity, reference_file
+from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.prepare.reading import centre_crop
 from tread_lab.specs.metrics import ReferenceSpec
@@ -44,10 +45,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_inception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = tmp_path / "weights.pth"
     weights.write_bytes(b"small")
-    monkeypatch.setenv(inception.VARIABLE, str(weights))
-    monkeypatch.setattr(inception, "SHA256", inception.sha256(weights))
-    opened: tuple[Describe, str] = (described, "small")
-    monkeypatch.setitem(SPACES, "inception", lambda *_: opened)  # type: ignore[arg-type]
+    monkeypatch.setenv(fidelity.VARIABLE, str(weights))
+    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(weights))
+    small = replace(SPACES["inception"], open=lambda *_: described)
+    monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
     monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
 
 
@@ -164,4 +165,4 @@ def test_the_command_speaks_json(
     assert command(images, "ours.npz", "--size", 16, "--limit", 105, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["images"], told["stored"], told["size"]) == (105, 105, 16)
-    assert told["sha256"] == inception.sha256(Path("ours.npz"))
+    assert told["sha256"] == fidelity.sha256(Path("ours.npz"))

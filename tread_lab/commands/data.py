@@ -121,7 +121,7 @@ def stats(options: DataStats) -> int:
 def reference(options: DataReference) -> int:
     """Write statistics of real images, which metrics compare with; return the exit code."""
     from tread_lab.metrics.feature_space import INCEPTION
-    from tread_lab.metrics.inception import inception_weights, sha256
+    from tread_lab.metrics.fidelity import inception_weights, sha256
     from tread_lab.metrics.requirements import check_torch_fidelity
     from tread_lab.prepare.reference import open_real, write_reference
 

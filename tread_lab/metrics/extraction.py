@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +15,11 @@ from torch import Tensor
 
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
 from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
-from tread_lab.metrics.extractor import load_extractor, weights_path
-from tread_lab.metrics.feature_space import CHANNELS, DINOV2, INCEPTION
-from tread_lab.metrics.fidelity import VERSION, inception
+from tread_lab.metrics.extractor import load_extractor, shipped_weights
+from tread_lab.metrics.feature_space import DINOV2, INCEPTION
+from tread_lab.metrics.fidelity import VERSION, inception_features, inception_weights, sha256
 from tread_lab.metrics.frechet import Moments
-from tread_lab.metrics.inception import inception_weights, sha256
-from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.errors import UserError
 
 BATCH = 100
 DTYPE = "float32"  # arithmetic inside the extractors
@@ -30,14 +28,45 @@ DTYPE = "float32"  # arithmetic inside the extractors
 Describe = Callable[[Tensor], dict[str, Tensor]]
 
 
+@dataclass(frozen=True)
+class Space:
+    """A feature space.
+
+    Attributes:
+        channels: of the images that it takes.
+        weights: gives the file of its weights, which is there, or raises a UserError.
+        open: makes it of that file on a device.
+    """
+
+    channels: tuple[int, ...]
+    weights: Callable[[], Path]
+    open: Callable[[Path, torch.device], Describe]
+
+
+def _own(path: Path, device: torch.device) -> Describe:
+    """A shipped extractor; float64 features give exact moments."""
+    model = load_extractor(path.stem).to(device)
+
+    def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
+        return dict(zip(("pool", "logits"), (layer.double() for layer in model(images_BCHW))))
+
+    return describe
+
+
+SPACES: Mapping[str, Space] = {
+    INCEPTION: Space((1, 3), inception_weights, inception_features),
+    DINOV2: Space((1, 3), dinov2_weights, dinov2_features),
+    "fashion16-v1": Space((1,), functools.partial(shipped_weights, "fashion16-v1"), _own),
+}
+
+
 class Extraction:
     """The features of images in one space: one batch at a time, on one device.
 
     Its products must be exact in fp32: the published numbers know no TF32.
 
     Args:
-        extractor: `inception`, or an extractor shipped for a data set.
-        weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
+        extractor: the name of the space in `SPACES`.
 
     Attributes:
         made_by: digest of the extractor's weights.
@@ -46,12 +75,10 @@ class Extraction:
         UserError: weights that are absent or not the published ones.
     """
 
-    def __init__(
-        self, extractor: str, *, device: torch.device, weights: Path | None = None
-    ) -> None:
-        self.extractor, self.device = extractor, device
-        open_space = lookup(SPACES, extractor, "metrics: extractor")
-        self._describe, self.made_by = open_space(extractor, device, weights)
+    def __init__(self, extractor: str, *, device: torch.device) -> None:
+        self.extractor, self.device, space = extractor, device, SPACES[extractor]
+        path = space.weights()
+        self._describe, self.made_by = space.open(path, device), sha256(path)
 
     def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """Return features [B, D] of every layer, on the device, of uint8 images from anywhere.
@@ -60,7 +87,7 @@ class Extraction:
             UserError: images that the extractor cannot take.
         """
         assert images_BCHW.dtype == torch.uint8 and images_BCHW.ndim == 4
-        takes, channels = CHANNELS[self.extractor], images_BCHW.shape[1]
+        takes, channels = SPACES[self.extractor].channels, images_BCHW.shape[1]
         if channels not in takes:
             raise UserError(
                 f"metrics: {self.extractor!r} takes images of {' or '.join(map(str, takes))}"
@@ -70,33 +97,6 @@ class Extraction:
         with torch.no_grad():
             described = [self._describe(part.to(self.device)) for part in parts]
         return {layer: torch.cat([one[layer] for one in described]) for layer in described[0]}
-
-
-def _inception(name: str, device: torch.device, weights: Path | None) -> tuple[Describe, str]:
-    path = inception_weights(weights)
-    return inception(path, device), sha256(path)
-
-
-def _own(name: str, device: torch.device, weights: Path | None) -> tuple[Describe, str]:
-    """A shipped extractor; float64 features give exact moments."""
-    model = load_extractor(name).to(device)
-
-    def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
-        return dict(zip(("pool", "logits"), (layer.double() for layer in model(images_BCHW))))
-
-    return describe, sha256(weights_path(name))
-
-
-def _dinov2(name: str, device: torch.device, weights: Path | None) -> tuple[Describe, str]:
-    path = weights or dinov2_weights()
-    return dinov2_features(path, device), sha256(path)
-
-
-SPACES: Mapping[str, Callable[[str, torch.device, Path | None], tuple[Describe, str]]] = {
-    INCEPTION: _inception,
-    DINOV2: _dinov2,
-    "fashion16-v1": _own,
-}
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,6 @@ class Reference:
     batches: Callable[[], Iterable[Tensor]]
     heldout: bool = True
     moments: Mapping[str, Moments] = field(default_factory=dict)
-
-    @staticmethod
-    def of(images_NCHW: Tensor, name: str = "reference") -> Reference:
-        """Return images in memory as held-out ones that are named by their hash."""
-        pixels = hashlib.sha256(images_NCHW.cpu().contiguous().numpy().data).hexdigest()[:16]
-        return Reference(f"{name}-{len(images_NCHW)}-{pixels}", lambda: [images_NCHW])
 
 
 class DescribedReference:

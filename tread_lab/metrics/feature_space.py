@@ -9,9 +9,6 @@ from tread_lab.specs.metrics import METRICS, OWN_FEATURES
 
 INCEPTION = "inception"
 DINOV2 = "dinov2-large"
-# extractor -> channels of the images that it takes
-CHANNELS = {INCEPTION: (1, 3), DINOV2: (1, 3), "fashion16-v1": (1,)}
-NAMED = {INCEPTION: ("inception", "any"), DINOV2: ("dinov2",)}  # what metrics call their features
 
 
 def extractor_for(metric: str, source: str) -> str:
@@ -37,16 +34,3 @@ def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ..
         name: tuple(metric for metric in metrics if chosen[metric] == name)
         for name in dict.fromkeys(chosen.values())
     }
-
-
-def check_metrics(metrics: Sequence[str], name: str) -> None:
-    """Check that the extractor `name` exists and that every metric is defined in its features.
-
-    Raises:
-        UserError: one is not; a Frechet distance in other features is never called `fid`.
-    """
-    lookup(CHANNELS, name, "metrics: extractor")
-    defined = NAMED.get(name, ("own", "any"))
-    for metric in metrics:
-        if lookup(METRICS, metric, "metrics").features not in defined:
-            raise UserError(f"metrics: {metric} is not defined in the features of {name!r}")

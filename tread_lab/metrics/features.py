@@ -15,7 +15,6 @@ from torch import Tensor
 
 from tread_lab.metrics.checked_tensors import below, nested
 from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
-from tread_lab.metrics.feature_space import check_metrics
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
 from tread_lab.metrics.frechet import EighthMoments, FrechetTo, RunningMoments, extrapolated
 from tread_lab.metrics.inception_score import SplitSums
@@ -53,32 +52,20 @@ class Scorer:
 
     Args:
         metrics: of one extractor (`by_extractor`).
-        extractor: `inception`, or an extractor shipped for a data set.
+        extractor: the name of their feature space.
         count: how many images there will be.
-        weights: the Inception-2015 file, if not in TREAD_LAB_INCEPTION.
 
     Raises:
-        UserError: unknown or mismatched metrics and extractors, Inception weights that are absent
-            or not the published ones.
+        UserError: weights that are absent or not the published ones.
     """
 
     def __init__(
-        self,
-        metrics: Sequence[str],
-        extractor: str,
-        *,
-        count: int,
-        device: torch.device,
-        weights: Path | None = None,
+        self, metrics: Sequence[str], extractor: str, *, count: int, device: torch.device
     ) -> None:
-        check_metrics(metrics, extractor)
         with_others = [name for m in metrics for name in (m, *METRICS[m].also)]
-        metrics = list(dict.fromkeys(with_others))
-        self.metrics, self.extraction = (
-            metrics,
-            Extraction(extractor, device=device, weights=weights),
-        )
-        facts = [METRICS[metric] for metric in metrics]
+        self.metrics = list(dict.fromkeys(with_others))
+        self.extraction = Extraction(extractor, device=device)
+        facts = [METRICS[metric] for metric in self.metrics]
         summed = {(metric.layer, metric.keeps) for metric in facts}
         self._kept: dict[str, Keeper] = {
             f"{layer} {keeps}": make(count)
@@ -152,34 +139,6 @@ class Scorer:
             sample_metric(metric, extractor, count, heldout=heldout): _number(metric, compared)
             for metric in self.metrics
         }
-
-
-def score(
-    generated: Tensor,
-    reference: Reference,
-    *,
-    metrics: Sequence[str],
-    extractor: str,
-    cache: Path | None = None,
-    weights: Path | None = None,
-    device: torch.device | str = "cpu",
-) -> dict[str, float]:
-    """Return metrics of `generated`, uint8 [N, C, H, W] in memory, by their names in the record.
-
-    Args:
-        reference: precision and recall take at most 10,000 of its images, evenly spread; the other
-            metrics take all, or the moments that it gives.
-        metrics, extractor, weights: as in `Scorer`.
-        cache: as in `DescribedReference`.
-
-    Raises:
-        UserError: as `Scorer`; images the extractor cannot take.
-    """
-    count, device = len(generated), torch.device(device)
-    scorer = Scorer(metrics, extractor, count=count, device=device, weights=weights)
-    described = scorer.described(reference, tuple(generated.shape[1:]), cache)
-    scorer.add(generated)
-    return scorer.scores(described, [scorer.take_features()], count)
 
 
 def _number(metric: str, compared: Compared) -> float:

@@ -1,4 +1,4 @@
-"""Inception-2015 and the kernel distance as torch-fidelity has them; its only door.
+"""Inception-2015, its verified weights, and the kernel distance by torch-fidelity; its only door.
 
 Each function imports what it needs of torch-fidelity: that takes 1.5 s, and most runs need none.
 """
@@ -7,6 +7,9 @@ Each function imports what it needs of torch-fidelity: that takes 1.5 s, and mos
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
 from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -15,13 +18,47 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from tread_lab.specs.errors import UserError
+
+VARIABLE = "TREAD_LAB_INCEPTION"
+FILE = "pt_inception-2015-12-05-6726825d.pth"  # as pytorch-fid and torch-fidelity publish it
+SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 # The shipped features do without it.
 VERSION = version("torch-fidelity") if find_spec("torch_fidelity") else "absent"
 SPATIAL_CHANNELS = 7  # of 192, at 17 x 17 places: 2,023 features
 LAYERS = {"pool": "2048", "logits": "logits_unbiased"}
 
 
-def inception(path: Path, device: torch.device) -> Callable[[Tensor], dict[str, Tensor]]:
+def inception_weights() -> Path:
+    """Return the weights at TREAD_LAB_INCEPTION; nothing else is ever unpickled.
+
+    Raises:
+        UserError: there are none, or the file is not the published one.
+    """
+    name = os.environ.get(VARIABLE)
+    if not name:
+        raise UserError(f"metrics: Inception features need {FILE}; give its path in {VARIABLE}")
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"metrics: no Inception weights at {path}; {VARIABLE} must name {FILE}")
+    if sha256(path) != SHA256:
+        raise UserError(f"metrics: {path} is not the published {FILE}: its SHA-256 differs")
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    stat = path.stat()
+    return _sha256(path, stat.st_size, stat.st_mtime_ns)
+
+
+@functools.cache
+def _sha256(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def inception_features(path: Path, device: torch.device) -> Callable[[Tensor], dict[str, Tensor]]:
     """Return Inception-2015: uint8 images [B, 1 or 3, H, W] -> features [B, D] by layer.
 
     `pool` is TensorFlow's pool_3, `logits` lack their bias as in ADM's evaluator. `spatial` is what

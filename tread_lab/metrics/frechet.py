@@ -1,7 +1,6 @@
 """The Frechet distance of two sets of features, from moments in float64; of infinitely many."""
 
 # B batch, N images so far, D features
-# B batch, D features
 
 from __future__ import annotations
 
@@ -69,21 +68,13 @@ class RunningMoments:
         self.mean_D, self.products_DD = state["mean"].to(device), state["products"].to(device)
 
 
-def frechet_distance(one: Moments, other: Moments) -> float:
-    """Return |mu - mu'|^2 + tr(S + S' - 2 (S S')^(1/2)) (Heusel et al. 2017, eq. 6).
-
-    Args:
-        one, other: float64, on one device.
-    """
-    return FrechetTo(one)(other)
-
-
 class FrechetTo:
     """The Frechet distance to one set of features, whose root is taken once.
 
-    The trace of the root is the sum of the roots of the eigenvalues of S^(1/2) S' S^(1/2), which
-    is symmetric: exact for covariances of fewer images than features too, where a root of the
-    product itself is singular, and several times quicker.
+    It is |mu - mu'|^2 + tr(S + S' - 2 (S S')^(1/2)) (Heusel et al. 2017, eq. 6). The trace of the
+    root is the sum of the roots of the eigenvalues of S^(1/2) S' S^(1/2), which is symmetric: exact
+    for covariances of fewer images than features too, where a root of the product itself is
+    singular, and several times quicker.
 
     Args:
         reference: float64.

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.metrics.inception import sha256
+from tread_lab.metrics.fidelity import sha256
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import METRICS, ReferenceSpec
 

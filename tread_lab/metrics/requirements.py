@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 
-from tread_lab.metrics.dinov2 import dinov2_weights
-from tread_lab.metrics.extractor import weights_path
-from tread_lab.metrics.feature_space import DINOV2, INCEPTION, by_extractor, extractor_for
-from tread_lab.metrics.inception import inception_weights, sha256
+from tread_lab.metrics.extraction import SPACES
+from tread_lab.metrics.feature_space import INCEPTION, by_extractor, extractor_for
+from tread_lab.metrics.fidelity import sha256
 from tread_lab.metrics.reference_file import needs, open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
@@ -43,7 +41,7 @@ def check_requirements(
             check_torch_fidelity(f"metrics: {metric}")
             break
     for name in spaces:
-        _weights_of(name)
+        SPACES[name].weights()
         own = name in OWN_FEATURES.values() and [m for m in spaces[name] if METRICS[m].compares]
         if own and spec.reference is not None:
             raise UserError(
@@ -62,18 +60,8 @@ def extractor_digests(spec: SamplesSpec, source: str) -> dict[str, str]:
     Raises:
         UserError: weights that are absent or not the published ones.
     """
-    return {name: sha256(_weights_of(name)) for name in by_extractor(spec.metrics, source)}
-
-
-def _weights_of(extractor: str) -> Path:
-    """Return the file of an extractor's weights, which is there."""
-    published = {INCEPTION: inception_weights, DINOV2: dinov2_weights}
-    if extractor in published:
-        return published[extractor]()
-    path = weights_path(extractor)
-    if not path.is_file():
-        raise UserError(f"metrics: the weights of {extractor!r} are not at {path}")
-    return path
+    spaces = by_extractor(spec.metrics, source)
+    return {name: sha256(SPACES[name].weights()) for name in spaces}
 
 
 def check_torch_fidelity(what: str) -> None:
