@@ -35,7 +35,7 @@ from PIL import Image
 from tread_lab import draws
 from tread_lab.data.source import open_data, open_store
 from tread_lab.engine.batches import Batches
-from tread_lab.prepare.reading import centre_crop
+from tread_lab.prepare.images import centre_crop
 from tread_lab.specs import RunSpec, decode
 
 B, SHAPE = 256, (4, 32, 32)

@@ -12,7 +12,7 @@ import torch
 
 from tests.made_data import SCALE, write_autoencoder
 from tread_lab.data import open_data, source
-from tread_lab.data.autoencoder import Autoencoder, Encoder, levels
+from tread_lab.data.autoencoder import VARIABLE, Autoencoder, Encoder, levels
 from tread_lab.specs import DataSpec, UserError
 
 
@@ -42,15 +42,14 @@ def test_the_environment_names_the_autoencoder(
 
 
 def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
-    packed: Path, tmp_path: Path
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("diffusers")
     write_autoencoder(tmp_path / "vae")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "vae"))
     spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7, scale=SCALE)
     unit = dataclasses.replace(spec, decoder_range="unit")
-    signed, of_unit = (
-        open_data(data, "train", autoencoder=str(tmp_path / "vae")) for data in (spec, unit)
-    )
+    signed, of_unit = (open_data(data, "train") for data in (spec, unit))
     x_BCHW, _ = signed.take(torch.arange(3))
     raw_BCHW = signed.decoded(x_BCHW)  # type: ignore[attr-defined]
     assert torch.equal(of_unit.decoded(x_BCHW), 2 * raw_BCHW - 1)  # type: ignore[attr-defined]
@@ -64,7 +63,9 @@ def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
     assert torch.equal(mean_BCHW, expected)
 
 
-def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path) -> None:
+def test_a_small_autoencoder_decodes_stored_latents(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     diffusers = pytest.importorskip("diffusers")
     torch.manual_seed(0)
     model = diffusers.AutoencoderKL(
@@ -74,10 +75,11 @@ def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path
         norm_num_groups=4,
     ).eval()
     model.save_pretrained(tmp_path / "vae")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "vae"))
     spec = DataSpec(
         source="latents", path=str(packed), channels=4, size=8, classes=7, scale=0.18215
     )
-    samples = open_data(spec, "train", autoencoder=str(tmp_path / "vae"))
+    samples = open_data(spec, "train")
     x_BCHW, _ = samples.take(torch.arange(20))
     stored_BCHW = torch.from_numpy(np.load(packed / "latents.npy")[:20].astype(np.float32))
     with torch.no_grad():
@@ -88,17 +90,17 @@ def test_a_small_autoencoder_decodes_stored_latents(packed: Path, tmp_path: Path
     assert off.max() <= 1 and off.float().mean() < 0.01
     other = dataclasses.replace(spec, decoder_scale=1)
     with pytest.warns(UserWarning, match=r"are times 0\.18215, but they are divided by 1 before"):
-        open_data(other, "train", autoencoder=str(tmp_path / "vae")).pixels(x_BCHW)
+        open_data(other, "train").pixels(x_BCHW)
     with pytest.raises(UserError, match="cannot be loaded"):
         (tmp_path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
-        open_data(spec, "train", autoencoder=str(tmp_path / "vae")).pixels(x_BCHW)
+        open_data(spec, "train").pixels(x_BCHW)
 
 
 def test_the_decoder_divides_by_its_own_factor_not_by_the_stores(
     packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[float] = []
-    monkeypatch.setattr(source, "open_autoencoder", lambda where, scale, range: seen.append(scale))
+    monkeypatch.setattr(source, "open_autoencoder", lambda scale, range: seen.append(scale))
     spec = DataSpec(
         source="latents", path=str(packed), channels=4, size=8, classes=7, scale=1, decoder_scale=2
     )

@@ -17,7 +17,7 @@ from tests.data.test_folder import names, write_folder
 from tread_lab.data import content
 from tread_lab.data.captions import write_captions
 from tread_lab.data.content import check_content, content_digest
-from tread_lab.data.manifest import write_manifest
+from tread_lab.data.latents import write_manifest
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.specs import DataSpec, UserError
 

@@ -245,7 +245,7 @@ def test_decoded_samples_are_refused_in_the_other_range_alone(tmp_path: Path, me
 
 
 def test_wrong_scales_are_no_images_and_what_is_random_or_has_no_decoder_is_let_be(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = photographs(tmp_path / "p", "signed")
     np.save(path / "latents.npy", np.load(path / "latents.npy") / 0.18215)
@@ -253,10 +253,11 @@ def test_wrong_scales_are_no_images_and_what_is_random_or_has_no_decoder_is_let_
         check_decoded(*made(path, "signed"))
     pytest.importorskip("diffusers")
     write_autoencoder(tmp_path / "vae")
+    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "vae"))
     random = pack(tmp_path / "random", 1.0)
     for pixels in ("signed", "unit"):
         spec = spec_of(random, "latents", decoder_range=pixels, scale=SCALE).data
-        check_decoded(spec, open_data(spec, "heldout", autoencoder=str(tmp_path / "vae")))
+        check_decoded(spec, open_data(spec, "heldout"))
     check_decoded(DataSpec(), open_data(DataSpec(), "heldout"))
 
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from tread_lab.data import Samples, open_data
-from tread_lab.data.split import Split
+from tread_lab.data.scaled import Split
 from tread_lab.specs import DataSpec, UserError
 
 

@@ -119,10 +119,10 @@ def test_values_that_are_normalised_are_not_scaled_for_the_decoder(
     asked: list[object] = []
     monkeypatch.setattr(
         "tread_lab.data.source.open_autoencoder",
-        lambda where, scale, range: asked.append((where, scale)),
+        lambda scale, range: asked.append(scale),
     )
     for normalise in (True, False):
         spec = DataSpec(source="safetensors", path=str(files), channels=4, size=8, classes=7,
                         scale=2.0, decoder_scale=0.5, normalise=normalise)  # fmt: skip
-        open_data(spec, "train", autoencoder="here")
-    assert asked == [("here", None), ("here", 0.5)]
+        open_data(spec, "train")
+    assert asked == [None, 0.5]

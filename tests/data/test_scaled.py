@@ -11,7 +11,7 @@ import torch
 
 from tread_lab import draws
 from tread_lab.data import open_data
-from tread_lab.data.scaled import ScaledLatents, fingerprint
+from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, fingerprint, split_ids
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.systems.repa.encoder import check_encoder
 from tread_lab.systems.repa.spec import RepaSpec
@@ -116,3 +116,19 @@ def test_a_fingerprint_is_of_64_latents_their_labels_and_the_mirrored_ones() -> 
 
     names = {print_of([0] * 100), print_of([0] * 99 + [1]), print_of([0] * 100, flips=False)}
     assert len(names) == 3
+
+
+@pytest.mark.parametrize("n", [2, 19, 20, 21, 1000, 1_281_167])
+def test_the_two_splits_share_nothing_and_miss_nothing(n: int) -> None:
+    train, heldout = split_ids(n, "train"), split_ids(n, "heldout")
+    assert np.array_equal(np.sort(np.concatenate([train, heldout])), np.arange(n))
+    assert len(heldout) == max(1, min(n // 20, MOST_HELDOUT))
+
+
+@pytest.mark.parametrize(
+    ("n", "heldout"), [(2, [1]), (19, [9]), (40, [10, 30]), (61, [10, 30, 50]), (1, [0])]
+)
+def test_these_places_are_held_out(n: int, heldout: list[int]) -> None:
+    assert split_ids(n, "heldout").tolist() == heldout
+    assert split_ids(n, "train").tolist() == [k for k in range(n) if k not in heldout]
+    assert split_ids(n, "all").tolist() == list(range(n))

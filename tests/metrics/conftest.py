@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from tread_lab.data import open_data
-from tread_lab.data.split import Split
+from tread_lab.data.scaled import Split
 from tread_lab.metrics import fidelity
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.features import Scorer

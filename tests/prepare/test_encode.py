@@ -15,11 +15,10 @@ import torch
 
 from tread_lab.data import resumable
 from tread_lab.data.autoencoder import Encoder
-from tread_lab.data.manifest import read_manifest
+from tread_lab.data.latents import read_manifest
 from tread_lab.prepare import packed
 from tread_lab.prepare.encode import Stored, encode
-from tread_lab.prepare.images import DamagedImage, open_images
-from tread_lab.prepare.reading import centre_crop
+from tread_lab.prepare.images import DamagedImage, centre_crop, open_images
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.locks import Busy
 from tread_lab.specs import UserError

@@ -19,7 +19,7 @@ from tread_lab.cli import main
 from tread_lab.metrics import fidelity, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import open_reference
-from tread_lab.prepare.reading import centre_crop
+from tread_lab.prepare.images import centre_crop
 from tread_lab.specs.metrics import ReferenceSpec
 
 WIDTHS = {"pool": 5, "spatial": 3}

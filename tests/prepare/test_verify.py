@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import labels, latents, members, packed, shards, write_tar
-from tread_lab.data.manifest import write_manifest
+from tread_lab.data.latents import write_manifest
 from tread_lab.prepare import verify
 from tread_lab.prepare.verify import faults
 

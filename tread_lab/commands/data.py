@@ -18,7 +18,7 @@ from tread_lab.commands.options import (
     DataStats,
     DataVerify,
 )
-from tread_lab.data.manifest import read_manifest
+from tread_lab.data.latents import read_manifest
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.engine.device import pick

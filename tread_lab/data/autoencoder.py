@@ -178,11 +178,9 @@ FED: Mapping[PixelRange, Callable[[Tensor], Tensor]] = {  # 0..255 -> what the e
 }
 
 
-def open_autoencoder(
-    where: str | None, *, scale: float | None, range: PixelRange = "signed"
-) -> Autoencoder | None:
-    """Return the autoencoder at `where` or in TREAD_LAB_AUTOENCODER; `None` without either."""
-    where = where or os.environ.get(VARIABLE)
+def open_autoencoder(*, scale: float | None, range: PixelRange = "signed") -> Autoencoder | None:
+    """Return the autoencoder in TREAD_LAB_AUTOENCODER; `None` without it."""
+    where = os.environ.get(VARIABLE)
     return Autoencoder(where, scale=scale, range=range) if where else None
 
 

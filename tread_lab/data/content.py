@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 from tread_lab.data.captions import CAPTIONS
 from tread_lab.data.exported import is_export
 from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
-from tread_lab.data.latents import ARRAYS, HELDOUT
-from tread_lab.data.manifest import MANIFEST, read_manifest
+from tread_lab.data.latents import ARRAYS, HELDOUT, MANIFEST, read_manifest
+from tread_lab.data.shards import tars_of
 from tread_lab.data.source import both_parts
 from tread_lab.data.statistics import statistics_file
-from tread_lab.data.tars import tars_of
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import NpyReader
-from tread_lab.data.scaled import SAMPLED, Posterior, check_labels, fingerprint
-from tread_lab.data.split import Split, split_ids
+from tread_lab.data.scaled import SAMPLED, Posterior, Split, check_labels, fingerprint, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
 

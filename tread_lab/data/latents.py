@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, read_captions
-from tread_lab.data.scaled import Posterior, fingerprint
-from tread_lab.data.split import Split, split_ids
+from tread_lab.data.scaled import Posterior, Split, fingerprint, split_ids
+from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
@@ -24,6 +25,8 @@ UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib
 
 
 HELDOUT = "heldout_"
+MANIFEST = "manifest.json"  # what was stored, from what, with the checksum of every file
+FORMAT = "tread-lab packed arrays 1"
 ARRAYS = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
 
 
@@ -88,6 +91,34 @@ class PackedArrays:
         """Return all captions of each sample of the split, `None` without their file."""
         stored = read_captions(self._path, len(self._stored), self._captions)
         return None if stored is None else [stored[place] for place in self._ids.tolist()]
+
+
+def read_manifest(folder: Path) -> dict[str, object] | None:
+    """Return the manifest of a folder; `None` without one.
+
+    Raises:
+        UserError: it is damaged, or of another format.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    tree = read_json(path)
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+        raise UserError(f"{path} is damaged or no manifest of {FORMAT!r}; make the data again")
+    return tree
+
+
+def write_manifest(folder: Path, facts: Mapping[str, object], names: Iterable[str]) -> None:
+    """Write the manifest with size and SHA-256 of the files `names`; equal data, equal bytes."""
+    files = {name: file_facts(folder / name) for name in sorted(names)}
+    write_json(folder / MANIFEST, {"format": FORMAT, **facts, "files": files})
+
+
+def file_facts(path: Path) -> dict[str, object]:
+    """Return size and SHA-256 of a file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256")
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
 def heldout_arrays(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.scaled import Posterior, fingerprint
-from tread_lab.data.split import Split, split_ids
+from tread_lab.data.scaled import Posterior, Split, fingerprint, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
 

@@ -19,6 +19,24 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 SAMPLED = 64  # latents that go into a fingerprint
+Split = Literal["train", "heldout", "all"]  # `all`: every sample that is no held-out array's
+MOST_HELDOUT = 10_000
+
+
+def split_ids(n: int, split: Split) -> NDArray[np.int64]:
+    """The stored places of one split, ascending: 5% are held out, at most 10,000, at least 1.
+
+    They are spread evenly over the whole set, since stored sets are often sorted by class and a
+    tail would hold out whole classes. The rule knows `n` alone, so it is the same in every run.
+    """
+    if split == "all":
+        return np.arange(n, dtype=np.int64)
+    count = max(1, min(n // 20, MOST_HELDOUT))
+    heldout = (np.arange(count) * n + n // 2) // count
+    if split == "heldout":
+        return heldout.astype(np.int64)
+    return np.setdiff1d(np.arange(n), heldout, assume_unique=True)
+
 
 # What is stored behind the C channels of a latent, which is then the posterior's mean.
 Posterior = Literal["none", "log_variance", "deviation"]

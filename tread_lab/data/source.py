@@ -16,9 +16,8 @@ from tread_lab.data.exported import ExportedImages, ExportedStore, is_export, re
 from tread_lab.data.folder import FolderImages, FolderLatents
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.lightning import SafetensorsFiles
-from tread_lab.data.scaled import ScaledLatents, Store
+from tread_lab.data.scaled import ScaledLatents, Split, Store
 from tread_lab.data.shards import TarShards
-from tread_lab.data.split import Split
 from tread_lab.specs.data import SOURCES, DataSpec
 from tread_lab.specs.errors import UserError, lookup
 
@@ -66,12 +65,10 @@ def redrawn(samples: Samples, ids: Tensor, *key: int | str) -> tuple[Tensor, Ten
     return samples.take(ids) if redraw is None else redraw(ids, *key)
 
 
-def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -> Samples:
+def open_data(spec: DataSpec, split: Split) -> Samples:
     """Return the samples of one split.
 
-    Args:
-        autoencoder: local folder or hub id that turns latents into images; the environment
-            variable TREAD_LAB_AUTOENCODER if it is `None`. Without either, `pixels` is a preview.
+    What turns latents into images is named by TREAD_LAB_AUTOENCODER; else `pixels` is a preview.
 
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.
@@ -81,7 +78,7 @@ def open_data(spec: DataSpec, split: Split, *, autoencoder: str | None = None) -
         openers = {**OPENERS, **EXPORTED}
         if split != "heldout":
             refuse_samples(spec)
-    samples = lookup(openers, spec.source, "data.source")(spec, split, autoencoder)
+    samples = lookup(openers, spec.source, "data.source")(spec, split)
     channels, *sides = samples.shape
     _agree("channels", spec.channels, channels)
     for side in sides:
@@ -100,7 +97,7 @@ def image_shape(samples: Samples) -> tuple[int, int, int] | None:
     return shape
 
 
-def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
+def _fashion16(spec: DataSpec, split: Split) -> Samples:
     samples = open_fashion16(split)
     _agree("classes", spec.classes, samples.classes)
     return samples
@@ -109,16 +106,16 @@ def _fashion16(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples
 def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
     """Return what opens latents that lie in a store of one kind."""
 
-    def opened(spec: DataSpec, split: Split, autoencoder: str | None) -> Samples:
+    def opened(spec: DataSpec, split: Split) -> Samples:
         held, (_, decoder_scale) = store(spec, split), spec.scales
         divisor = None if spec.normalised else decoder_scale
-        decode = open_autoencoder(autoencoder, scale=divisor, range=spec.decoder_range)
+        decode = open_autoencoder(scale=divisor, range=spec.decoder_range)
         return ScaledLatents(held, spec, decode)
 
     return opened
 
 
-Opener = Callable[[DataSpec, Split, str | None], Samples]
+Opener = Callable[[DataSpec, Split], Samples]
 
 # Sources whose samples are latents in a store.
 STORES: Mapping[str, Callable[[DataSpec, Split], Store]] = {
@@ -131,14 +128,14 @@ STORES: Mapping[str, Callable[[DataSpec, Split], Store]] = {
 OPENERS: Mapping[str, Opener] = SOURCES.code(
     {
         "fashion16": _fashion16,
-        "images": lambda spec, split, _: FolderImages(spec, split),
+        "images": FolderImages,
         **{source: _latents_of(store) for source, store in STORES.items()},
     }
 )
 
 # What opens the folder of an export in the place of each source.
 EXPORTED: Mapping[str, Opener] = {
-    "images": lambda spec, split, _: ExportedImages(spec),
+    "images": lambda spec, split: ExportedImages(spec),
     **{source: _latents_of(lambda spec, _: ExportedStore(spec)) for source in STORES},
 }
 

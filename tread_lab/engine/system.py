@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tread_lab.engine.cost.added import NOTHING, Added, Beside
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.systems import SYSTEMS, load
 
@@ -23,6 +22,53 @@ if TYPE_CHECKING:
     from tread_lab.engine.batches import Batch, Batches
     from tread_lab.records.run_folder import RunFolder
     from tread_lab.routing.select import Routing
+
+
+Tokens = tuple[int, ...]  # of an image in each block, from the first to the last
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a part adds.
+
+    Attributes:
+        parameters, positions: trained values, and those of fixed tables.
+        macs: tokens in each block -> MACs of one image's forward pass.
+        activations: values of the residual width, and of what matrix products read and write, that
+            one image keeps for the backward pass.
+        unsampled: those of the parameters that no sampling needs.
+    """
+
+    parameters: int = 0
+    positions: int = 0
+    macs: Callable[[Tokens], int] = lambda tokens: 0
+    activations: tuple[int, int] = (0, 0)
+    unsampled: int = 0
+
+    def activation_bytes(self, low: int) -> int:
+        """Return the bytes of the activations; matrix products work on `low` bytes a value."""
+        return 4 * self.activations[0] + low * self.activations[1]
+
+
+NOTHING = Added()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the network while it trains, and is not sampled.
+
+    Attributes:
+        auxiliary: what is trained with the network.
+        averages_network: whether an average of the network without its last layer sees all tokens
+            of every batch, in a forward pass alone.
+        averaged: what is averaged beside it.
+        buffers: values that are neither trained nor averaged from trained ones.
+    """
+
+    auxiliary: Added = NOTHING
+    averages_network: bool = False
+    averaged: Added = NOTHING
+    buffers: int = 0
 
 
 class System:

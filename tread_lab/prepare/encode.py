@@ -21,9 +21,8 @@ from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.resumable import DAMAGED, STORED, Array
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.images import DamagedImage, Images, digest_of
+from tread_lab.prepare.images import DamagedImage, Images, centre_crop, digest_of, read_ahead
 from tread_lab.prepare.packed import Build, Steps, check_whole, finish
-from tread_lab.prepare.reading import centre_crop, read_ahead
 from tread_lab.specs.errors import UserError
 
 # uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]

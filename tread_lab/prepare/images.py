@@ -1,4 +1,4 @@
-"""Images to encode: a folder with one folder a class, or tars of images with labels or captions."""
+"""Images of folders or tars with labels or captions, ADM's centre crop, and reading ahead."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.data.captions import Captions
-from tread_lab.data.tars import Member, members, tars_of
+from tread_lab.data.shards import Member, members, tars_of
 from tread_lab.specs.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".webp")
 LABEL, CAPTION = "cls", "txt"
+AHEAD = 2  # batches that are read while one is worked on
+
+Batch = TypeVar("Batch", bound=Sequence[int])
+Read = TypeVar("Read")
 
 
 class DamagedImage(UserError):
@@ -275,3 +283,45 @@ def _lines(content: str) -> Iterator[tuple[str, str]]:
     for row in (json.loads(line) for line in content.split("\n") if line.strip()):
         if text := str(row["text"]).strip():
             yield row["file_name"], text
+
+
+def centre_crop(image: Image.Image, size: int) -> NDArray[np.uint8]:
+    """Return the middle of an image, uint8 [size, size, 3], as ADM and its successors crop it.
+
+    While the shorter side is at least 2 `size`, the image is halved by averaging boxes of 2x2
+    pixels (sides rounded down). It is then resized bicubically so that the shorter side is `size`,
+    and the middle is cut out, half a pixel towards the origin where sides are odd (Dhariwal &
+    Nichol 2021; the same in DiT, SiT, EDM2 and REPA).
+    """
+    image = image.convert("RGB")
+    while min(image.size) >= 2 * size:
+        halved = image.width // 2, image.height // 2
+        image = image.resize(halved, resample=Image.Resampling.BOX)
+    factor = size / min(image.size)
+    sides = round(image.width * factor), round(image.height * factor)
+    image = image.resize(sides, resample=Image.Resampling.BICUBIC)
+    left, top = (image.width - size) // 2, (image.height - size) // 2
+    return np.asarray(image)[top : top + size, left : left + size]
+
+
+def read_ahead(
+    readers: Executor, read: Callable[[int], Read], batches: Iterable[Batch]
+) -> Iterator[tuple[Batch, list[Read]]]:
+    """Yield each batch of places with what `read` returns of them, in order.
+
+    A batch is taken from `batches` only when it is at most `AHEAD` batches from its turn.
+
+    Raises:
+        Exception: what `read` raised, at the turn of its batch.
+    """
+    waiting: deque[tuple[Batch, list[Future[Read]]]] = deque()
+    for batch in batches:
+        waiting.append((batch, [readers.submit(read, place) for place in batch]))
+        if len(waiting) > AHEAD:
+            yield _finished(*waiting.popleft())
+    while waiting:
+        yield _finished(*waiting.popleft())
+
+
+def _finished(batch: Batch, reading: Sequence[Future[Read]]) -> tuple[Batch, list[Read]]:
+    return batch, [future.result() for future in reading]

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
-from tread_lab.data.latents import PackedArrays
-from tread_lab.data.manifest import read_manifest
+from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store

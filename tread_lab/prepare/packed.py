@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
 from tread_lab.data.exported import CLASSES
-from tread_lab.data.latents import HELDOUT, heldout_arrays
-from tread_lab.data.manifest import read_manifest, write_manifest
+from tread_lab.data.latents import HELDOUT, heldout_arrays, read_manifest, write_manifest
 from tread_lab.data.npy import npy_header
 from tread_lab.data.resumable import DAMAGED, STORED, TO_COME, Array, ResumableArrays
 from tread_lab.data.statistics import OURS, Statistics, write_statistics

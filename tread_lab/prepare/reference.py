@@ -24,10 +24,9 @@ from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics import reference_file
 from tread_lab.metrics.frechet import RunningMoments
 from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS
-from tread_lab.prepare.images import DamagedImage, Images, open_images
+from tread_lab.prepare.images import DamagedImage, Images, centre_crop, open_images, read_ahead
 from tread_lab.prepare.pack import MARKS
 from tread_lab.prepare.packed import Steps, writable
-from tread_lab.prepare.reading import centre_crop, read_ahead
 from tread_lab.records.durable import DiskFull
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount

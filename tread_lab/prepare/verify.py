@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
-from tread_lab.data.latents import PackedArrays
-from tread_lab.data.manifest import file_facts, read_manifest
+from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
 from tread_lab.data.scaled import Store
+from tread_lab.data.shards import tars_of
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import LIGHTNING, OURS, Statistics, channel_statistics
-from tread_lab.data.tars import tars_of
 from tread_lab.prepare.measure import AT_ONCE, ChannelMoments, posterior_variance
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
 from tread_lab.specs.errors import UserError

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tread_lab.data.scaled import MOST_HELDOUT
 from tread_lab.data.source import open_data
-from tread_lab.data.split import MOST_HELDOUT
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, block_macs, cost
 from tread_lab.engine.probes import BATCH as PROBED

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tread_lab.engine.cost.added import Added
 from tread_lab.engine.cost.blocks import FP32, block_cost
-from tread_lab.engine.system import systems_of
+from tread_lab.engine.system import Added, systems_of
 from tread_lab.specs.recipe import outputs
 from tread_lab.specs.run import RunSpec
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.engine.cost.added import Added, Tokens
-from tread_lab.engine.system import System
+from tread_lab.engine.system import Added, System, Tokens
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.maskdit.spec import MaskBypass
 

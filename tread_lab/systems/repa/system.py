@@ -8,8 +8,7 @@ import contextlib
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
-from tread_lab.engine.cost.added import Added, Beside, Tokens
-from tread_lab.engine.system import Joining, Part, System
+from tread_lab.engine.system import Added, Beside, Joining, Part, System, Tokens
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.repa.spec import RepaSpec
