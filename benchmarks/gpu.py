@@ -1,14 +1,14 @@
 """Everything to know about a GPU in three calls of nine minutes, most important first.
 
     python benchmarks/gpu.py --out OUT --call 1        (then 2 and 3)
-    python benchmarks/gpu.py --out OUT --only paths scaling
+    python benchmarks/gpu.py --out OUT --only profile scaling
     python benchmarks/gpu.py --out OUT --device cpu --small        (to try the script itself)
     python benchmarks/performance.py OUT/results.jsonl ... docs/performance.md (tables of them)
 
 Every phase is a process of its own with a time limit: what crashes, hangs or runs out of memory
 costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found, and after
 each phase to OUT/tables.md; what a phase prints goes to OUT/PHASE.log. Needs torch, accelerate,
-safetensors, numpy and Pillow alone.
+safetensors, numpy and Pillow; decoding needs diffusers, too.
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ PHASES = {
     "parts": Phase(200, sampling.measure),
     "packed": Phase(170, packed.measure),
     "profile": Phase(90, steps.profile),
-    "waits": Phase(90, paths.waits),
     "host": Phase(60, steps.host),
-    "paths": Phase(180, paths.every_path),
     "scaling": Phase(240, scaling.measure),
 }
 CALLS = {  # the limits of a call's phases add up to nine minutes at most

@@ -1,18 +1,15 @@
-"""Does every path run, is its loss the CPU's, and is a run repeated and resumed bit for bit?"""
+"""A whole task as a sweep runs it, and whether a run is repeated and resumed bit for bit."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
 import time
-import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from gpu_phases.shared import INNER, TINY, Bench
-from tread_lab.engine.device import precisions
 from tread_lab.engine.trainer import Trainer
 from tread_lab.metrics.fidelity import inception_weights
 from tread_lab.metrics.requirements import check_torch_fidelity
@@ -23,99 +20,6 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
-
-CPU = torch.device("cpu")
-STEPS = 3
-
-
-def _inner(selection: str) -> list[dict[str, Any]]:
-    return [{**INNER[0], "selection": selection}]
-
-
-# name -> (model, routes, further fields)
-CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "dense": (TINY, (), {}),
-    "random": (TINY, INNER, {}),
-    "rows": (TINY, _inner("rows"), {}),
-    "structured": (TINY, _inner("structured"), {}),
-    "bernoulli": (TINY, _inner("bernoulli"), {}),
-    "sprint": (TINY, INNER, {"bypass": {"kind": "sprint"}}),
-    "mask": (TINY, ["0->B-1"], {"bypass": {"kind": "mask"}}),
-    "clipped": (TINY, INNER, {"train": {"clip": 1.0}}),
-    "micro-batches": (TINY, INNER, {"execution": {"micro_batch": 4}}),
-    "flow": (TINY, INNER, {"process": {"kind": "flow"}}),
-    "LightningDiT": ("LightningDiT-4x32x2/2", INNER, {}),
-    "RWKV": ("RWKV-4x32/2", _inner("rows"), {}),
-    "Mamba": ("Mamba-4x32x4/2", _inner("rows"), {}),
-}
-
-
-def every_path(bench: Bench) -> None:
-    """Train three steps of every case in every precision, eager and compiled, beside the CPU."""
-    for name, (model, routes, fields) in CASES.items():
-        expected = _losses(
-            bench, bench.spec(model, routes, 16, precision="fp32", **_copy(fields)), CPU
-        )
-        for precision in precisions(bench.device):
-            for compiler in ("none", "blocks") if bench.cuda else ("none",):
-                said = {"case": name, "precision": precision, "compile": compiler}
-                with bench.guarded("path", **said):
-                    extra = _copy(fields)
-                    extra["execution"] = {**extra.get("execution", {}), "compile": compiler}
-                    spec = bench.spec(model, routes, 16, precision=precision, **extra)
-                    got = _losses(bench, spec, bench.device)
-                    worst = max(abs(a - b) / abs(b) for a, b in zip(got, expected))
-                    bench.say("path", **said, relative_error=worst)
-
-
-def _copy(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: dict(value) for key, value in fields.items()}
-
-
-def _losses(bench: Bench, spec: RunSpec, device: torch.device) -> list[float]:
-    """Return the losses of three steps, of which the last follows a checkpoint."""
-    here, bench.device = bench.device, device
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            run = bench.live(spec, Path(folder))
-            losses = [_loss(run, step) for step in range(STEPS - 1)]
-            run.save()
-            resumed = Trainer(spec, run.folder, device)
-            assert resumed.resume() == STEPS - 1
-            return [*losses, _loss(resumed, STEPS - 1)]
-    finally:
-        bench.device = here
-
-
-def _loss(run: Trainer, step: int) -> float:
-    run.train_step(run.batches.at(step), lr=1e-3)
-    return float(run._window[-1])
-
-
-def waits(bench: Bench) -> None:
-    """How often does the host wait for the device between two entries of the log? It should not."""
-    for name, (model, routes, fields) in CASES.items():
-        for precision in [p for p in ("bf16", "fp16") if p in precisions(bench.device)]:
-            with bench.guarded("waits", case=name, precision=precision):
-                run = bench.live(
-                    bench.spec(model, routes, 16, precision=precision, **_copy(fields))
-                )
-                first, *rest = run.batches.stream(0, STEPS + 1)
-                run.train_step(first, lr=1e-3)
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    _watch(bench, "warn")
-                    for batch in rest:
-                        run.train_step(batch, lr=1e-3)
-                    _watch(bench, "default")
-                found = [str(w.message) for w in caught if "synchroniz" in str(w.message)]
-                where = "; ".join(sorted({text[:120] for text in found}))
-                bench.say("waits", case=name, precision=precision, waits=len(found), where=where)
-
-
-def _watch(bench: Bench, mode: str) -> None:
-    if bench.cuda:
-        torch.cuda.set_sync_debug_mode(mode)
 
 
 def whole_task(bench: Bench) -> None:

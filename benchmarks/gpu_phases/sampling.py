@@ -1,4 +1,4 @@
-"""What an image metric costs by its parts: the sampler's calls, decoding, features, writing."""
+"""What an image metric costs by its parts: the sampler's calls, decoding, writing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpu_phases.image_networks import Features, decoder, drawn
 from gpu_phases.shared import TINY, Bench
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import write_npz
@@ -20,13 +19,18 @@ from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.sample_parts import SampleParts
 
 CALLS = 79  # Heun, 40 steps
+SD = {  # the sizes of SD's autoencoder; time does not depend on its weights
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+    "block_out_channels": (128, 256, 512, 512),
+    "layers_per_block": 2,
+}
 IMAGES = 10_000
 
 
 def measure(bench: Bench) -> None:
     """Time all parts, those of an image first."""
     _decoding(bench)
-    _features(bench)
     _writing(bench)
     _calls(bench)
 
@@ -61,8 +65,15 @@ def _call(bench: Bench, size: str, precision: str, compiled: bool, batch: int) -
 
 def _decoding(bench: Bench) -> None:
     """Time SD's decoder by arithmetic and layout; by how many levels do pixels move from fp32?"""
+    with bench.guarded("part", part="decoding"):
+        _decoder(bench)
+
+
+def _decoder(bench: Bench) -> None:
+    from diffusers import AutoencoderKL
+
     torch.manual_seed(0)
-    network = drawn(decoder(), bench.device)
+    network = AutoencoderKL(**SD).eval().requires_grad_(False).to(bench.device)
     batch, side = (1, 4) if bench.small else (32, 32)
     z_BCHW = torch.randn(batch, 4, side, side, device=bench.device)
     exact_BCHW = _decoded(network, z_BCHW, "fp32", bench.device)
@@ -80,16 +91,7 @@ def _decoding(bench: Bench) -> None:
 @torch.inference_mode()
 def _decoded(network: nn.Module, z_BCHW: Tensor, precision: str, device: torch.device) -> Tensor:
     with matrix_products(precision), autocast(precision, device):
-        return levels(network(z_BCHW).float())
-
-
-def _features(bench: Bench) -> None:
-    """Time features of Inception-v3's size, in exact fp32 as the metric has them."""
-    network, batch = drawn(Features(), bench.device), 2 if bench.small else 100
-    images_BCHW = torch.zeros(batch, 3, 256, 256, dtype=torch.uint8, device=bench.device)
-    with bench.guarded("part", part="features"), torch.inference_mode(), matrix_products("fp32"):
-        ms = bench.milliseconds(lambda: network(images_BCHW), warm=1, count=5)
-        _say_part(bench, ms, batch, part="features", precision="fp32")
+        return levels(network.decode(z_BCHW).sample.float())
 
 
 def _writing(bench: Bench) -> None:
@@ -97,7 +99,7 @@ def _writing(bench: Bench) -> None:
     count, side = (16, 32) if bench.small else (1024, 256)
     images_BCHW = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8)
     with bench.guarded("part", part="writing"), tempfile.TemporaryDirectory() as folder:
-        parts, started = SampleParts(Path(folder), {}), time.perf_counter()
+        parts, started = SampleParts(Path(folder), {}, count), time.perf_counter()
         parts.add(images_BCHW, torch.zeros(count, dtype=torch.long), {})
         parts.close({"sum": torch.zeros(1)})
         parts.write()

@@ -148,33 +148,28 @@ class Stored(Fashion16):
         return self.x_CHW.expand(len(ids), -1, -1, -1), ids
 
 
+DECLARED, PROCESS = {"deviation": 0.5}, {"scale": 0.5}  # who says that 0.5 is expected
+
+
 @pytest.mark.parametrize(
-    ("deviation", "refused"), [(0.34, False), (0.33, True), (0.74, False), (0.76, True)]
+    ("said", "deviation", "refused"),
+    [
+        *((DECLARED, *case) for case in ((0.34, False), (0.33, True), (0.74, False), (0.76, True))),
+        *((PROCESS, *case) for case in ((0.17, False), (0.16, True), (1.49, False), (1.51, True))),
+    ],
 )
-def test_a_declared_deviation_may_be_half_as_much_off(
-    tmp_path: Path, deviation: float, refused: bool
+def test_a_deviation_may_be_half_as_much_off_and_three_times_where_only_the_process_says_it(
+    tmp_path: Path, said: dict[str, float], deviation: float, refused: bool
 ) -> None:
-    spec = spec_of(tmp_path, "latents", deviation=0.5)
-    if refused:
-        with pytest.raises(UserError, match=r"0\.5 is expected \(data\.deviation\)"):
-            check_deviation(spec, Stored(deviation))
-    else:
+    spec = spec_of(tmp_path, "latents", **said)
+    if not refused:
         assert check_deviation(spec, Stored(deviation)) == pytest.approx(deviation)
-
-
-@pytest.mark.parametrize(
-    ("deviation", "refused"), [(0.17, False), (0.16, True), (1.49, False), (1.51, True)]
-)
-def test_what_only_the_process_says_may_be_three_times_off(
-    tmp_path: Path, deviation: float, refused: bool
-) -> None:
-    spec = spec_of(tmp_path, "latents", scale=0.5)
-    if refused:
+        return
+    says = r"0\.5 is expected \(data\.deviation\)"
+    if said is PROCESS:
         says = f"stored is scaled otherwise, set data.scale={0.25 / deviation:.3g}"
-        with pytest.raises(UserError, match=says):
-            check_deviation(spec, Stored(deviation))
-    else:
-        assert check_deviation(spec, Stored(deviation)) == pytest.approx(deviation)
+    with pytest.raises(UserError, match=says):
+        check_deviation(spec, Stored(deviation))
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])

@@ -113,9 +113,9 @@ def test_tf32_switches_hold_within_the_block_alone() -> None:
         assert [s.allow_tf32 for s in switches] == before
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_the_fp32_block_of_a_half_precision_run_has_tf32_products(
-    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("precision", "tf32"), [("fp32", False), ("bf16", True), ("fp16", True)])
+def test_the_fp32_block_of_a_half_precision_run_alone_has_tf32_products(
+    precision: str, tf32: bool, tmp_path: Path
 ) -> None:
     if precision not in precisions(CPU):
         pytest.skip(f"no {precision} on this CPU")
@@ -126,18 +126,7 @@ def test_the_fp32_block_of_a_half_precision_run_has_tf32_products(
             lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
         )
         run.train_step(run.batches.at(0), lr=1e-3)
-    assert seen == [(torch.float32, True)]
-
-
-def test_an_fp32_run_has_exact_products(tmp_path: Path) -> None:
-    seen = []
-    with Trainer(small_run(), RunFolder(tmp_path), CPU) as run:
-        block = run.network.get_submodule("blocks.2.mlp.fc1")
-        block.register_forward_hook(
-            lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
-        )
-        run.train_step(run.batches.at(0), lr=1e-3)
-    assert seen == [(torch.float32, False)]
+    assert seen == [(torch.float32, tf32)]
 
 
 def test_every_precision_of_the_specs_has_an_arithmetic() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tread_lab.data.captions import CAPTIONS, Captions, read_all_captions, write_captions
 from tread_lab.data.folder import FolderImages
 from tread_lab.data.latents import HELDOUT
-from tread_lab.data.scaled import Posterior
+from tread_lab.data.scaled import Store
 from tread_lab.data.statistics import OURS, channel_statistics, write_statistics
 from tread_lab.records.durable import read_json
 from tread_lab.records.run_folder import CONFIG, RunFolder
@@ -69,12 +69,10 @@ def refuse_samples(data: DataSpec) -> NoReturn:
     )
 
 
-class ExportedStore:
+class ExportedStore(Store):
     """The store of an export: whatever shows a sample of the network's, and no samples."""
 
     labels: NDArray[np.int64] = np.zeros(0, np.int64)
-    posterior: Posterior = "none"
-    flips = False
 
     def __init__(self, data: DataSpec) -> None:
         assert data.path is not None
@@ -86,9 +84,6 @@ class ExportedStore:
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.floating]:
         refuse_samples(self._data)
-
-    def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        return None
 
     def captions(self) -> list[Captions] | None:
         """Return all captions of each held-out sample, `None` for a run that saw classes."""

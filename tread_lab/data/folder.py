@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import NpyReader
-from tread_lab.data.scaled import SAMPLED, Posterior, Split, check_labels, fingerprint, split_ids
+from tread_lab.data.scaled import SAMPLED, Split, Store, check_labels, fingerprint, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
 
@@ -102,7 +102,7 @@ class LabelledFiles:
         return UserError(f"data.path: {path} {what}; make this file again")
 
 
-class FolderLatents:
+class FolderLatents(Store):
     """One split of latents in files: `dataset.json` in the folder, or in its `vae-sd` (REPA).
 
     Files named `img-mean-std-*` hold mean and deviation of the encoder's posterior, the others a
@@ -112,12 +112,10 @@ class FolderLatents:
         UserError: the index or a file is absent, damaged or of another shape.
     """
 
-    flips = False
-
     def __init__(self, spec: DataSpec, split: Split) -> None:
         self._files = labelled_files(spec, LATENTS)
         moments = Path(self._files.names[0]).name.startswith(BOTH)
-        self.posterior: Posterior = "deviation" if moments else "none"
+        self.posterior = "deviation" if moments else "none"
         self._stored_shape = self._files.latent(0).shape
         channels, *sides = self._stored_shape
         self.shape: tuple[int, int, int] = (channels // (2 if moments else 1), *sides)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, read_captions
-from tread_lab.data.scaled import Posterior, Split, fingerprint, split_ids
+from tread_lab.data.scaled import Split, Store, fingerprint, split_ids
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -30,7 +30,7 @@ FORMAT = "tread-lab packed arrays 1"
 ARRAYS = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
 
 
-class PackedArrays:
+class PackedArrays(Store):
     """One split of arrays `latents` [n, C, H, W] (fp16, fp32, fp64) and `labels` [n] (integers).
 
     Instead of `latents` there may be `moments` [n, 2C, H, W], the mean and the log-variance of the
@@ -64,7 +64,7 @@ class PackedArrays:
         self._images = _images(path, f"{prefix}images", len(labels_n))
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
         self._path, self._captions = path, f"{prefix}{CAPTIONS}"
-        self.posterior: Posterior = "log_variance" if moments else "none"
+        self.posterior = "log_variance" if moments else "none"
         self.flips = self._flipped is not None
         channels, *sides = self._stored.shape[1:]
         if moments and channels % 2:

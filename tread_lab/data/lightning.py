@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.scaled import Posterior, Split, fingerprint, split_ids
+from tread_lab.data.scaled import Split, Store, fingerprint, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
 
 LATENTS, FLIPPED, LABELS = "latents", "latents_flip", "labels"
 
 
-class SafetensorsFiles:
+class SafetensorsFiles(Store):
     """One split of the samples in a folder's `*.safetensors`, in order of the files' names.
 
     Each file holds `latents` [n, C, H, W] and `labels` [n], and may hold `latents_flip`. Only the
@@ -27,8 +27,6 @@ class SafetensorsFiles:
     Raises:
         UserError: there are no such files, or one of them is damaged or holds something else.
     """
-
-    posterior: Posterior = "none"
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
         if spec.path is None:
@@ -77,10 +75,6 @@ class SafetensorsFiles:
             values = self._maps[file][FLIPPED if flip else LATENTS]
             stored[here] = np.take(values, rows[here], axis=0)
         return stored
-
-    def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """None: these files hold no images."""
-        return None
 
     def _shape(self, number: int, name: str) -> tuple[int, int, int, int]:
         if name not in self._files[number].keys():  # noqa: SIM118 (no mapping)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.data.captions import Captions, captions_of
+from tread_lab.data.captions import Captions
 from tread_lab.data.statistics import channel_statistics
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -42,8 +42,9 @@ def split_ids(n: int, split: Split) -> NDArray[np.int64]:
 Posterior = Literal["none", "log_variance", "deviation"]
 
 
-class Store(Protocol):
-    """One split of a set of latents on disk.
+class Store:
+    """One split of a set of latents on disk; by default without posterior, mirrored latents, images
+    and captions.
 
     Attributes:
         shape: (C, H, W) of one latent.
@@ -56,17 +57,23 @@ class Store(Protocol):
     shape: tuple[int, int, int]
     labels: NDArray[np.int64]
     fingerprint: str
-    posterior: Posterior
-    flips: bool
+    posterior: Posterior = "none"
+    flips: bool = False
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.floating]:
         """Return a new array with the stored values [B, C or 2C, H, W] of samples `ids` of the
         split; of the mirrored images where `mirrored` [B] says so."""
+        raise NotImplementedError
 
     def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
         """Return the images [B, 3, height, width] of samples `ids`; `None` if none are stored."""
+        return None
+
+    def captions(self) -> list[Captions] | None:
+        """Return all captions of each sample, or `None` without any."""
+        return None
 
 
 def fingerprint(store: Store, header: str) -> str:
@@ -175,7 +182,7 @@ class ScaledLatents:
 
     def captions(self) -> list[Captions] | None:
         """Return all captions of each sample, or `None` where the store has none."""
-        return captions_of(self._store)
+        return self._store.captions()
 
     def pixels(self, x_BCHW: Tensor) -> Tensor:
         """Return uint8 images: decoded where there is an autoencoder, else `preview`."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.npy import NpyReader
-from tread_lab.data.scaled import Posterior, Split, fingerprint, split_ids
+from tread_lab.data.scaled import Split, Store, fingerprint, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
@@ -106,7 +106,7 @@ class _OpenTar:
             os.close(self._file)
 
 
-class TarShards:
+class TarShards(Store):
     """One split of the samples in a folder of tars, or in the tars that a glob names.
 
     Tars are taken in order of their names, samples in order of their place; `split_ids` holds some
@@ -129,9 +129,6 @@ class TarShards:
         self._table = table[split_ids(len(table), split)]
         self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
         self.fingerprint = fingerprint(self, f"{len(self.labels)} {self.shape}")
-
-    posterior: Posterior = "none"
-    flips = False
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
@@ -163,10 +160,6 @@ class TarShards:
         if latent.dtype.kind != "f":
             raise self._damaged(place, f"holds {latent.dtype}, not floats")
         return latent
-
-    def images(self, ids: NDArray[np.int64]) -> NDArray[np.uint8] | None:
-        """None: what other members of a tar hold is not read."""
-        return None
 
     def _damaged(self, place: Place, what: str) -> UserError:
         return bad_tar(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")

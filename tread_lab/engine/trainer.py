@@ -9,7 +9,7 @@ import math
 import time
 import warnings
 from collections.abc import Collection, Iterator
-from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -232,16 +232,11 @@ class Trainer:
     def __enter__(self) -> Trainer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._meter is not None:
             self._meter.close()
         if self._writer is not None:
-            self._writer.__exit__(kind, error, tb)
+            self._writer.__exit__(*error)
 
     def _joined(self, process: Process) -> list[Part]:
         """Return what the systems of this run add to its training, initialised from its seed."""
