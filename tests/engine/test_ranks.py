@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 from contextlib import closing
@@ -127,3 +128,17 @@ def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> N
                     os.kill(other, signal.SIGKILL)
     assert kind_of(lost.value) == "died"
     assert len(trained(Ranks(CPU), run(2), tmp_path / "next")) == 2  # one process, as before
+
+
+def test_a_lack_of_memory_of_any_process_ends_the_attempt_as_one(tmp_path: Path) -> None:
+    """The other process gets no more memory than it has, and a wider network to train."""
+    wide, before = run(2, model={"depth": 4, "width": 512, "heads": 2, "patch": 4}), children()
+    with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .*out of memory$") as lost:
+        with HereProcesses(2).open(CPU) as ranks:
+            (other,) = children() - before
+            trained(ranks, run(2), tmp_path / "first")
+            size = int(Path(f"/proc/{other}/statm").read_text().split()[0])
+            limit = size * resource.getpagesize() + 2**24
+            resource.prlimit(other, resource.RLIMIT_AS, (limit, limit))
+            trained(ranks, wide, tmp_path / "wide")
+    assert kind_of(lost.value) == "oom"

@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from tread_lab.cli import _parser
-from tread_lab.records.attempts import EXIT_REASONS, FAILURES, Attempts, attempts_of, kind_of
+from tread_lab.records.attempts import (
+    EXIT_REASONS,
+    FAILURES,
+    Attempts,
+    ProcessLost,
+    attempts_of,
+    kind_of,
+)
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.log import append_line
 from tread_lab.specs.errors import UserError
@@ -54,6 +61,8 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
         (RuntimeError("CUDA error: Out of memory"), "oom"),
         (RuntimeError("DefaultCPUAllocator: not enough memory: 8 bytes"), "oom"),
         (torch.OutOfMemoryError("x"), "oom"),
+        (ProcessLost("rank 1 of the run is lost: OutOfMemoryError: CUDA"), "oom"),
+        (ProcessLost("rank 1 of the run is lost: MemoryError: "), "oom"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "oom"),
         (ValueError("out of memory"), "exception"),
         (KeyboardInterrupt(), "interrupted"),

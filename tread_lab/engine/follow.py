@@ -10,7 +10,8 @@ import threading
 import torch
 
 from tread_lab.engine.device import release
-from tread_lab.engine.ranks import Ranks
+from tread_lab.engine.ranks import OUT_OF_MEMORY, Ranks
+from tread_lab.records.attempts import kind_of
 
 
 def follow(device: torch.device) -> None:
@@ -37,4 +38,9 @@ def _end_with_parent() -> None:
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(int(sys.argv[2]))
-    follow(torch.device(sys.argv[1]))
+    try:
+        follow(torch.device(sys.argv[1]))
+    except Exception as error:
+        if kind_of(error) != "oom":
+            raise
+        sys.exit(OUT_OF_MEMORY)

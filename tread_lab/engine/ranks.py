@@ -6,6 +6,7 @@ read streams beside the output, pass twice, and leave parameters out of some ste
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -31,6 +32,7 @@ _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog en
 _POLL = 0.5  # seconds between two looks at the other processes
 _GRACE = 10.0  # seconds that rank 0 has to notice by itself that another process has ended
 _CPU = torch.device("cpu")
+OUT_OF_MEMORY = errno.ENOMEM  # exit code of a process beside rank 0 that memory did not suffice for
 
 
 T = TypeVar("T")
@@ -227,7 +229,8 @@ class HereFollower:
 
     def ended(self) -> str | None:
         code = self._process.poll()
-        return None if code is None else f"process {self._process.pid} ended with code {code}"
+        why = ", out of memory" if code == OUT_OF_MEMORY else ""
+        return None if code is None else f"process {self._process.pid} ended with code {code}{why}"
 
     def kill(self) -> None:
         self._process.kill()

@@ -17,7 +17,7 @@ class ProcessLost(RuntimeError):
     """Another process of the run has ended."""
 
 
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "memoryerror")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,8 @@ def _disk_is_full(error: BaseException) -> bool:
 
 
 def _lacks_memory(error: BaseException) -> bool:
-    """Whether it is an error of Python, of torch on a device, or of torch's CPU allocator."""
+    """Whether it is an error of Python, of torch on a device, of torch's CPU allocator, or tells
+    of one in another process."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text = str(error).lower() if isinstance(error, RuntimeError) else ""
     return bool(names & {"MemoryError", "OutOfMemoryError"}) or any(p in text for p in _NO_MEMORY)

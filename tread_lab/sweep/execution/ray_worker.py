@@ -103,7 +103,8 @@ class ActorFollower:
             ray.get(self._end)
             return "it has ended"
         except ray.exceptions.RayError as error:
-            return first_line(error)
+            cause = getattr(error, "cause", error)  # of a task that has raised
+            return f"{type(cause).__name__}: {first_line(cause)}"
 
     def kill(self) -> None:
         ray.kill(self._actor)
