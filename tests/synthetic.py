@@ -75,6 +75,7 @@ class Synthetic:
         pictures: also the samples themselves, which the route makes darker.
         budgets: training steps that are an axis of their own; `steps` alone where empty.
         stages: steps before the end at which every run was measured, too.
+        specs: also the spec of every run, which YAML is slow to write.
         watts: power of a GPU whose energy every run recorded; `None` where it was not metered.
     """
 
@@ -95,6 +96,7 @@ class Synthetic:
     pictures: bool = False
     budgets: Sequence[int] = ()
     stages: Sequence[int] = ()
+    specs: bool = False
     watts: float | None = None
 
     @property
@@ -181,7 +183,7 @@ def _write_run(
     if state == "pending":
         return
     steps = sweep.steps if state == "completed" else sweep.steps // 2
-    if sweep.similarity:  # only its reader asks for the spec, and YAML is slow to write
+    if sweep.similarity or sweep.specs:  # others do not ask for it
         run.create(decode(RunSpec, trial["spec"]))
     if sweep.history:
         _write_log(run, sweep, route, seed, steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ class Client:
 
     def __init__(self, *pages: list[Any]) -> None:
         self.pages, self.calls = list(pages) or [[]], list[Any]()
+        self.tracking_uri = "sqlite:////store.db"  # of one writer, so calls have an order
 
     def search_runs(self, *args: Any, **options: Any) -> Any:
         self.calls.append(("search_runs", *args, options))
@@ -59,6 +61,16 @@ class Client:
     def of(self, run: str) -> list[Any]:
         """The calls about a run, without its name."""
         return [(name, *rest) for name, first, *rest in self.calls if first == run]
+
+
+@pytest.fixture(autouse=True)
+def uploads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads are calls of the client that names the run."""
+
+    def artifacts_of(client: Client, run: Any) -> Any:
+        return SimpleNamespace(log_artifacts=partial(client.log_artifacts, run.info.run_id))
+
+    monkeypatch.setattr("tread_lab.tracking.mlflow_tracker.artifacts_of", artifacts_of)
 
 
 def stored(run_id: str, name: str, **facts: Any) -> Any:
@@ -162,21 +174,21 @@ def test_a_first_sync_makes_the_sweep_and_sends_all_of_a_trial(sweeps: Sweeps) -
         ("create_run", "7", 1000, OWNER | own, "dense seed 0"),
     ]
     assert client.of("new 2") == [
+        ("log_artifacts", {"deep/note.txt": "x", "raw": "y"}),
+        ("set_terminated", ("status", "FINISHED"), ("end_time", 5000)),
         (
             "log_batch",
             [*LOGGED, *MEASURED],
             {"seed": "0", "route": "dense"},
-            {**VIEW.tags, "tread_lab.authored": DIGESTS},
+            {**VIEW.tags, "tread_lab.authored": DIGESTS, "tread_lab.sent": SENT_DENSE},
         ),
-        ("log_artifacts", {"deep/note.txt": "x", "raw": "y"}),
-        ("set_terminated", ("status", "FINISHED"), ("end_time", 5000)),
-        ("set_tag", "tread_lab.sent", SENT_DENSE),
     ]
-    batch, files, ended, sent = client.of("new 1")
+    files, ended, batch = client.of("new 1")
     assert batch[1:3] == ([], {}) and batch[3]["progress"] == "2 trials: 1 completed, 1 pending"
     assert list(files[1]) == ["plan.json"]
     assert ended == ("set_terminated", ("status", "KILLED"), ("end_time", 5000))
-    assert sent[2].endswith(" log=-1 born=0 files=" + sent[2].rpartition("=")[2])
+    sent = batch[3]["tread_lab.sent"]
+    assert sent.endswith(" log=-1 born=0 files=" + sent.rpartition("=")[2])
 
 
 def kept(run: str = "old", **facts: Any) -> Any:
@@ -198,7 +210,7 @@ def test_what_was_sent_is_not_sent_again_but_counts(sweeps: Sweeps) -> None:
     assert report == SyncReport("placement", runs=2, unchanged=1, problems=(f"{TRIAL_OF_DENSE}: ",))
     tokens = [call[-1]["page_token"] for call in client.calls if call[0] == "search_runs"]
     assert tokens == [None, "1"] and client.of("old") == []
-    assert client.of("parent")[2] == ("set_terminated", ("status", "KILLED"), ("end_time", 5000))
+    assert client.of("parent")[1] == ("set_terminated", ("status", "KILLED"), ("end_time", 5000))
 
 
 def test_a_run_that_went_on_gets_what_is_new(sweeps: Sweeps) -> None:
@@ -207,18 +219,32 @@ def test_a_run_that_went_on_gets_what_is_new(sweeps: Sweeps) -> None:
     client, view = Client([PARENT, old]), replace(VIEW, tags={"cell": "dense", "role": "other"})
     report = synced(sweeps, client, {"dense": view})
     assert report == SyncReport("placement", runs=2, updated=1, values=3)
-    first, second, *calls = client.of("old")
+    ended, first, second, batch = client.of("old")
     assert {first, second} == {("delete_tag", "mlflow.note.content"), ("delete_tag", "problem")}
-    assert calls == [
-        (
-            "log_batch",
-            [LOGGED[2], *MEASURED],
-            {"route": "dense"},
-            {"role": "other", "tread_lab.authored": "name=6adb6ec62caf831f"},
-        ),
-        ("set_terminated", ("status", "FINISHED"), ("end_time", 5000)),
-        ("set_tag", "tread_lab.sent", SENT_DENSE),
+    assert ended == ("set_terminated", ("status", "FINISHED"), ("end_time", 5000))
+    assert batch == (
+        "log_batch",
+        [LOGGED[2], *MEASURED],
+        {"route": "dense"},
+        {
+            "role": "other",
+            "tread_lab.authored": "name=6adb6ec62caf831f",
+            "tread_lab.sent": SENT_DENSE,
+        },
+    )
+
+
+def test_numbers_beyond_one_call_are_sent_before_the_tag_that_says_so(sweeps: Sweeps) -> None:
+    client = Client([PARENT])
+    logged = {n: Number("train/loss", 1.0, n, n) for n in range(2500)}
+    synced(sweeps, client, {"dense": replace(VIEW, logged=logged)})
+    calls = [call[1:] for call in client.of("new 1") if call[0] == "log_batch"]
+    assert [(len(metrics), len(tags)) for metrics, _, tags in calls] == [
+        (1000, 0),
+        (1000, 0),
+        (502, 6),
     ]
+    assert "log=2499 " in calls[-1][2]["tread_lab.sent"]
 
 
 def test_a_run_under_way_has_its_status_alone(sweeps: Sweeps) -> None:
@@ -241,7 +267,7 @@ def test_a_contradicted_run_is_made_anew_with_what_a_person_typed(sweeps: Sweeps
     assert (started, name) == (1000, "my favourite")
     assert tags["paper"] == "figure 8" and tags["tread_lab.trial"] == TRIAL_OF_DENSE
     assert "cell" not in tags
-    batch = client.of("new 1")[0]
+    batch = client.of("new 1")[-1]
     assert batch[1] == [*LOGGED, *MEASURED] and "name=" not in batch[3]["tread_lab.authored"]
 
 
@@ -311,4 +337,4 @@ def test_views_are_of_what_the_sweep_varies_and_are_sent_once(
     ]
     tags = [call for call in client.calls if call[0] == "set_experiment_tag"]
     assert tags == [("set_experiment_tag", "7", "b", "2")]
-    assert "(#7)" in client.of("parent")[0][3]["mlflow.note.content"]
+    assert "(#7)" in client.of("parent")[-1][3]["mlflow.note.content"]

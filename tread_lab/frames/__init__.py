@@ -1,6 +1,13 @@
 """A sweep's records as data frames: one row per trial, per cell or per logged value."""
 
-from tread_lab.frames.cells import STATES, cells_frame, disturbed, of_baseline, with_delta
+from tread_lab.frames.cells import (
+    STATES,
+    cells_frame,
+    disturbed,
+    disturbed_beside,
+    of_baseline,
+    with_delta,
+)
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
@@ -50,6 +57,7 @@ __all__ = [
     "cells_frame",
     "delta_column",
     "disturbed",
+    "disturbed_beside",
     "equal_steps_frame",
     "history_frame",
     "is_measured_during_training",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tread_lab.records.metric_names import IMAGES_PER_S, STEP_SECONDS, TRAIN_FLO
 from tread_lab.records.status import RunState
 
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
+STEPS = "steps_done"
 TIMES = ("s", "h", "images/s")  # units of what other work on a machine disturbs
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
@@ -79,16 +81,35 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
         column: of a time or of a speed, else no trial is: seconds a step and images per second are
             held against the FLOPs of a step, others against those of the training.
     """
-    if metric_kind(column).unit not in TIMES or not {TRAIN_FLOPS, column} <= set(trials):
+    if not _tells_time(column, trials):
         return pd.Series(False, index=trials.index)
-    by_step = column in (STEP_SECONDS, IMAGES_PER_S)
-    steps = trials["steps_done"].astype(float) if by_step and "steps_done" in trials else 1.0
-    work = trials.assign(**{TRAIN_FLOPS: trials[TRAIN_FLOPS] / steps})
-    predicted = of_baseline(work, TRAIN_FLOPS) / work[TRAIN_FLOPS]
-    measured = of_baseline(trials, column) / trials[column]
-    share = (1 / measured if metric_kind(column).better == "higher" else measured) / predicted
-    beyond, away = share > BEYOND, share / share.median()
-    return beyond | (away > DISTURBED) | (away < 1 / DISTURBED)
+    names = [name for name in (TRAIN_FLOPS, STEPS, column) if name in trials]
+    own = {name: trials[name].astype(float) for name in names}
+    dense = {name: of_baseline(trials, name) for name in own}
+    share: pd.Series[float] = _beyond_flops(column, own, dense)
+    away = share / share.median()
+    return (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
+
+
+def disturbed_beside(row: Mapping[str, Any], dense: Mapping[str, Any]) -> list[str]:
+    """Return the columns in which a trial's row is faster than its baseline's FLOPs allow."""
+    times = [name for name in row if _tells_time(name, row) and _tells_time(name, dense)]
+    names = (TRAIN_FLOPS, STEPS, *times)
+    own, other = ({n: np.float64(x.get(n, np.nan)) for n in names} for x in (row, dense))
+    with np.errstate(all="ignore"):
+        return [name for name in times if _beyond_flops(name, own, other) > BEYOND]
+
+
+def _tells_time(column: str, trials: Container[str]) -> bool:
+    return metric_kind(column).unit in TIMES and TRAIN_FLOPS in trials and column in trials
+
+
+def _beyond_flops(column: str, own: Mapping[str, Any], dense: Mapping[str, Any]) -> Any:
+    """Return a measured speed-up over the one that FLOPs predict."""
+    steps = STEPS if column in (STEP_SECONDS, IMAGES_PER_S) else ""
+    work, dense_work = (x[TRAIN_FLOPS] / x.get(steps, 1.0) for x in (own, dense))
+    gain = dense[column] / own[column]
+    return (1 / gain if metric_kind(column).better == "higher" else gain) * work / dense_work
 
 
 def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:

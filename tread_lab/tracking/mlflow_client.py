@@ -23,6 +23,8 @@ from alembic.util import CommandError
 from mlflow import MlflowClient
 from mlflow.entities import Experiment, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from sqlalchemy.exc import SQLAlchemyError
 
 from tread_lab.records.durable import replacing
@@ -37,11 +39,14 @@ __all__ = [
     "Param",
     "Run",
     "RunTag",
+    "artifacts_of",
     "in_one_line",
     "open_client",
     "open_experiment",
+    "writers",
 ]
 
+WRITERS = 8  # MLflow's client keeps ten connections
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}  # which pages open
 
 for _name in ("mlflow.store.db.utils", "alembic"):
@@ -93,6 +98,16 @@ def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> E
         _follow_lab(client, place, artifacts)
         found = client.get_experiment(found.experiment_id)
     return found
+
+
+def artifacts_of(client: MlflowClient, run: Run) -> ArtifactRepository:
+    """Return where the artifacts of a run lie; the client itself would ask for the run again."""
+    return get_artifact_repository(run.info.artifact_uri, tracking_uri=client.tracking_uri)
+
+
+def writers(uri: str) -> int:
+    """Return how many runs are written at once: a SQLite file has one writer."""
+    return 1 if sqlite_path(uri) else WRITERS
 
 
 def _follow_lab(client: MlflowClient, old: str, new: str) -> None:

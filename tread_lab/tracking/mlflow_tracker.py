@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -26,9 +28,11 @@ from tread_lab.tracking.mlflow_client import (
     Param,
     Run,
     RunTag,
+    artifacts_of,
     in_one_line,
     open_client,
     open_experiment,
+    writers,
 )
 from tread_lab.tracking.projection import PARAMETERS, Number, Projection, ShownTrial, trials_of
 from tread_lab.tracking.saved_views import SavedViews
@@ -117,6 +121,7 @@ class _SweepSync:
         self._owner = {SWEEP: sweep.name, LAB: identity(lab)}
         self._condition = " AND ".join(f"tags.`{k}` = '{v}'" for k, v in self._owner.items())
         self._projection = projection
+        self._alone = threading.RLock()  # whoever reads records or counts
         self._done: Counter[str] = Counter()
         self._problems: list[str] = []
         self._shown = 0  # trials
@@ -129,11 +134,16 @@ class _SweepSync:
         found = self._found()
         name = self._sweep.name
         parent = found.pop("", None) or self._create(name, written(self._sweep, self._plan), {})
-        for trial in trials:
-            if states[trial.key] is not RunState.PENDING:
-                with self._noted(trial):
-                    self._child(trial, states[trial.key], found.get(trial.key), parent.info.run_id)
-                found.pop(trial.key, None)
+        begun = {key: state for key, state in states.items() if state is not RunState.PENDING}
+        stored = {key: found.pop(key, None) for key in begun}
+
+        def child(trial: ShownTrial) -> None:
+            with self._noted(trial):
+                self._child(trial, begun[trial.key], stored[trial.key], parent.info.run_id)
+
+        with ThreadPoolExecutor(writers(self._client.tracking_uri)) as pool:
+            work = pool.map(child, [trial for trial in trials if trial.key in begun])
+            list(work)  # a failure cancels what has not begun
         for run in found.values():
             self._remove(run)
         frame = self._projection.frame(trials)
@@ -189,29 +199,34 @@ class _SweepSync:
         return found
 
     def _child(self, trial: ShownTrial, state: RunState, have: Run | None, parent_id: str) -> None:
-        stamp = self._projection.stamp(trial, state)
-        if have is not None and is_up_to_date(have, parent_id, stamp):
-            self._done["unchanged"] += 1
-            self._note(trial, own_tags(have), have.info.end_time)
-            return
-        view = self._projection.view(trial, state)
+        with self._alone:
+            stamp = self._projection.stamp(trial, state)
+            if have is not None and is_up_to_date(have, parent_id, stamp):
+                self._count("unchanged")
+                self._note(trial, own_tags(have), have.info.end_time)
+                return
+            view = self._projection.view(trial, state)
         own = {TRIAL: trial.key, PARENT_RUN: parent_id}
         name, typed = view.name, dict[str, str]()
         if have is not None and contradicts(have, view):
             name, typed = name_of(have, view.name), typed_tags(have, view)
             self._remove(have)
             have = None
-        self._done["updated"] += have is not None
+        self._count("updated", have is not None)
         run = have or self._create(name, view.started, own | typed)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         fresh = [number for n, number in view.logged.items() if n > sent.log]
         numbers = [*fresh, *view.during, *view.measured.values()]
-        self._log(run, view.name, numbers, view.params, view.tags | own)
         files = self._upload(run, view.files, sent)
         self._set_status(run, view.status, view.ended)
         now = Sent(stamp, max(view.logged, default=-1), view.born, files)
-        self._client.set_tag(run.info.run_id, SENT, str(now))
-        self._note(trial, view.tags, view.ended)
+        self._log(run, view.name, numbers, view.params, view.tags | own, now)
+        with self._alone:
+            self._note(trial, view.tags, view.ended)
+
+    def _count(self, what: str, number: int = 1) -> None:
+        with self._alone:
+            self._done[what] += number
 
     def _note(self, trial: ShownTrial, tags: Mapping[str, str], ended: int | None) -> None:
         """Remember what the report and the sweep's own run say of a trial."""
@@ -223,17 +238,17 @@ class _SweepSync:
     def _parent(self, run: Run, parent: Parent) -> None:
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         if sent.stamp == parent.stamp and run.info.status == parent.status:
-            self._done["unchanged"] += 1
+            self._count("unchanged")
             return
-        self._done["updated"] += SENT in run.data.tags
-        self._log(run, self._sweep.name, [], {}, parent.tags())
+        self._count("updated", SENT in run.data.tags)
         files = self._upload(run, parent.files(), sent)
         over = parent.status not in ("RUNNING", "SCHEDULED")
         self._set_status(run, parent.status, parent.ended if over else None)
-        self._client.set_tag(run.info.run_id, SENT, str(Sent(parent.stamp, files=files)))
+        now = Sent(parent.stamp, files=files)
+        self._log(run, self._sweep.name, [], {}, parent.tags(), now)
 
     def _create(self, name: str, started: int, tags: dict[str, str]) -> Run:
-        self._done["created"] += 1
+        self._count("created")
         return self._client.create_run(
             self._experiment.experiment_id,
             start_time=started,
@@ -243,7 +258,7 @@ class _SweepSync:
 
     def _remove(self, run: Run) -> None:
         self._client.delete_run(run.info.run_id)
-        self._done["removed"] += 1
+        self._count("removed")
 
     def _log(
         self,
@@ -252,7 +267,9 @@ class _SweepSync:
         numbers: Sequence[Number],
         params: Mapping[str, str],
         tags: Mapping[str, str],
+        sent: Sent,
     ) -> None:
+        """Send numbers, parameters and tags; MLflow writes the tags last, `sent` among them."""
         run_id, have, own = run.info.run_id, run.data, own_tags(run, tags)
         if run.info.run_name != name_of(run, name):
             self._client.update_run(run_id, name=name)
@@ -261,14 +278,15 @@ class _SweepSync:
         tags = {k: v for k, v in tags.items() if k not in have.tags or k in own}
         texts = {place: text for place, text in tags.items() if place in SHARED}
         texts |= {NAME: name} if name_of(run, name) == name else {}
-        tags |= {AUTHORED: str(Authored.of(texts))}
+        tags |= {AUTHORED: str(Authored.of(texts)), SENT: str(sent)}
         new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
         new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
         metrics = [Metric(n.key, n.value, n.time, n.step) for n in numbers]
-        self._client.log_batch(run_id, metrics[:BATCH], new_params, new_tags)
-        for start in range(BATCH, len(metrics), BATCH):
+        full = max(0, len(metrics) + len(new_params) + len(new_tags) - 1) // BATCH * BATCH
+        for start in range(0, full, BATCH):
             self._client.log_batch(run_id, metrics[start : start + BATCH])
-        self._done["values"] += len(numbers)
+        self._client.log_batch(run_id, metrics[full:], new_params, new_tags)
+        self._count("values", len(numbers))
 
     def _upload(self, run: Run, files: Mapping[str, File], sent: Sent) -> str:
         """Send the artifacts if they are not those of the last time; returns their fingerprint."""
@@ -282,7 +300,7 @@ class _SweepSync:
                         path.symlink_to(source)
                     else:
                         path.write_bytes(source.encode() if isinstance(source, str) else source)
-                self._client.log_artifacts(run.info.run_id, folder)
+                artifacts_of(self._client, run).log_artifacts(folder)
         return mark
 
     def _set_status(self, run: Run, status: str, ended: int | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import Memory, SweepReader, disturbed, is_metric
+from tread_lab.frames import Memory, SweepReader, disturbed_beside, is_metric
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.plan import StoredPlan
@@ -157,6 +157,7 @@ class Projection:
     def __init__(self, lab: Lab, plan: StoredPlan, memory: Memory | None = None) -> None:
         self._lab, self._plan = lab, plan
         self._reader = SweepReader(lab, plan, memory=memory)
+        self._trials = {trial.run: trial for trial in plan.trials}
         self._baselines: dict[str, list[Any]] = {}
         self._stopped = lab.sweep(plan.name).stopped()
 
@@ -252,12 +253,11 @@ class Projection:
 
     def _disturbed(self, trial: ShownTrial, row: Mapping[str, Any]) -> dict[str, str]:
         """Return the tag that names the times and speeds that other work on the machine decided."""
-        dense = next((t for t in self._plan.trials if t.run == trial.stored.baseline), None)
-        if dense is None:
+        if trial.stored.baseline is None:
             return {}
-        frame = self._reader.frame([row, self._reader.row(dense)])
-        names = [str(name) for name in frame if disturbed(frame, str(name)).iloc[0]]
-        return {"disturbed": ", ".join(map(to_mlflow, names))} if names else {}
+        dense = self._reader.row(self._trials[trial.stored.baseline])
+        names = ", ".join(map(to_mlflow, disturbed_beside(row, dense)))
+        return {"disturbed": names} if names else {}
 
     def _tags(
         self,
