@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.made_data import SCALE, write_autoencoder
 from tread_lab.data import open_data, source
 from tread_lab.data.autoencoder import VARIABLE, Autoencoder, Encoder, levels
+from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.specs import DataSpec, UserError
 
 

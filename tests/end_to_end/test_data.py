@@ -17,7 +17,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.made_data import SCALE, write_autoencoder, write_images
 from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.over_training import OVER_COSTS
 from tread_lab.analysis.figures.samples import SAMPLES
@@ -27,6 +26,7 @@ from tread_lab.metrics import fidelity, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import MOMENTS
 from tread_lab.prepare.packed import UNDER_WAY
+from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_images
 
 IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.made_data import write_images
 from tread_lab.cli import main
+from tread_lab.prepare.stand_ins import write_images
 
 STATISTICS = {"mean": [0.0] * 4, "deviation": [1.0, 1.0, 40.0, 1.0]}
 

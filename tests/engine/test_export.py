@@ -15,7 +15,7 @@ import yaml
 from tests.backbones.published_dit import published_shapes
 from tests.data.test_folder import names, write_folder
 from tests.engine.runs import CPU, small_run, train_until
-from tests.made_data import SCALE, write_autoencoder, write_captioned, write_text_encoder
+from tests.made_data import write_captioned
 from tread_lab.backbones.published import read_tensors
 from tread_lab.cli import main
 from tread_lab.data.source import open_data
@@ -23,6 +23,7 @@ from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
+from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, UserError, signature

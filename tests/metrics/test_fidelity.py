@@ -146,3 +146,16 @@ def test_spatial_features_are_by_row_then_column_then_channel() -> None:
     assert found.shape == (2, 2 * 3 * 7)
     assert found[0, :7].tolist() == [0, 6, 12, 18, 24, 30, 36]
     assert found[0, 7:21:7].tolist() == [1, 2] and found[0, 21] == 3 and found[1, 0] == 54
+
+
+def test_a_stand_in_gives_random_features_and_names_that_say_so(
+    real: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "stand-in.txt"
+    file.write_text(fidelity.STAND_IN)
+    monkeypatch.setenv(fidelity.VARIABLE, str(file))
+    found = score(real[:4], real[4:8], metrics=["fid", "is"], extractor="inception")
+    assert list(found) == ["fid[stand-in,heldout]@4", "is[stand-in]@4"]
+    file.write_text(fidelity.STAND_IN + " ")
+    with pytest.raises(UserError, match="is not the published"):
+        inception_weights()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.made_data import write_autoencoder, write_images
+from tread_lab.prepare.stand_ins import write_autoencoder, write_images
 
 
 @pytest.fixture

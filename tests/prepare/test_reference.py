@@ -14,12 +14,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.made_data import write_images
 from tread_lab.cli import main
 from tread_lab.metrics import fidelity, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.prepare.images import centre_crop
+from tread_lab.prepare.stand_ins import write_images
 from tread_lab.specs.metrics import ReferenceSpec
 
 WIDTHS = {"pool": 5, "spatial": 3}

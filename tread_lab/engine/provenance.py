@@ -66,9 +66,10 @@ def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
-    """Return what must be equal on all nodes that train for one driver: of `fingerprint`, what does
-    not depend on the device, and the versions of packages."""
-    shared = ("code", "data ", "held-out data ", "captions ", "weights ", "package ")
+    """Return what must be equal on all nodes that train for one driver: of what a run and its
+    evaluations are made with, what does not depend on the device, and versions of packages."""
+    data = ("data ", "held-out data ", "captions ", "reference ", "decoder of ")
+    shared = ("code", *data, "weights ", "package ")
     found = {what: digest for what, digest in made.items() if what.startswith(shared)}
     return found | {f"package {name}": v for name in _PACKAGES if (v := _version(name))}
 

@@ -17,7 +17,14 @@ from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
 from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
 from tread_lab.metrics.extractor import load_extractor, shipped_weights
 from tread_lab.metrics.feature_space import DINOV2, INCEPTION
-from tread_lab.metrics.fidelity import VERSION, inception_features, inception_weights, sha256
+from tread_lab.metrics.fidelity import (
+    STAND_IN_NAME,
+    STAND_IN_SHA256,
+    VERSION,
+    inception_features,
+    inception_weights,
+    sha256,
+)
 from tread_lab.metrics.frechet import Moments
 from tread_lab.specs.errors import UserError
 
@@ -70,6 +77,7 @@ class Extraction:
 
     Attributes:
         made_by: digest of the extractor's weights.
+        called: what names of metrics call it, the extractor or the stand-in for its weights.
 
     Raises:
         UserError: weights that are absent or not the published ones.
@@ -79,6 +87,7 @@ class Extraction:
         self.extractor, self.device, space = extractor, device, SPACES[extractor]
         path = space.weights()
         self._describe, self.made_by = space.open(path, device), sha256(path)
+        self.called = STAND_IN_NAME if self.made_by == STAND_IN_SHA256 else extractor
 
     def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """Return features [B, D] of every layer, on the device, of uint8 images from anywhere.

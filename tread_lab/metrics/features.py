@@ -134,7 +134,7 @@ class Scorer:
         parts = [part for part in taken if part]
         features = {layer: torch.cat([part[layer] for part in parts]) for layer in self._whole}
         compared = Compared(features, self._kept, reference, self.extraction.device)
-        extractor, heldout = self.extraction.extractor, reference.reference.heldout
+        extractor, heldout = self.extraction.called, reference.reference.heldout
         return {
             sample_metric(metric, extractor, count, heldout=heldout): _number(metric, compared)
             for metric in self.metrics

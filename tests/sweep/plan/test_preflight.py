@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.made_data import SCALE, write_autoencoder
 from tread_lab.cli import main
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
 from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, meaning, measured_with
+from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU, train_until
-from tests.made_data import write_captioned, write_text_encoder
+from tests.made_data import write_captioned
 from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint, evaluate
@@ -20,6 +20,7 @@ from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint
+from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode, signature

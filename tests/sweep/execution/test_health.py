@@ -1,0 +1,102 @@
+"""A node says of itself what would harm runs there; it is judged beside the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tread_lab.prepare.required_files import STANDS_IN
+from tread_lab.records.lab import Lab
+from tread_lab.records.locks import is_taken
+from tread_lab.specs import RunSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.sweep.execution.health import (
+    CHECKS,
+    UNAVAILABLE,
+    WARNING,
+    WRONG,
+    NodeHealth,
+    health,
+    judge,
+    of_driver,
+    question,
+)
+from tread_lab.sweep.trial.task import Task
+
+MADE = {"code": "a" * 16, "package torch": "2.15", "weights inception": "b" * 64}
+WELL = NodeHealth(
+    made_with=MADE,
+    absent={"Inception-2015": "", "latents": None},
+    free={"/lab": 10**12},
+)
+ABSENT = {"Inception-2015": "no Inception weights at /x", "latents": None}
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "code", "says"),
+    [
+        ("code", {"made_with": {**MADE, "code": "c" * 16}}, WRONG, "code is cccc"),
+        ("packages", {"made_with": {**MADE, "package torch": "2"}}, WRONG, "torch is 2, and 2.15"),
+        ("files", {"made_with": MADE | {"weights inception": "c"}}, WRONG, "copy the driver's"),
+        ("CUDA", {"gpu_error": "no kernel image"}, WRONG, "no kernel image; a torch for CUDA"),
+        ("CUDA", {"offered": 8.0}, WRONG, "Ray offers 8 GPUs, and torch sees none"),
+        ("files", {"absent": ABSENT}, WRONG, "set TREAD_LAB_INCEPTION before `ray start`"),
+        ("files", {"absent": {"Inception-2015": STANDS_IN}}, WARNING, "rehearsal alone"),
+        ("files", {"problems": ("no data at /y",)}, WRONG, "open runs: no data at /y"),
+        ("clock", {"clock": 3600.0}, WARNING, "its clock is 60 min ahead of the driver's"),
+        ("clock", {"clock": -86400.0}, WARNING, "its clock is 24.0 h behind the driver's"),
+        ("disk", {"free": {"/tmp": 10**6}}, WARNING, "1 MB are free in /tmp"),
+        ("disk", {"unwritable": "no room", "full": True}, UNAVAILABLE, "no room"),
+        ("disk", {"unwritable": "read-only"}, WRONG, "read-only"),
+        ("shared path", {"unseen": "no such file"}, WRONG, "mount the folder of the lab"),
+        ("locks", {"unlocked": "it is free here"}, WRONG, "two nodes could write one run"),
+        ("compiler", {"uncompiled": "there is no cc"}, WARNING, "apt-get install gcc"),
+        ("answer", {"silent": "it does not answer"}, UNAVAILABLE, "does not answer"),
+    ],
+)
+def test_each_thing_that_is_wrong_is_one_line_with_a_code(
+    check: str, change: dict[str, Any], code: int, says: str
+) -> None:
+    cells, findings = judge({"driver": WELL, "node": replace(WELL, **change)}, WELL)
+    assert {one.check for one in findings} == {check}
+    assert all((one.node, one.code) == ("node", code) for one in findings)
+    assert says in findings[0].text and "\n" not in findings[0].text
+    assert list(cells["node"]) == list(CHECKS)
+
+
+def test_what_differs_little_or_is_nowhere_is_not_wrong() -> None:
+    nowhere = replace(WELL, absent=ABSENT, clock=29.0)
+    assert judge({"driver": nowhere, "node": nowhere}, nowhere)[1] == []
+
+
+def test_a_machine_looks_at_its_own_disk_locks_and_code(tmp_path: Path) -> None:
+    with question(tmp_path / "lab", []) as asked:
+        _, here = of_driver(asked)
+        assert asked.folder is not None and is_taken(asked.folder / "lock")
+        lock = (asked.folder / "lock").read_bytes()
+        (asked.folder / "lock").unlink()  # so it is for a node where locks end
+        (asked.folder / "lock").write_bytes(lock)
+        (asked.folder / "token").write_text("of another folder")
+        elsewhere = health(asked)
+    assert (here.unwritable, here.unseen, here.unlocked) == ("", "", "")
+    assert here.made_with is not None and len(here.made_with["code"]) == 16
+    assert "holds something else" in elsewhere.unseen and "is free here" in elsewhere.unlocked
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_open_runs_lack_is_named(
+    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
+    evaluations = decode_evaluations(["heldout_loss", "fid[heldout]@100"])
+    tasks = [Task(tiny(seed=seed), evaluations) for seed in (0, 1)]
+    with question(lab.root, tasks) as asked:
+        assert len(asked.tasks) == 1  # both read the same files
+        here = health(asked)
+    (problem,) = here.problems
+    assert "TREAD_LAB_INCEPTION" in problem
+    assert here.made_with is not None and "held-out data fashion16" in here.made_with
