@@ -27,6 +27,7 @@ MENDS = {
     "mamba_ssm": "pip install mamba-ssm (needs CUDA)",
     "cuda": "a machine with a CUDA device",
     "webdataset": "pip install webdataset",
+    "apprise": "pip install 'tread-lab[notify]'",
     "prometheus": "apt-get install prometheus",
     "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
 }

@@ -34,7 +34,9 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     told, program = tmp_path / "told.json", tmp_path / "bin" / "sbatch"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nimport json, sys\n"
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"notify = open({str(told.with_suffix('.env'))!r}, 'w')\n"
+        f"notify.write(os.environ.get('TREAD_LAB_NOTIFY', ''))\n"
         f"json.dump(sys.argv[1:], open({str(told)!r}, 'w'))\nprint('12;cluster')\n"
     )
     program.chmod(0o755)
@@ -176,3 +178,14 @@ def test_times_are_read_as_slurm_reads_them() -> None:
     assert {text: _seconds(text) for text in times} == times
     with pytest.raises(UserError, match="is no time of Slurm's"):
         _seconds("")
+
+
+def test_whom_to_notify_is_in_the_environment_of_the_job_alone(
+    place: Path, sbatch: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = "cat - secret"
+    assert main(["submit", "slurm", "small.yaml", *ASKED, "--notify", target]) == 0
+    assert sbatch.with_suffix(".env").read_text() == target
+    out, err = capsys.readouterr()
+    assert "secret" not in out + err
+    assert "secret" not in (place / "lab/sweeps/small/slurm.sbatch").read_text()

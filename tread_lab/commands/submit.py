@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 import subprocess
@@ -22,6 +23,7 @@ from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.plan.preflight import check_extensions, check_shares
 from tread_lab.terminal.console import say, show_pairs
+from tread_lab.terminal.notify import VARIABLE, notification_target
 
 _BODY = Path(__file__).with_name("slurm.sh")
 _PATIENCE = 600  # seconds for all nodes to join
@@ -34,6 +36,7 @@ def slurm(options: Slurm) -> int:
     options = dataclasses.replace(options, root=str(lab.root))
     resources, cores = _shape(options)
     name = _check(options, lab, resources)
+    target = notification_target(options.notify)
     folder = lab.sweep(name).path
     file = folder / "slurm.sbatch"
     text = _text(options, name, file, resources, cores)
@@ -43,7 +46,7 @@ def slurm(options: Slurm) -> int:
     lab.check_writable()
     folder.mkdir(parents=True, exist_ok=True)
     _write(file, text)
-    job = _submit(file)
+    job = _submit(file, target)
     again = "a new job follows" if options.resubmit else "the job is requeued"
     show_pairs(
         [
@@ -157,7 +160,7 @@ def _driver(options: Slurm, resources: TrialResources) -> list[str]:
     words += [f"--gpus={resources.gpus:g}"] + ([] if resources.gpus else ["--device=cpu"])
     for flag, settings in arguments(Driven):
         value = getattr(options, settings.get("dest", flag))
-        if not flag.startswith("-") or value == settings["default"]:
+        if flag == "--notify" or not flag.startswith("-") or value == settings["default"]:
             continue
         if value is True:
             words.append(flag)
@@ -210,15 +213,20 @@ def _write(file: Path, text: str) -> None:
     write_text(file, text)
 
 
-def _submit(file: Path) -> str:
+def _submit(file: Path, notify: str | None) -> str:
     """Submit a batch file; return the number of its job.
+
+    Args:
+        notify: may hold a password, so that it is in the job's environment, and in no file.
 
     Raises:
         UserError: sbatch refuses it.
         Unavailable: there is no sbatch here.
     """
     try:
-        answer = subprocess.run(["sbatch", "--parsable", file], capture_output=True, text=True)
+        words = ["sbatch", "--parsable", str(file)]
+        environment = os.environ | ({VARIABLE: notify} if notify else {})
+        answer = subprocess.run(words, capture_output=True, text=True, env=environment)
     except FileNotFoundError:
         raise Unavailable(
             f"no `sbatch` on PATH: Slurm's login nodes have it; {file} is what it would get"

@@ -47,6 +47,7 @@ from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue
 from tread_lab.terminal.console import answers, notices, say, show_lines
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import sweep_progress
+from tread_lab.terminal.notify import notification_target, notified
 from tread_lab.terminal.plan import (
     budget_lines,
     evaluation_lines,
@@ -93,6 +94,7 @@ def sweep(options: Sweep) -> int:
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, plan=options.plan)
+    target = notification_target(options.notify)
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
@@ -133,7 +135,7 @@ def sweep(options: Sweep) -> int:
     begun = started_tasks(plan, lab)
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
-        return _drive(launch, redraw=grows)
+        return notified(target, lab, plan.name, lambda: _drive(launch, redraw=grows))
     asked = asked_file(options.file, overrides)
     if asked is not None:
         print(sweep_text(asked[1], [options.file, *overrides]), end="", flush=True)
