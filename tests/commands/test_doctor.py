@@ -43,6 +43,6 @@ def test_a_plan_that_cannot_be_read_and_no_compiler_are_two_lines(
     no_compiler.cache_clear()
     out = capsys.readouterr().out
     wrong, warned = (line for line in out.splitlines() if line.startswith(("wrong:", "warning:")))
-    assert "records: sweep broken: " in wrong
-    assert "compiler: /no/compiler compiles nothing" in warned and "gcc" in warned
+    assert "): sweep broken: " in wrong
+    assert "): /no/compiler compiles nothing" in warned and "gcc" in warned
     assert "Inception-2015" in out and "6726825d0af5" in out and "not known" in out

@@ -11,6 +11,7 @@ from tread_lab.sweep.execution.health import CHECKS, WARNING, Finding
 from tread_lab.terminal.console import answer, answers, fitted, say
 
 _UNKNOWN = "not known"
+_NAMED = 4  # nodes in one line; the table and --json have all
 
 
 def show_nodes(cells: Mapping[str, Mapping[str, str]]) -> None:
@@ -46,12 +47,13 @@ def _here(why: str | None) -> str:
 
 def show_findings(findings: Sequence[Finding]) -> None:
     """Print a line for each thing that is wrong, the worst first, with all nodes that share it."""
-    nodes: dict[tuple[int, str, str], list[str]] = {}
+    nodes: dict[tuple[int, str], list[str]] = {}
     for one in sorted(findings, key=lambda one: -one.code):
-        nodes.setdefault((one.code, one.check, one.text), []).append(one.node)
-    for (code, check, text), where in nodes.items():
+        nodes.setdefault((one.code, one.text), []).append(one.node)
+    for (code, text), where in nodes.items():
         kind = "warning" if code == WARNING else "wrong"
-        answer(f"{kind}: {', '.join(where)}: {check}: {text}")
+        more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
+        answer(f"{kind}: {', '.join(where[:_NAMED])}{more}: {text}")
     if not findings:
         say("all well")
 

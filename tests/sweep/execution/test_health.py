@@ -68,6 +68,16 @@ def test_each_thing_that_is_wrong_is_one_line_with_a_code(
     assert list(cells["node"]) == list(CHECKS)
 
 
+def test_paths_and_locks_of_a_lab_that_cannot_be_written_are_not_tried() -> None:
+    full = replace(WELL, unwritable="no room", full=True)
+    cells, findings = judge({"driver": full}, full)
+    assert {check for check, cell in cells["driver"].items() if cell == "not tried"} == {
+        "shared path",
+        "locks",
+    }
+    assert [one.check for one in findings] == ["disk"]
+
+
 def test_what_differs_little_or_is_nowhere_is_not_wrong() -> None:
     nowhere = replace(WELL, absent=ABSENT, clock=29.0)
     assert judge({"driver": nowhere, "node": nowhere}, nowhere)[1] == []

@@ -287,12 +287,14 @@ def _disk(node: NodeHealth, driver: NodeHealth) -> Judged:
 def _path(node: NodeHealth, driver: NodeHealth) -> Judged:
     mend = "mount the folder of the lab at the same path on every node"
     wrong = f"it does not see what the driver writes there ({node.unseen}); {mend}"
-    return ("not seen", [(WRONG, wrong)]) if node.unseen else ("ok", [])
+    if node.unseen:
+        return "not seen", [(WRONG, wrong)]
+    return "not tried" if driver.unwritable else "ok", []
 
 
 def _locks(node: NodeHealth, driver: NodeHealth) -> Judged:
     if not node.unlocked or node.unseen:
-        return "not tried" if node.unseen else "ok", []
+        return "not tried" if node.unseen or driver.unwritable else "ok", []
     mend = "mount the lab with locks for all nodes (NFS 4, Lustre with -o flock)"
     return "of this node", [(WRONG, f"{node.unlocked}: two nodes could write one run; {mend}")]
 
