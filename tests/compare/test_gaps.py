@@ -59,12 +59,6 @@ def test_one_seed_has_no_interval_over_seeds() -> None:
         gap_over_seeds([0.01])
 
 
-def test_variance_kept_counts_both_variances_however_unequal() -> None:
-    trial = np.array([[1.0], [3.0], [5.0]])  # variances 4 and 1, that of the gap 3
-    baseline = np.array([[0.0], [2.0], [1.0]])
-    assert gap_over_images(trial, baseline).kept == pytest.approx(3.0 / (4.0 + 1.0))
-
-
 def test_run_gaps_are_the_true_ones(tmp_path: Path) -> None:
     gaps = run_gaps(write_sweep(tmp_path, small()), TRIAL, BASELINE)
     heldout, train = heldout_gap((2, 8)), train_gap((2, 8))
@@ -308,3 +302,9 @@ def test_intervals_cover_a_known_gap_95_times_in_100(maker: str) -> None:
     found = [MAKERS[maker](rng) for _ in range(ROUNDS)]
     covered = float(np.mean([gap.low <= GAP <= gap.high for gap in found]))
     assert 0.93 <= covered <= 0.97, covered
+
+
+def test_variance_kept_counts_both_variances_however_unequal() -> None:
+    trial = np.array([[1.0], [3.0], [5.0]])  # variances 4 and 1, that of the gap 3
+    baseline = np.array([[0.0], [2.0], [1.0]])
+    assert gap_over_images(trial, baseline).kept == pytest.approx(3.0 / (4.0 + 1.0))

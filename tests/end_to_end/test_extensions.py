@@ -128,7 +128,7 @@ def assert_made_with(lab: Lab, *, version: str) -> None:
     for run in runs:
         (attempt,) = run.attempts.read()
         assert run.origin()[0]["packages"]["our-tread"] == version
-        assert attempt.made_with["package our-tread"] == version
+        assert attempt.fingerprint["package our-tread"] == version
         records = [json.loads(p.read_text()) for p in run.path.glob("evaluations/*/metrics.json")]
         packages = {record["spec"]["kind"]: record.get("packages") for record in records}
         assert packages == {"heldout_loss": None, "samples": {"our-tread": version}}

@@ -8,16 +8,22 @@ import pandas as pd
 import pytest
 
 from tests.engine.runs import small_run
-from tests.synthetic import small, write_sweep
+from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.frames.lab_frames import (
     GAP_COLUMNS,
     gaps_frame,
+    history_frame,
     nearest_lab,
     open_lab,
     open_sweep,
 )
+from tread_lab.records.durable import write_json
+from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.specs import decode, encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.expansion import expand
+from tread_lab.specs.sweep import Experiment, SweepSpec
 
 
 def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,3 +170,43 @@ def test_an_end_of_an_interval_is_no_metric_of_samples(tmp_path: Path) -> None:
     sweep = open_lab(write_sweep(tmp_path, small(name="s")).root).sweep("s")
     vars(sweep)["trials"] = pd.DataFrame(columns=["fd@1k:low", "fd@2k w=2", "fd@3k"])
     assert sweep.metric("fd") == "fd@2k"
+
+
+def test_a_run_that_two_trials_share_is_read_once(tmp_path: Path) -> None:
+    tree = {"experiment": "tiny", "axes": {"route": ["2->8"], "rate": [0, 0.5]}}
+    base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))
+    trials = expand(decode(SweepSpec, tree), base).trials
+    dense, rate_zero, routed = (trial.run for trial in trials)
+    assert dense == rate_zero != routed
+    lab = Lab(tmp_path)
+    plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
+    write_json(lab.sweep("s").plan_path, plan)
+    for run, loss in ((dense, 0.5), (routed, 0.25)):
+        with lab.run(run).log() as log:
+            log(5, **{"train/loss": loss, "train/lr": 1e-4})
+    frame = history_frame(lab, "s", ["train/loss"])
+    assert list(frame.columns) == ["run", "step", "key", "value"]
+    assert frame.to_numpy().tolist() == [
+        [dense, 5, "train/loss", 0.5],
+        [routed, 5, "train/loss", 0.25],
+    ]
+    assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 4
+    assert len(history_frame(lab, "s", [])) == 0
+    with pytest.raises(UserError, match=r"no key 'train/los' .*did you mean 'train/loss'\?"):
+        history_frame(lab, "s", ["train/los"])
+
+
+def test_runs_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    routes = [f"{start}->8" for start in (7, 2, 5, 0, 6, 3, 1, 4)]
+    tree = {"experiment": "tiny", "axes": {"route": routes}}
+    base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))
+    trials = expand(decode(SweepSpec, tree), base).trials
+    lab = Lab(tmp_path)
+    plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
+    write_json(lab.sweep("s").plan_path, plan)
+    for trial in trials:
+        with lab.run(trial.run).log() as log:
+            log(5, **{"train/loss": 0.5})
+    frame = history_frame(lab, "s")
+    assert frame["run"].tolist() == [trial.run for trial in trials]
+    assert len(set(frame["run"])) == 9

@@ -134,14 +134,6 @@ def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
     assert found["gap/route"] == pytest.approx(train_gap((2, 8)) - heldout_gap((2, 8)))
 
 
-def test_one_metric_with_two_guidances_is_two_columns(tmp_path: Path) -> None:
-    found = row(
-        trials_frame(write_sweep(tmp_path, small(guided=True)), "placement"), (2, 8), seed=0
-    )
-    assert found[FD] == pytest.approx(4.4 + fd_gap((2, 8)))
-    assert found[f"{FD} w=2"] == pytest.approx(1.8 + fd_gap((2, 8)))
-
-
 def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     sampler = SamplerSpec(guidance=GuidanceSpec(weight=3.5))
@@ -217,3 +209,11 @@ def test_a_lost_baseline_is_said_before_what_else_a_trial_has_to_say(tmp_path: P
     run.finish("completed", step=400, reason="not measured")
     lost = "its baseline failed: there is nothing to compare with"
     assert row(trials_frame(lab, "placement"), (2, 8))["reason"] == lost
+
+
+def test_one_metric_with_two_guidances_is_two_columns(tmp_path: Path) -> None:
+    found = row(
+        trials_frame(write_sweep(tmp_path, small(guided=True)), "placement"), (2, 8), seed=0
+    )
+    assert found[FD] == pytest.approx(4.4 + fd_gap((2, 8)))
+    assert found[f"{FD} w=2"] == pytest.approx(1.8 + fd_gap((2, 8)))

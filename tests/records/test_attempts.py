@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 from pathlib import Path
 
@@ -134,6 +135,28 @@ def test_a_closed_attempt_is_returned_as_the_record_has_it(tmp_path: Path) -> No
     assert (closed.ended, closed.phase, closed.reason) == ("oom", "evaluate", "too large")
 
 
+def test_an_attempt_that_is_still_open_is_forgiven_too(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.open(whole=False, runs_per_device=3)
+    attempts.reset_retries()
+    (only,) = attempts.read()
+    assert (only.forgiven, only.whole, only.runs_per_device) == (True, False, 3)
+
+
+def test_attempts_are_in_order_of_their_numbers_whatever_the_lines_say() -> None:
+    lines = [{"event": "opened", "n": n, "driver": f"d{n}"} for n in (2, 3, 1)]
+    assert [(a.n, a.driver) for a in attempts_of(lines)] == [(1, "d1"), (2, "d2"), (3, "d3")]
+
+
+def test_the_record_keeps_the_words_of_earlier_versions(tmp_path: Path) -> None:
+    attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.open(runs_per_device=3, fingerprint={"code": "a"})
+    line = json.loads(attempts.path.read_text())
+    assert (line["packed"], line["made_with"]) == (3, {"code": "a"})
+    (only,) = attempts.read()
+    assert (only.runs_per_device, only.fingerprint) == (3, {"code": "a"})
+
+
 def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,20 +166,7 @@ def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(
     opened = attempts.open(driver="d")
     assert vars(opened) == {
         "n": 1, "driver": "d", "node": "", "host": "", "pid": 0, "time": 5.0, "whole": True,
-        "packed": 1, "devices": 1, "made_with": {}, "phase": "train", "ended": "", "reason": "",
-        "traceback": "", "forgiven": False,
+        "runs_per_device": 1, "devices": 1, "fingerprint": {}, "phase": "train", "ended": "",
+        "reason": "", "traceback": "", "forgiven": False,
     }  # fmt: skip
     assert attempts.read() == [opened]
-
-
-def test_an_attempt_that_is_still_open_is_forgiven_too(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    attempts.open(whole=False, packed=3)
-    attempts.reset_retries()
-    (only,) = attempts.read()
-    assert (only.forgiven, only.whole, only.packed) == (True, False, 3)
-
-
-def test_attempts_are_in_order_of_their_numbers_whatever_the_lines_say() -> None:
-    lines = [{"event": "opened", "n": n, "driver": f"d{n}"} for n in (2, 3, 1)]
-    assert [(a.n, a.driver) for a in attempts_of(lines)] == [(1, "d1"), (2, "d2"), (3, "d3")]

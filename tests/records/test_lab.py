@@ -87,22 +87,6 @@ def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
     assert Lab.at().root == in_folder / "lab"
 
 
-def test_whether_one_may_write_is_tried_where_the_lab_is_or_would_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[Path] = []
-
-    def refused(prefix: str, dir: Path) -> Any:
-        tried.append(dir)
-        raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(lab_module, "TemporaryDirectory", refused)
-    for root in (tmp_path, tmp_path / "a" / "b"):
-        with pytest.raises(UserError, match=f"^cannot write {root}: read-only; choose a folder"):
-            Lab(root).check_writable()
-    assert tried == [tmp_path, tmp_path]
-
-
 def test_a_replayed_value_is_one_entry_the_last_written(lab: Lab) -> None:
     run = lab.run("abc")
     for steps in ((1, 2), (2, 3)):
@@ -155,25 +139,6 @@ def test_mlflows_store_lies_in_the_lab_unless_the_user_names_one(
     assert lab.mlflow_uri == f"sqlite:///{lab.root}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://x")
     assert lab.mlflow_uri == "http://x"
-
-
-def test_every_file_of_a_run_and_of_a_sweep_has_its_place(lab: Lab) -> None:
-    run, sweep = lab.run("abc"), lab.sweep("s")
-    here = lab.root / "runs" / "abc"
-    assert lab.run_of(SPEC).name == signature(SPEC) and len(signature(SPEC)) == 16
-    assert (run.path, run.name, run.sibling("x").path) == (here, "abc", lab.root / "runs" / "x")
-    assert run.cache == lab.root / "cache"
-    assert (run.checkpoints, run.log_path) == (here / "checkpoints", here / "log.jsonl")
-    assert run.stack_dump(3) == here / "stacks" / "attempt-3.txt"
-    assert (run.heartbeat_path, run.attempts.path) == (here / ".pulse", here / "attempts.jsonl")
-    assert run.evaluation(HeldoutSpec()).path == here / "evaluations" / signature(HeldoutSpec())
-    at = lab.root / "sweeps" / "s"
-    names = {
-        "plan_path": "plan.json", "figures": "figures", "suggestions_path": "asked.jsonl",
-        "spent_path": "spent.jsonl", "stopped_path": "stopped.jsonl", "study_path": "study.db",
-    }  # fmt: skip
-    assert {name: getattr(sweep, name) for name in names} == {k: at / v for k, v in names.items()}
-    assert sweep.name == "s" and lab.sweeps() == []
 
 
 @pytest.mark.parametrize("name", ["..", ".x", "a/b", "", "-x", "a b"])
@@ -392,7 +357,7 @@ def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:
     run = Lab(tmp_path).run("abc")
     route = "{start: 2, end: 8, selection: columns}"
     write_text(run.path / "spec.yaml", f"model: DiT-S/2\nroutes: [{route}]\n")
-    run.attempts.open(made_with={"code": "1", "package our-tread": "0.1.0"})
+    run.attempts.open(fingerprint={"code": "1", "package our-tread": "0.1.0"})
     line = r"spec.yaml: .*unknown 'columns'.*; the run was made with our-tread 0\.1\.0$"
     with pytest.raises(UserError, match=line):
         run.spec()
@@ -448,3 +413,38 @@ def test_another_file_under_the_name_of_a_reference_is_refused(tmp_path: Path) -
         "reference coco: /y/coco.npz (SHA-256 bbbbbbbbbbbb...) is another file than /x/coco.npz"
         " (aaaaaaaaaaaa...), which evaluations of this lab compare with under this name;"
     )
+
+
+def test_whether_one_may_write_is_tried_where_the_lab_is_or_would_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[Path] = []
+
+    def refused(prefix: str, dir: Path) -> Any:
+        tried.append(dir)
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(lab_module, "TemporaryDirectory", refused)
+    for root in (tmp_path, tmp_path / "a" / "b"):
+        with pytest.raises(UserError, match=f"^cannot write {root}: read-only; choose a folder"):
+            Lab(root).check_writable()
+    assert tried == [tmp_path, tmp_path]
+
+
+def test_every_file_of_a_run_and_of_a_sweep_has_its_place(lab: Lab) -> None:
+    run, sweep = lab.run("abc"), lab.sweep("s")
+    here = lab.root / "runs" / "abc"
+    assert lab.run_of(SPEC).name == signature(SPEC) and len(signature(SPEC)) == 16
+    assert (run.path, run.name, run.sibling("x").path) == (here, "abc", lab.root / "runs" / "x")
+    assert run.cache == lab.root / "cache"
+    assert (run.checkpoints, run.log_path) == (here / "checkpoints", here / "log.jsonl")
+    assert run.stack_dump(3) == here / "stacks" / "attempt-3.txt"
+    assert (run.heartbeat_path, run.attempts.path) == (here / ".pulse", here / "attempts.jsonl")
+    assert run.evaluation(HeldoutSpec()).path == here / "evaluations" / signature(HeldoutSpec())
+    at = lab.root / "sweeps" / "s"
+    names = {
+        "plan_path": "plan.json", "figures": "figures", "suggestions_path": "asked.jsonl",
+        "spent_path": "spent.jsonl", "stopped_path": "stopped.jsonl", "study_path": "study.db",
+    }  # fmt: skip
+    assert {name: getattr(sweep, name) for name in names} == {k: at / v for k, v in names.items()}
+    assert sweep.name == "s" and lab.sweeps() == []

@@ -200,6 +200,15 @@ def test_a_held_lock_counts_on_and_a_free_one_is_empty(
     assert path.read_text() == ""
 
 
+def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:
+    assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"
+    (tmp_path / "lock").touch()
+    with (tmp_path / "lock").open() as looked_at:  # by another who asks the same
+        fcntl.flock(looked_at, fcntl.LOCK_SH)
+        assert not is_held(tmp_path / "lock")
+    assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"
+
+
 @pytest.mark.parametrize(("refusals", "held"), [(1, True), (4, True), (5, False)])
 def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusals: int, held: bool
@@ -217,12 +226,3 @@ def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
     with outcome, exclusive(tmp_path / "lock", "x"):
         pass
     assert len(calls) == min(refusals + 1, 5)
-
-
-def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:
-    assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"
-    (tmp_path / "lock").touch()
-    with (tmp_path / "lock").open() as looked_at:  # by another who asks the same
-        fcntl.flock(looked_at, fcntl.LOCK_SH)
-        assert not is_held(tmp_path / "lock")
-    assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"

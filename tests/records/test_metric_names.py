@@ -80,26 +80,6 @@ def test_what_is_compared_how_and_under_which_label() -> None:
     }  # fmt: skip
 
 
-def test_what_each_metric_of_images_needs() -> None:
-    needs = {
-        name: (m.features, m.layer, m.keeps, m.fewest, m.compares)
-        for name, m in METRICS.built_in.items()
-    }
-    assert needs == {
-        "fd": ("own", "pool", "moments", 100, True),
-        "fd_dinov2": ("dinov2", "pool", "moments", 100, True),
-        "fid": ("inception", "pool", "moments", 100, True),
-        "sfid": ("inception", "spatial", "moments", 100, True),
-        "fid_inf": ("inception", "pool", "eighths", 20_000, True),
-        "fid_inf_error": ("inception", "pool", "eighths", 20_000, True),
-        "kid": ("any", "pool", "features", 100, True),
-        "is": ("inception", "logits", "moments", 100, False),
-        "is_shuffled": ("inception", "logits", "features", 100, False),
-        "precision": ("any", "pool", "features", 100, True),
-        "recall": ("any", "pool", "features", 100, True),
-    }
-
-
 @pytest.mark.parametrize(
     ("metric", "extractor", "heldout", "name"),
     [
@@ -152,6 +132,26 @@ def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
     assert len(str(found["starts_from"])) == 16
     file = {"model": model, "init_from": {"file": "x.pt", "digest": "abcd"}}
     assert metric_names.parameters(decode(RunSpec, file))["starts_from"] == "file abcd"
+
+
+def test_what_each_metric_of_images_needs() -> None:
+    needs = {
+        name: (m.features, m.layer, m.keeps, m.fewest, m.compares)
+        for name, m in METRICS.built_in.items()
+    }
+    assert needs == {
+        "fd": ("own", "pool", "moments", 100, True),
+        "fd_dinov2": ("dinov2", "pool", "moments", 100, True),
+        "fid": ("inception", "pool", "moments", 100, True),
+        "sfid": ("inception", "spatial", "moments", 100, True),
+        "fid_inf": ("inception", "pool", "eighths", 20_000, True),
+        "fid_inf_error": ("inception", "pool", "eighths", 20_000, True),
+        "kid": ("any", "pool", "features", 100, True),
+        "is": ("inception", "logits", "moments", 100, False),
+        "is_shuffled": ("inception", "logits", "features", 100, False),
+        "precision": ("any", "pool", "features", 100, True),
+        "recall": ("any", "pool", "features", 100, True),
+    }
 
 
 def test_what_axes_call_each_measure_of_a_run() -> None:

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.sweep_folder import Stopped
-
-
-def test_a_state_is_the_word_on_disk() -> None:
-    assert [f"{state}" for state in RunState] == [
-        "pending",
-        "running",
-        "interrupted",
-        "completed",
-        "stopped",
-        "diverged",
-        "failed",
-    ]
-    assert json.dumps({"state": RunState.FAILED}) == '{"state": "failed"}'
 
 
 def test_what_follows_from_each_state_is_in_one_table() -> None:

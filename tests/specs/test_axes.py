@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.specs import UserError, decode
-from tread_lab.specs.axes import Coordinate, Space, cell_of, distinct, grid
+from tread_lab.specs.axes import Space, cell_of, distinct, grid
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -264,10 +264,10 @@ def test_names_that_not_every_cell_may_have_are_no_choice() -> None:
         {"start": 1, "selection": "rows"},
     ]
     space = Space(cells)
-    assert space.coordinates == (Coordinate("start"), Coordinate("selection"))
+    assert space.coordinates == {"start": (), "selection": ()}
     assert space.number_at({"start": 0.9, "selection": 0.9}) == 2
     choice = Space([*cells, {"start": 1, "selection": "random"}])
-    assert choice.coordinates[1] == Coordinate("selection", ("rows", "random"))
+    assert choice.coordinates["selection"] == ("rows", "random")
 
 
 def test_near_cells_are_near() -> None:
@@ -296,7 +296,7 @@ def test_places_follow_the_order_of_values_and_a_choice_of_two_that_not_all_have
 def test_yes_and_no_are_names_and_numbers_are_places() -> None:
     flags = Space([{"a": True, "b": 2}, {"a": False, "b": 2}, {"a": True, "b": 1},
                    {"a": False, "b": 1}])  # fmt: skip
-    assert flags.coordinates == (Coordinate("a", ("True", "False")), Coordinate("b"))
+    assert flags.coordinates == {"a": ("True", "False"), "b": ()}
     assert flags.number_at({"a": "False", "b": 0.0}) == 3
 
 

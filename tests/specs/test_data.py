@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.specs import DataSpec, UserError, encode
+from tread_lab.specs import DataSpec, encode
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,3 @@ def test_posteriors_are_sampled_and_images_mirrored_unless_told_otherwise() -> N
     )  # fmt: skip
     added = ("posterior", "flips", "normalise", "deviation", "decoder_scale")
     assert not set(added) & set(encode(spec))
-
-
-@pytest.mark.parametrize(
-    "name", ["channels", "size", "classes", "scale", "decoder_scale", "deviation"]
-)
-def test_numbers_of_the_data_are_above_zero(name: str) -> None:
-    with pytest.raises(UserError, match=f"^{name}: must be positive, got 0"):
-        DataSpec(**{name: 0})

@@ -14,7 +14,6 @@ from tread_lab.specs.evaluation import (
     at_steps,
     check_solver,
     in_words,
-    kept_steps,
     respaced,
     steps_of,
 )
@@ -79,7 +78,6 @@ def test_what_is_no_step_is_said_in_one_line(item: Any, problem: str) -> None:
 def test_a_run_makes_steps_of_shares_and_its_last_one_is_the_end() -> None:
     specs = at_steps(decode_evaluations(["heldout_loss at 1%, 25%, 300, 400, end"]), 400)
     assert [spec.step for spec in specs] == [4, 100, 300, None]
-    assert kept_steps(specs) == (4, 100, 300)
     with pytest.raises(UserError, match="step 300 lies beyond the 200 steps of training"):
         at_steps(decode_evaluations(["heldout_loss at 300"]), 200)
 
@@ -147,7 +145,6 @@ def test_a_share_is_the_nearest_step_and_at_least_the_first(
 def test_evaluations_that_meet_at_one_step_are_one() -> None:
     specs = [HeldoutSpec(step="50%"), HeldoutSpec(step=5), HeldoutSpec(step=10), HeldoutSpec()]
     assert at_steps(specs, 10) == (HeldoutSpec(step=5), HeldoutSpec())
-    assert kept_steps([HeldoutSpec(step=n) for n in (9, 3, 9, 5)]) == (3, 5, 9)
 
 
 RUN = {"model": "DiT-S/2"}

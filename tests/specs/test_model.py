@@ -57,11 +57,6 @@ def test_qk_norm_is_switched_on_by_name_and_has_another_signature() -> None:
         decode(ModelSpec, "LightningDiT-B/1+qknorm")
 
 
-def test_models_without_qk_norm_keep_the_signature_they_had() -> None:
-    dit = RunSpec(model=decode(ModelSpec, "DiT-S/2"))
-    assert signature(dit.model) == "42825fdd0e946760"
-
-
 @pytest.mark.parametrize(
     ("name", "near"),
     [

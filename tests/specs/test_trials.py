@@ -114,20 +114,6 @@ def test_equal_trees_of_different_fields_are_different_parts() -> None:
     assert SharedParts().run(tree) == decode(RunSpec, tree)
 
 
-def test_a_part_of_the_base_has_a_key_without_being_read() -> None:
-    base = {"model": MODEL, "seed": 0}
-    parts = SharedParts(base)
-    assert parts.key({**base, "seed": 1}) == parts.key({**base, "seed": 1})
-    assert parts.key({**base, "seed": 1}) != parts.key({**base, "seed": 2})
-    assert parts.is_base("model", MODEL) and not parts.is_base("model", dict(MODEL))
-
-
-def test_a_field_that_the_base_lacks_is_not_the_bases() -> None:
-    parts = SharedParts({"seed": None})
-    assert not parts.is_base("repa", None) and parts.is_base("seed", None)
-    assert parts.key({"repa": None}) == (("repa", "None"),)
-
-
 def test_parts_that_begin_alike_are_told_apart() -> None:
     parts = SharedParts()
     runs = [parts.run({"model": {**MODEL, "patch": p}, "seed": p}) for p in (1, 2)]
@@ -138,9 +124,8 @@ def test_parts_that_begin_alike_are_told_apart() -> None:
 def test_a_baseline_has_the_seed_of_its_trial_and_no_cell() -> None:
     base = {"model": MODEL, "routes": ["0->1"], "train": {"batch": "=B * 4"}}
     made = Trials(base, {"routes": [], "train.warmup": "=train.batch"})
-    setting = made.setting(CellNames(base, {"train.steps": "=B + 1"}), {"train.steps": "=B + 1"})
-    assert setting.cell == {"train.steps": 3} and setting.tree["train"] == {"batch": 8}
-    baseline, trial = made.pair(setting, 5)
+    setting = {"train.steps": 3}, CellNames(base, {}).settled(base)
+    baseline, trial = made.pair(*setting, 5)
     assert baseline is not None
     assert (baseline.role, baseline.cell, baseline.seed, baseline.baseline) == (
         "baseline", {}, 5, None
@@ -149,5 +134,5 @@ def test_a_baseline_has_the_seed_of_its_trial_and_no_cell() -> None:
     assert trial.baseline == baseline.run == signature(baseline.spec)
     assert (baseline.spec.seed, trial.spec.seed, trial.run) == (5, 5, signature(trial.spec))
     assert (baseline.spec.train.warmup, trial.spec.train.warmup, baseline.spec.routes) == (8, 0, ())
-    alone, only = Trials(base, None).pair(setting, 0)
+    alone, only = Trials(base, None).pair(*setting, 0)
     assert alone is None and only.baseline is None

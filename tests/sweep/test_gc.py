@@ -139,7 +139,6 @@ def test_what_may_go_on_keeps_everything(lab: Lab, finished: RunFolder, state: s
     elif state == "unreadable":  # any step may be one to keep, and any cache one that it reads
         for path in folder.path.glob("*spec*"):
             path.write_text("{")
-        assert set(gc._kept_steps(folder)) == {5, 10, 15, 20} and gc._reads_caches(None)
     elif state == "running":
         with folder.lock():
             assert find(lab) == [] and clear(lab, litter) == 0

@@ -248,6 +248,31 @@ def test_pictures_are_those_that_planned_evaluations_make(sweeps: Sweeps) -> Non
     assert projection.pictures() == ["pictures/layer_similarity", "pictures/samples_1k"]
 
 
+def test_the_baseline_counts_in_the_stamp_of_a_trial_that_has_ended_alone(sweeps: Sweeps) -> None:
+    baseline, spec, _ = sweeps.plan()
+    sweeps.log(spec, 5, 20)
+
+    def stamps() -> list[str]:
+        plan = sweeps.lab.sweep("placement").plan()
+        trial = trials_of("placement", plan)[1]
+        states = (RunState.RUNNING, RunState.STOPPED)
+        return [Projection(sweeps.lab, plan).stamp(trial, state) for state in states]
+
+    running, stopped = stamps()
+    sweeps.finish(baseline)
+    again, compared = stamps()
+    assert running == again and stopped != compared and len({len(s) for s in stamps()}) == 1
+    assert len(running) == 16
+
+
+def test_a_tag_names_the_times_that_other_work_on_the_machine_decided(sweeps: Sweeps) -> None:
+    dense, routed, fair = sweeps.plan()
+    for spec, flops, seconds in ((dense, 1e9, 1.0), (routed, 8e8, 0.4), (fair, 8e8, 0.8)):
+        sweeps.finish(spec, metrics={"cost/train_flops": flops, "throughput/step_seconds": seconds})
+    tags = [view(sweeps, spec).tags.get("disturbed") for spec in (dense, routed, fair)]
+    assert tags == [None, "throughput/step_seconds", None]
+
+
 def test_the_frame_leaves_out_what_cannot_be_read(
     sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,23 +292,6 @@ def test_the_frame_leaves_out_what_cannot_be_read(
     assert projection.frame(trials)[FD].tolist() == [2.0, 6.0]
 
 
-def test_the_baseline_counts_in_the_stamp_of_a_trial_that_has_ended_alone(sweeps: Sweeps) -> None:
-    baseline, spec, _ = sweeps.plan()
-    sweeps.log(spec, 5, 20)
-
-    def stamps() -> list[str]:
-        plan = sweeps.lab.sweep("placement").plan()
-        trial = trials_of("placement", plan)[1]
-        states = (RunState.RUNNING, RunState.STOPPED)
-        return [Projection(sweeps.lab, plan).stamp(trial, state) for state in states]
-
-    running, stopped = stamps()
-    sweeps.finish(baseline)
-    again, compared = stamps()
-    assert running == again and stopped != compared and len({len(s) for s in stamps()}) == 1
-    assert len(running) == 16
-
-
 def test_the_marks_of_a_record_are_of_its_five_kinds_of_files(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.plan()
     run = sweeps.finish(spec)
@@ -294,11 +302,3 @@ def test_the_marks_of_a_record_are_of_its_five_kinds_of_files(sweeps: Sweeps) ->
     assert [mark[0] for mark in marks] == sorted([*names, *own])
     result = (run.path / "result.json").stat()
     assert [f"{run.name}/result.json", result.st_size, result.st_mtime_ns] in marks
-
-
-def test_a_tag_names_the_times_that_other_work_on_the_machine_decided(sweeps: Sweeps) -> None:
-    dense, routed, fair = sweeps.plan()
-    for spec, flops, seconds in ((dense, 1e9, 1.0), (routed, 8e8, 0.4), (fair, 8e8, 0.8)):
-        sweeps.finish(spec, metrics={"cost/train_flops": flops, "throughput/step_seconds": seconds})
-    tags = [view(sweeps, spec).tags.get("disturbed") for spec in (dense, routed, fair)]
-    assert tags == [None, "throughput/step_seconds", None]

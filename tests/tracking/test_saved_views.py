@@ -96,17 +96,44 @@ def test_the_best_is_first_also_where_more_is_better() -> None:
     assert "metrics.`sharpness:1k`" not in state["selectedColumns"]
 
 
+BEST, LINE = "Which cell is best", {
+    "lineSmoothness": 0, "xAxisScaleType": "linear", "scaleType": "linear", "range": {},
+    "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
+    "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True,
+}  # fmt: skip
+
+
+def test_the_places_of_views_are_those_of_their_sweep() -> None:
+    keys = ("f81efce94e1754f6", "c6609b86fa575184")
+    assert list(VIEWS.tags()) == [f"mlflow.sharedViewState.{key}" for key in keys]
+    trees = [json.loads(value) for value in VIEWS.tags().values()]
+    assert [(tree["name"], tree["createdAt"], tree["updatedAt"]) for tree in trees] == [
+        ("placement", 5, 5), ("placement pictures", 5, 5)
+    ]  # fmt: skip
+    assert VIEWS.link("7") == (
+        "#/experiments/7/runs?viewStateShareKey=f81efce94e1754f6&compareRunsMode=CHART"
+        "&workflowType=machine_learning"
+    )
+    assert list(dataclasses.replace(VIEWS, pictures=()).tags()) == list(VIEWS.tags())[:1]
+
+
+def test_every_run_is_shown_up_to_200_and_axes_stand_in_their_order() -> None:
+    for trials, mode in ((200, "SHOW_ALL"), (201, "FIRST_20_RUNS")):
+        views = states(dataclasses.replace(VIEWS, trials=trials))
+        assert {view["runsHiddenMode"] for view in views.values()} == {mode}
+    varied = {"selection_rate", "route_length", "route_end", "seed"}
+    views = states(dataclasses.replace(VIEWS, varied=varied))
+    assert "CONTOUR" not in charts(views["placement"]).values()
+    axes = views["placement pictures"]["compareRunCharts"][-1]
+    assert axes["selectedParams"] == ["route_end", "route_length", "selection_rate"]
+
+
 def chart(uuid: str, kind: str, section: str, title: str, **options: Any) -> dict[str, Any]:
     common = {"runsCountToCompare": 100, "deleted": False, "isGenerated": False}
     named = {"uuid": uuid, "type": kind, "metricSectionId": section, "displayName": title}
     return {**named, **common, **options}
 
 
-BEST, LINE = "Which cell is best", {
-    "lineSmoothness": 0, "xAxisScaleType": "linear", "scaleType": "linear", "range": {},
-    "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric", "yAxisExpressions": [],
-    "ignoreOutliers": False, "useGlobalXaxisKey": True, "useGlobalLineSmoothing": True,
-}  # fmt: skip
 COMMON = {
     "orderByKey": "metrics.`gap/heldout`", "orderByAsc": True, "startTime": "ALL",
     "lifecycleFilter": "Active", "datasetsFilter": [], "modelVersionFilter": "All Runs",
@@ -167,28 +194,3 @@ def test_views_have_every_field_that_mlflows_page_reads() -> None:
             "groupBy": None,
         },
     }  # fmt: skip
-
-
-def test_the_places_of_views_are_those_of_their_sweep() -> None:
-    keys = ("f81efce94e1754f6", "c6609b86fa575184")
-    assert list(VIEWS.tags()) == [f"mlflow.sharedViewState.{key}" for key in keys]
-    trees = [json.loads(value) for value in VIEWS.tags().values()]
-    assert [(tree["name"], tree["createdAt"], tree["updatedAt"]) for tree in trees] == [
-        ("placement", 5, 5), ("placement pictures", 5, 5)
-    ]  # fmt: skip
-    assert VIEWS.link("7") == (
-        "#/experiments/7/runs?viewStateShareKey=f81efce94e1754f6&compareRunsMode=CHART"
-        "&workflowType=machine_learning"
-    )
-    assert list(dataclasses.replace(VIEWS, pictures=()).tags()) == list(VIEWS.tags())[:1]
-
-
-def test_every_run_is_shown_up_to_200_and_axes_stand_in_their_order() -> None:
-    for trials, mode in ((200, "SHOW_ALL"), (201, "FIRST_20_RUNS")):
-        views = states(dataclasses.replace(VIEWS, trials=trials))
-        assert {view["runsHiddenMode"] for view in views.values()} == {mode}
-    varied = {"selection_rate", "route_length", "route_end", "seed"}
-    views = states(dataclasses.replace(VIEWS, varied=varied))
-    assert "CONTOUR" not in charts(views["placement"]).values()
-    axes = views["placement pictures"]["compareRunCharts"][-1]
-    assert axes["selectedParams"] == ["route_end", "route_length", "selection_rate"]

@@ -218,6 +218,16 @@ def test_a_file_that_is_no_store_is_not_opened(lab: Lab, tmp_path: Path) -> None
         ui_command(lab)
 
 
+def test_the_pages_open_at_the_runs_of_the_experiment(
+    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (41, 'other')")
+    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (42, 'tread-lab')")
+    monkeypatch.setattr(os, "execve", lambda *arguments: None)
+    ui(lab, port=free_port())
+    assert "/#/experiments/42/runs?workflowType=machine_learning\n" in capsys.readouterr().out
+
+
 def test_the_server_has_these_arguments_and_settings(
     lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -247,13 +257,3 @@ def test_the_server_has_these_arguments_and_settings(
     }
     assert started[0][2]["MLFLOW_DISABLE_TELEMETRY"] == "true"
     assert "http://0.0.0.0:7/#/experiments" in capsys.readouterr().out
-
-
-def test_the_pages_open_at_the_runs_of_the_experiment(
-    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (41, 'other')")
-    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (42, 'tread-lab')")
-    monkeypatch.setattr(os, "execve", lambda *arguments: None)
-    ui(lab, port=free_port())
-    assert "/#/experiments/42/runs?workflowType=machine_learning\n" in capsys.readouterr().out

@@ -30,26 +30,6 @@ def test_what_was_sent_is_read_back_and_damage_is_nothing_sent() -> None:
         assert Sent.parse(damaged) == Sent("", -1, 0, "")
 
 
-def test_a_text_is_ours_if_we_would_write_it_or_wrote_it_last() -> None:
-    authored = Authored.parse(str(Authored.of({NOTE: "first", NAME: "run"})))
-    assert authored.known and len(authored.digests[NOTE]) == 16
-    assert authored.is_ours(NOTE, "first", "second")
-    assert authored.is_ours(NOTE, "second", "second")
-    assert not authored.is_ours(NOTE, "a person's", "second")
-    assert not authored.is_ours(NAME, "first", None) and not authored.is_ours("problem", "x", "y")
-
-
-@pytest.mark.parametrize(
-    ("place", "text", "ours"),
-    [(NOTE, "**bold", True), (NOTE, "plain", False), (NAME, "x", False), ("problem", "x", True)],
-)
-def test_versions_without_digests_are_known_by_their_notes(
-    place: str, text: str, ours: bool
-) -> None:
-    assert Authored.parse(None).is_ours(place, text, "other") == ours
-    assert not Authored.parse("").is_ours(place, text, "other")
-
-
 def test_files_are_marked_by_size_and_time_and_made_ones_by_content(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("1")
@@ -221,3 +201,23 @@ def test_a_parameter_may_be_added_to_a_stored_run_and_none_changed() -> None:
     ):
         view.params = params
         assert contradicts(stored, view) == made_anew, params
+
+
+def test_a_text_is_ours_if_we_would_write_it_or_wrote_it_last() -> None:
+    authored = Authored.parse(str(Authored.of({NOTE: "first", NAME: "run"})))
+    assert authored.known and len(authored.digests[NOTE]) == 16
+    assert authored.is_ours(NOTE, "first", "second")
+    assert authored.is_ours(NOTE, "second", "second")
+    assert not authored.is_ours(NOTE, "a person's", "second")
+    assert not authored.is_ours(NAME, "first", None) and not authored.is_ours("problem", "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "ours"),
+    [(NOTE, "**bold", True), (NOTE, "plain", False), (NAME, "x", False), ("problem", "x", True)],
+)
+def test_versions_without_digests_are_known_by_their_notes(
+    place: str, text: str, ours: bool
+) -> None:
+    assert Authored.parse(None).is_ours(place, text, "other") == ours
+    assert not Authored.parse("").is_ours(place, text, "other")

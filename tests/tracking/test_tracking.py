@@ -47,7 +47,7 @@ def test_params_tags_and_artifacts_are_what_people_look_for(
     lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
 ) -> None:
     (_, spec, _) = sweeps.complete()
-    lab.run_of(spec).attempts.open(made_with={"code": "abc", "package our-tread": "1.4"})
+    lab.run_of(spec).attempts.open(fingerprint={"code": "abc", "package our-tread": "1.4"})
     figures = lab.sweep("placement").figures
     figures.mkdir()
     (figures / "grid.png").write_bytes(b"PNG")
@@ -116,15 +116,6 @@ def test_a_second_sync_adds_nothing(sweeps: Sweeps, store: Store, sync: Sync) ->
     before, counts = store.everything(), store.counts()
     report = sync()
     assert (report.created, report.updated, report.unchanged, report.values) == (0, 0, 4, 0)
-    assert (store.everything(), store.counts()) == (before, counts)
-
-
-def test_a_full_replay_adds_nothing(sweeps: Sweeps, store: Store, sync: Sync) -> None:
-    sweeps.complete()
-    sync()
-    before, counts = store.everything(), store.counts()
-    store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
-    assert sync().values > 0
     assert (store.everything(), store.counts()) == (before, counts)
 
 
@@ -207,15 +198,6 @@ def test_an_interrupted_run_goes_on_under_its_name(
     steps = store.rows("SELECT key, step FROM metrics WHERE run_uuid = ?", run_id)
     assert len(steps) == len(set(steps)) == len(run.entries())
     assert store.tags(name)["attempts"] == "2"
-
-
-def test_a_growing_log_sends_only_what_is_new(sweeps: Sweeps, store: Store, sync: Sync) -> None:
-    baseline, *_ = sweeps.plan()
-    sweeps.log(baseline, 5, 20)
-    assert sync().values == 8
-    sweeps.log(baseline, 25, 40)
-    assert sync().values == 8
-    assert store.count("metrics") == 16
 
 
 def test_two_sweeps_share_a_run(sweeps: Sweeps, store: Store, sync: Sync) -> None:
@@ -392,3 +374,21 @@ def test_an_unknown_sweep_names_the_known(sweeps: Sweeps, store: Store, sync: Sy
     sweeps.plan()
     with pytest.raises(UserError, match="did you mean 'placement'"):
         sync("placment")
+
+
+def test_a_full_replay_adds_nothing(sweeps: Sweeps, store: Store, sync: Sync) -> None:
+    sweeps.complete()
+    sync()
+    before, counts = store.everything(), store.counts()
+    store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
+    assert sync().values > 0
+    assert (store.everything(), store.counts()) == (before, counts)
+
+
+def test_a_growing_log_sends_only_what_is_new(sweeps: Sweeps, store: Store, sync: Sync) -> None:
+    baseline, *_ = sweeps.plan()
+    sweeps.log(baseline, 5, 20)
+    assert sync().values == 8
+    sweeps.log(baseline, 25, 40)
+    assert sync().values == 8
+    assert store.count("metrics") == 16

@@ -31,7 +31,6 @@ from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
-from tread_lab.sweep.plan.extension import plan_to_run, what_is_added
 from tread_lab.sweep.plan.forecast import Forecast, TrainSeconds, forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan, pending_tasks, started_tasks
 from tread_lab.sweep.plan.preflight import (
@@ -40,7 +39,13 @@ from tread_lab.sweep.plan.preflight import (
     check_provenance,
     preflight,
 )
-from tread_lab.sweep.plan.storage import load_plan, plan_with_costs, store_plan
+from tread_lab.sweep.plan.storage import (
+    load_plan,
+    plan_to_run,
+    plan_with_costs,
+    store_plan,
+    what_is_added,
+)
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue

@@ -82,28 +82,25 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     for key in tree:
         if key not in names:
             raise UserError(f"unknown key {key!r}{suggest(key, {*names, *extra})}").at(name)
-    _absolute_path(tree)
+    data = tree.get("data")
+    if isinstance(data, dict) and isinstance(data.get("path"), str):
+        tree["data"] = {**data, "path": _absolute(data["path"])}
     return decode(Experiment, {"name": Path(name).stem, "run": tree, **extra}, name)
 
 
-def _absolute_path(tree: dict[str, Any]) -> None:
-    """Make the path of the data absolute, so that a worker in another folder finds them."""
-    data = tree.get("data")
-    if isinstance(data, dict) and isinstance(data.get("path"), str):
-        tree["data"] = {**data, "path": str(Path(data["path"]).expanduser().absolute())}
-
-
 def reference_of(written: Any) -> ReferenceSpec | None:
-    """Return the reference that a name, a path or a tree says; `None` for held-out images.
-
-    Its path is made absolute, so that a worker in another folder finds the file.
-    """
+    """Return the reference that a name, a path or a tree says; `None` for held-out images."""
     if written is None or written == HELDOUT:
         return None
     reference = decode(ReferenceSpec, written, "reference")
     if reference.path is None:
         return reference
-    return replace(reference, path=str(Path(reference.path).expanduser().absolute()))
+    return replace(reference, path=_absolute(reference.path))
+
+
+def _absolute(path: str) -> str:
+    """Return a path that a worker in another folder finds."""
+    return str(Path(path).expanduser().absolute())
 
 
 def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
@@ -112,22 +109,16 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         UserError: another field, or a value that is no YAML.
     """
-    settings = {}
     for override in overrides:
-        name, _, text = override.partition("=")
-        if not name.startswith("sampler."):
+        if not override.partition("=")[0].startswith("sampler."):
             example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
             raise UserError(f"{override!r}: {example}")
-        settings[name.removeprefix("sampler.")] = _yaml_value(override, text)
-    return settings
+    pairs = ((o, *o.removeprefix("sampler.").partition("=")[::2]) for o in overrides)
+    return {name: _yaml_value(override, text) for override, name, text in pairs}
 
 
 def _yaml_value(override: str, text: str) -> Any:
-    """Return the value of an override.
-
-    Raises:
-        UserError: it is no YAML.
-    """
+    """Return the value of an override."""
     try:
         with _mistakes(override):
             tree = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
@@ -210,12 +201,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
 
 
 def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> dict[str, Any]:
-    """Return what a sweep fixes beside what an override of its experiment sets.
-
-    Raises:
-        UserError: the sweep would set it again: by an axis, by a typed `fixed`, or as a part of
-            what it fixes whole.
-    """
+    """Return what a sweep fixes beside what an override of its experiment sets."""
     key, _, text = override.lstrip("+~").partition("=")
     axes = {axis for cell in grid(sweep.axes, "axes") for axis in cell}
     if axis := next((axis for axis in axes if _lies_in(key, axis)), None):

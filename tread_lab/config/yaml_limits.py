@@ -51,11 +51,7 @@ def not_yaml(path: Path, error: Exception) -> UserError:
 
 
 def check_values(value: Any, path: str) -> None:
-    """Refuse numbers and texts that no field can hold.
-
-    Raises:
-        UserError: with the dotted path of the first one.
-    """
+    """Refuse numbers and texts that no field can hold."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             check_values(item, f"{path}.{key}")

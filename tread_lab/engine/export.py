@@ -111,7 +111,7 @@ def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
 def _recorded(folder: RunFolder, name: str) -> str | None:
     """Return the digest of what a run was made or measured with, `None` if it has no record."""
     measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
-    made = [*measured, *(attempt.made_with for attempt in folder.attempts.read())]
+    made = [*measured, *(attempt.fingerprint for attempt in folder.attempts.read())]
     return next((found[name] for found in reversed(made) if found and name in found), None)
 
 
@@ -238,7 +238,7 @@ def _table(measured: list[Measured]) -> str:
 def _provenance(folder: RunFolder) -> str:
     """Return code, packages and data of the last attempt; no folder of its machine."""
     origin = (folder.origin() or [{}])[-1]
-    made = next((a.made_with for a in reversed(folder.attempts.read()) if a.made_with), {})
+    made = next((a.fingerprint for a in reversed(folder.attempts.read()) if a.fingerprint), {})
     packages = ", ".join(f"{name} {v}" for name, v in (origin.get("packages") or {}).items())
     facts = {
         "run": folder.name,

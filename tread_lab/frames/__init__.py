@@ -21,7 +21,7 @@ from tread_lab.frames.columns import (
     own_metrics,
     require_metric,
 )
-from tread_lab.frames.history import history_frame
+from tread_lab.frames.lab_frames import history_frame
 from tread_lab.frames.ranking import (
     best_first,
     ranked_cells,

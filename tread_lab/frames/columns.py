@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pandas as pd
 
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.labels import value_text
 
 DELTA = "delta/"
 LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
@@ -51,6 +51,4 @@ def is_metric(column: object) -> bool:
 
 def plain(value: Any) -> Any:
     """A value as a column holds it: scalars as they are, lists and mappings as compact JSON."""
-    if isinstance(value, dict | list | tuple):
-        return json.dumps(value, separators=(",", ":"))
-    return value
+    return value_text(value) if isinstance(value, dict | list | tuple) else value

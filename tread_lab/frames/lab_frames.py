@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW
-from tread_lab.frames.history import history_frame
 from tread_lab.frames.steps import steps_frame, training_frame
-from tread_lab.frames.trials import trials_frame
+from tread_lab.frames.trials import sweep_plan, trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.units import counted, counts_text
 
@@ -100,7 +101,12 @@ class LabFrames:
     @property
     def runs(self) -> pd.DataFrame:
         """One row per run of the lab: its label, its `RunState`, its last step, its attempts."""
-        return pd.DataFrame(map(_run_row, self.lab.runs()), columns=[*RUN_COLUMNS])
+        rows = []
+        for folder in self.lab.runs():
+            status, spec = run_status(folder), folder.readable_spec()
+            progress = (status.state, status.step, len(status.attempts), status.reason)
+            rows.append((status.run, "" if spec is None else run_label(spec), *progress))
+        return pd.DataFrame(rows, columns=[*RUN_COLUMNS])
 
     def sweep(self, name: str) -> SweepFrames:
         """Return a planned sweep.
@@ -109,12 +115,6 @@ class LabFrames:
             UserError: the lab has no such sweep; suggests a near miss.
         """
         return SweepFrames(self.lab, self.lab.known_sweep(name).name)
-
-
-def _run_row(folder: RunFolder) -> tuple[str | int, ...]:
-    status, spec = run_status(folder), folder.readable_spec()
-    label = "" if spec is None else run_label(spec)
-    return (status.run, label, status.state, status.step, len(status.attempts), status.reason)
 
 
 def open_lab(path: str | os.PathLike[str] | None = None) -> LabFrames:
@@ -176,3 +176,29 @@ def gaps_frame(trials: pd.DataFrame) -> pd.DataFrame:
         measured = named[named["mean"].notna()]
         rows = pd.concat([rows, measured]) if len(rows) else measured
     return rows.reset_index(drop=True)
+
+
+def history_frame(
+    lab: Lab, sweep: str | SweepFolder, keys: Iterable[str] | None = None
+) -> pd.DataFrame:
+    """Return every logged value of every run of a sweep, each run once.
+
+    Args:
+        keys: the keys to keep; `None` keeps all.
+
+    Raises:
+        UserError: no run has logged one of the keys; suggests a near miss.
+    """
+    logged: set[str] = set()
+    wanted = None if keys is None else set(keys)
+    columns: dict[str, list[Any]] = {"run": [], "step": [], "key": [], "value": []}
+    for name in dict.fromkeys(trial.run for trial in sweep_plan(lab, sweep).trials):
+        for entry in lab.run(name).entries():
+            logged.add(entry.key)
+            if wanted is None or entry.key in wanted:
+                values = (name, entry.step, entry.key, entry.value)
+                for column, value in zip(columns.values(), values):
+                    column.append(value)
+    if unknown := sorted((wanted or set()) - logged) if logged else []:
+        raise UserError(f"no key {unknown[0]!r} was logged{suggest(unknown[0], sorted(logged))}")
+    return pd.DataFrame(columns)

@@ -13,7 +13,7 @@ from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import EvaluationFolder, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped, state_in_sweep
+from tread_lab.records.sweep_folder import state_in_sweep
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.trials import SharedParts
@@ -82,15 +82,10 @@ class Records(dict[str, Record]):
 
     def __missing__(self, run: str) -> Record:
         record = _remembered(self._lab.run(run), self._planned, self._memory)
-        self[run] = record = _in_sweep(run, record, self._stopped)
+        if state_in_sweep(record.state, run, self._stopped) is not record.state:
+            record = Record(RunState.STOPPED, self._stopped[run].reason, self._stopped[run].step)
+        self[run] = record
         return record
-
-
-def _in_sweep(run: str, record: Record, stopped: Mapping[str, Stopped]) -> Record:
-    """A record as the sweep sees it that may have stopped the run early."""
-    if state_in_sweep(record.state, run, stopped) is record.state:
-        return record
-    return Record(RunState.STOPPED, stopped[run].reason, stopped[run].step)
 
 
 def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
@@ -122,7 +117,7 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     state, reason, steps = result["state"], str(result.get("reason", "")), result.get("step")
     if state is not RunState.COMPLETED:
         return Record(state, reason, steps)
-    folder = run.path / "evaluations"
+    costs, folder = result.get("metrics") or {}, run.path / "evaluations"
     names = sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208 - called often
     place = {name: number for number, name in enumerate(planned)}
     names.sort(key=lambda name: place.get(name, len(place)))
@@ -141,7 +136,7 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         state,
         reason,
         steps,
-        costs=_costs(result),
+        costs={k: float(v) for k, v in costs.items() if isinstance(v, int | float)},
         evaluations=at_steps.pop(0),
         losses=losses.pop(0),
         at_steps=dict(sorted(at_steps.items())),
@@ -149,12 +144,6 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         folders=len(names),
         devices=int(result.get("devices", 1)),
     )
-
-
-def _costs(result: dict[str, Any]) -> dict[str, float]:
-    """The metrics of a result that are numbers."""
-    metrics = result.get("metrics") or {}
-    return {key: float(value) for key, value in metrics.items() if isinstance(value, int | float)}
 
 
 def numbers(tree: Mapping[str, Any]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames.trials import SweepReader
+from tread_lab.frames.trials import SweepReader, sweep_plan
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -39,8 +39,7 @@ def steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Raises:
         UserError: no such sweep.
     """
-    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    return plan_steps_frame(lab, folder.plan())
+    return plan_steps_frame(lab, sweep_plan(lab, sweep))
 
 
 def plan_steps_frame(lab: Lab, plan: StoredPlan) -> pd.DataFrame:
@@ -65,8 +64,7 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
     Raises:
         UserError: no such sweep.
     """
-    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    plan = folder.plan()
+    plan = sweep_plan(lab, sweep)
     if plan.match is None:
         return None
     reader = SweepReader(lab, plan)
@@ -94,8 +92,7 @@ def training_frame(lab: Lab, sweep: str | SweepFolder, trials: pd.DataFrame) -> 
     These are `steps_frame`'s where a run was measured before its end, and `trials` else, or where
     the one other step is that at which the baselines of a sweep with `match` end.
     """
-    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    plan = folder.plan()
+    plan = sweep_plan(lab, sweep)
     stages = {tree.get("step") for tree in plan.evaluate} - {None}
     if plan.match is not None and stages <= {trial.steps for trial in plan.trials}:
         return trials
@@ -113,21 +110,17 @@ def _rows(reader: SweepReader, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
     if whole["state"] is not RunState.COMPLETED:
         yield {**whole, STEP: None}
         return
-    steps, batch = trial.steps, int(trial.spec["train"]["batch"])
+    spec, steps, batch = trial.spec, trial.steps, int(trial.spec["train"]["batch"])
+    first, last = spec.get("routes_from") or 0, spec.get("routes_until")
+    alike = not spec.get("routes") or (not first and last in (None, steps))
     settings = {name: x for name, x in whole.items() if "/" not in name and "@" not in name}
     at_end = {name: x for name, x in whole.items() if name not in settings}
     for step, values in {**reader.measured_at(trial), steps: at_end}.items():
         share = step / max(steps, 1)
-        known = (TRAIN_FLOPS, TRAIN_SECONDS) if _steps_alike(trial.spec) or step == steps else ()
+        known = (TRAIN_FLOPS, TRAIN_SECONDS) if alike or step == steps else ()
         spent = {n: share * at_end[n] for n in known if n in at_end}
         if TRAIN_SECONDS in spent:
             spent[DEVICE_HOURS] = reader.devices(trial) * spent[TRAIN_SECONDS] / 3600
         label = f"{whole['cell']} {STEP}={step}"
         cost = {**spent, TRAIN_IMAGES: float(step * batch)}
         yield {**settings, "cell": label, STEP: step, **values, **cost}
-
-
-def _steps_alike(spec: Tree) -> bool:
-    """Whether the routes are on in all steps, or in none."""
-    first, last = spec.get("routes_from") or 0, spec.get("routes_until")
-    return not spec.get("routes") or (not first and last in (None, spec["train"]["steps"]))

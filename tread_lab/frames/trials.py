@@ -58,8 +58,12 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     that this sweep asked for, `frame.attrs["foreign"]` those of others. `frame.attrs["comparison"]`
     says which question differences to baselines answer, such as `at equal training FLOPs`.
     """
-    folder = lab.known_sweep(sweep) if isinstance(sweep, str) else sweep
-    return plan_frame(lab, folder.plan())
+    return plan_frame(lab, sweep_plan(lab, sweep))
+
+
+def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:
+    """Return the stored plan of a sweep, or of its folder."""
+    return (lab.known_sweep(sweep) if isinstance(sweep, str) else sweep).plan()
 
 
 def plan_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
@@ -100,12 +104,15 @@ class SweepReader:
             UserError: an evaluation of the run cannot be understood.
         """
         record, gaps = self._records[trial.run], self._gaps_of(trial.run, trial.baseline)
+        uncompared = ""
+        if trial.baseline and record.state is RunState.COMPLETED:
+            uncompared = NO_RESULT.get(self._records[trial.baseline].state, "")
         return {
             "run": trial.run,
             "role": trial.role,
             "seed": trial.seed,
             "state": record.state,
-            "reason": gaps.problem or self._uncompared(trial) or record.reason,
+            "reason": gaps.problem or uncompared or record.reason,
             "baseline": trial.baseline,
             "cell": cell_label(trial),
             **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},
@@ -214,12 +221,6 @@ class SweepReader:
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
         return _Gaps(columns)
-
-    def _uncompared(self, trial: Trial[Tree]) -> str:
-        """Return why a completed trial has nothing to compare with."""
-        if not trial.baseline or self._records[trial.run].state is not RunState.COMPLETED:
-            return ""
-        return NO_RESULT.get(self._records[trial.baseline].state, "")
 
 
 def _is_whole(column: pd.Series) -> bool:

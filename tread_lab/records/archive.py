@@ -17,7 +17,7 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import tread_lab
-from tread_lab.records.checksums import json_text, json_tree
+from tread_lab.records.checksums import digest, json_text, json_tree
 from tread_lab.records.durable import DiskFull, writing
 from tread_lab.specs.errors import UserError, first_line
 from tread_lab.specs.units import amount
@@ -39,24 +39,24 @@ class ArchiveWriter:
 
     def add(self, name: str, path: Path) -> Generator[int, None, None]:
         """Add a file under a name; yield how many more bytes are done."""
-        facts, digest, size = path.stat(), hashlib.sha256(), 0
+        facts, sha256, size = path.stat(), hashlib.sha256(), 0
         with (
             path.open("rb") as source,
             self.zip.open(_entry(name), "w", force_zip64=True) as target,
         ):
             while chunk := source.read(_CHUNK):
-                digest.update(chunk)
+                sha256.update(chunk)
                 size += target.write(chunk)
                 yield len(chunk)
         time = facts.st_mtime_ns
-        self.files[name] = {"bytes": size, "sha256": digest.hexdigest(), "time": time}
+        self.files[name] = {"bytes": size, "sha256": sha256.hexdigest(), "time": time}
 
     def close(self, **head: Any) -> str:
         """Write the manifest; return the archive's digest, which stands for all its files."""
         made = {"format": FORMAT, "tread_lab": tread_lab.__version__, **head}
         text = json_text({**made, "files": self.files}).encode()
         self.zip.writestr(_entry(MANIFEST), text)
-        return hashlib.sha256(text).hexdigest()[:16]
+        return digest(text)
 
 
 def _entry(name: str) -> ZipInfo:
@@ -87,11 +87,7 @@ class Archive:
         return sum(file["bytes"] for file in self.files.values())
 
     def check_room(self, folder: Path) -> None:
-        """Refuse an archive that is larger than the room where `folder` lies or will lie.
-
-        Raises:
-            DiskFull: it is.
-        """
+        """Refuse an archive that does not fit on the disk where `folder` lies or will lie."""
         place = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(place).free
         if self.size > free:
@@ -114,18 +110,18 @@ class Archive:
         """
         with ZipFile(self.path) as packed:
             for name in names:
-                path, facts, digest = folder / name, self.files[name], hashlib.sha256()
+                path, facts, sha256 = folder / name, self.files[name], hashlib.sha256()
                 with writing(path):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     target = path.open("xb")
                 with target:
                     for chunk in self._chunks(packed, name):
-                        digest.update(chunk)
+                        sha256.update(chunk)
                         with writing(path):
                             target.write(chunk)
                         done += len(chunk)
                         yield done, self.size
-                if digest.hexdigest() != facts["sha256"]:
+                if sha256.hexdigest() != facts["sha256"]:
                     raise self.refused(f"{name} is damaged or changed (SHA-256)")
                 os.utime(path, ns=(facts["time"], facts["time"]))
         return done
@@ -164,23 +160,18 @@ def open_archive(path: Path, expected: re.Pattern[str]) -> Archive:
         raise refused(path, f"cut off, or no archive of a sweep (no {MANIFEST})") from None
     except _BROKEN as error:
         raise refused(path, f"cut off, or no archive of a sweep ({first_line(error)})") from None
-    head = _manifest(path, text)
-    files = head.pop("files")
-    _check_names(path, entries, files, expected)
-    return Archive(path, head, files, hashlib.sha256(text).hexdigest()[:16])
-
-
-def _manifest(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        tree = json_tree(text.decode())
+        head = json_tree(text.decode())
     except (ValueError, RecursionError):
         raise refused(path, f"{MANIFEST} is damaged or changed") from None
-    if not isinstance(tree, dict) or not isinstance(tree.get("files"), dict):
+    files = head.pop("files", None) if isinstance(head, dict) else None
+    if not isinstance(files, dict):
         raise refused(path, f"{MANIFEST} lists no files")
-    if tree.get("format") != FORMAT:
-        made = f"by tread-lab {json.dumps(tree.get('tread_lab'))}"
+    if head.get("format") != FORMAT:
+        made = f"by tread-lab {json.dumps(head.get('tread_lab'))}"
         raise refused(path, f"its format is not {FORMAT} (made {made}; this is another version)")
-    return tree
+    _check_names(path, entries, files, expected)
+    return Archive(path, head, files, digest(text))
 
 
 def _check_names(
@@ -199,17 +190,11 @@ def _check_names(
         kind = stat.S_IFMT(entry.external_attr >> 16)
         if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1:
             raise refused(path, f"{name} is a link or no plain file")
-        if not _is_facts(files.get(name)) or files[name]["bytes"] != entry.file_size:
+        facts = files.get(name)
+        facts = facts if isinstance(facts, dict) else {}
+        whole = facts.get("bytes") == entry.file_size and type(facts["bytes"]) is int
+        dated = type(time := facts.get("time")) is int and 0 <= time < 1 << 62
+        if not (whole and dated and isinstance(facts.get("sha256"), str)):
             raise refused(path, f"{name} is not what {MANIFEST} says")
     if missing := files.keys() - seen:
         raise refused(path, f"{min(missing)} is missing")
-
-
-def _is_facts(facts: Any) -> bool:
-    """Return whether a manifest says of a file what it has to."""
-    if not isinstance(facts, dict):
-        return False
-    numbers = (facts.get("bytes"), facts.get("time"))
-    return all(type(n) is int and 0 <= n < 1 << 62 for n in numbers) and isinstance(
-        facts.get("sha256"), str
-    )

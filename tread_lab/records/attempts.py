@@ -42,10 +42,6 @@ class ExitReason:
     recognises: Callable[[BaseException], bool] | None = None
 
 
-def _disk_is_full(error: BaseException) -> bool:
-    return isinstance(error, DiskFull) or getattr(error, "errno", None) in FULL
-
-
 def _lacks_memory(error: BaseException) -> bool:
     """Whether it is an error of Python, of torch on a device, of torch's CPU allocator, or tells
     of one in another process."""
@@ -58,7 +54,10 @@ def _lacks_memory(error: BaseException) -> bool:
 EXIT_REASONS: Mapping[str, ExitReason] = {
     "completed": ExitReason(sentence="reached its result", wrong=False),
     "diverged": ExitReason(sentence="its loss was not finite any more, which is a result"),
-    "disk": ExitReason(sentence="the disk was full", recognises=_disk_is_full),
+    "disk": ExitReason(
+        sentence="the disk was full",
+        recognises=lambda e: isinstance(e, DiskFull) or getattr(e, "errno", None) in FULL,
+    ),
     # Of earlier versions; a node that differs now refuses before an attempt opens.
     "mismatch": ExitReason(
         sentence="its node has other code, packages, data or weights than the driver",
@@ -115,9 +114,9 @@ class Attempt:
         node, host, pid: where it ran; `node` is Ray's id of the node, else the host.
         time: when it began, in seconds.
         whole: whether it had a device to itself.
-        packed: most runs that shared its device.
+        runs_per_device: most that shared its device.
         devices: how many it had.
-        made_with: digests of the code, data and weights that decide its results, by name.
+        fingerprint: digests of the code, data and weights that decide its results, by name.
         phase: `train` or `evaluate`, where it was when it ended.
         ended: a key of `EXIT_REASONS`; empty while the attempt goes on, or if its process has died.
         forgiven: the user has asked since to try the run again.
@@ -130,14 +129,18 @@ class Attempt:
     pid: int = 0
     time: float = 0.0
     whole: bool = True
-    packed: int = 1
+    runs_per_device: int = 1
     devices: int = 1
-    made_with: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
     phase: str = "train"
     ended: str = ""
     reason: str = ""
     traceback: str = ""
     forgiven: bool = False
+
+
+# Names of fields in the record, where they are others.
+_ON_DISK = {"runs_per_device": "packed", "fingerprint": "made_with"}
 
 
 class Attempts:
@@ -154,7 +157,8 @@ class Attempts:
         """Begin the next attempt."""
         n = max((attempt.n for attempt in self.read()), default=0) + 1
         attempt = Attempt(n=n, time=time.time(), **facts)
-        append_line(self.path, {"event": "opened", **vars(attempt)})
+        tree = {_ON_DISK.get(name, name): value for name, value in vars(attempt).items()}
+        append_line(self.path, {"event": "opened", **tree})
         return attempt
 
     def close(self, attempt: Attempt, ended: str, **facts: Any) -> Attempt:
@@ -170,13 +174,13 @@ class Attempts:
 
 def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
     """Return the attempts that the lines of a record describe."""
-    names = {field.name for field in fields(Attempt)}
+    names = {_ON_DISK.get(field.name, field.name): field.name for field in fields(Attempt)}
     attempts: dict[int, Attempt] = {}
     for line in lines:
         if line["event"] == "forgiven":
             attempts = {n: replace(one, forgiven=True) for n, one in attempts.items()}
             continue
-        facts = {key: value for key, value in line.items() if key in names}
+        facts = {names[key]: value for key, value in line.items() if key in names}
         attempt = attempts.get(facts["n"], Attempt(n=facts["n"]))
         attempts[attempt.n] = replace(attempt, **facts)
     return [attempts[n] for n in sorted(attempts)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Mapping
@@ -66,9 +67,19 @@ def checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
+def digest(content: str | bytes) -> str:
+    """Sixteen hexadecimal digits of the SHA-256."""
+    data = content.encode() if isinstance(content, str) else content
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
 def file_checksums(paths: Iterable[Path]) -> dict[str, FileChecksum]:
     """Return size and checksum, by name, of each of these files that exists."""
-    return {path.name: _file_checksum(path) for path in sorted(paths) if path.is_file()}
+    sizes = {path: path.stat().st_size for path in sorted(paths) if path.is_file()}
+    return {
+        path.name: {"bytes": size, "crc": _crc(path, size) if size <= _READ_AGAIN else 0}
+        for path, size in sizes.items()
+    }
 
 
 def changed_files(folder: Path, stored: Mapping[str, FileChecksum]) -> list[str]:
@@ -87,11 +98,6 @@ def _differs(path: Path, stored: FileChecksum) -> bool:
         return size <= _READ_AGAIN and _crc(path, size) != stored["crc"]
     except FileNotFoundError:
         return False
-
-
-def _file_checksum(path: Path) -> FileChecksum:
-    size = path.stat().st_size
-    return {"bytes": size, "crc": _crc(path, size) if size <= _READ_AGAIN else 0}
 
 
 def _crc(path: Path, size: int) -> int:

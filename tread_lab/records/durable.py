@@ -35,7 +35,11 @@ def replacing(path: Path) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except Exception as error:
         cause = _of_the_system(error)
         if cause is None:
@@ -101,11 +105,3 @@ def writing(path: Path, option: str = " with --root") -> Iterator[None]:
 
 class DiskFull(Unavailable):
     """There is no room for what was to be written; what was there before is whole."""
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from tread_lab.records.checksums import checksum
@@ -58,17 +57,12 @@ def open_lines(path: Path) -> IO[str]:
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        torn = path.exists() and _last_byte(path) not in (b"", b"\n")
-        file = path.open("a", encoding="utf-8")
-        if torn:
-            file.write("\n")
-    return file
-
-
-def _last_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 1))
-        return file.read(1)
+        with path.open("ab+") as end:
+            if end.tell():
+                end.seek(-1, os.SEEK_END)
+                if end.read(1) != b"\n":
+                    end.write(b"\n")
+        return path.open("a", encoding="utf-8")
 
 
 def append_line(path: Path, tree: Mapping[str, Any]) -> None:
@@ -126,7 +120,9 @@ class LogWriter:
         with writing(self.path):
             for entry in entries:
                 entry = replace(entry, n=self._next)
-                self._file.write(_line(entry))
+                value = entry.value if math.isfinite(entry.value) else str(entry.value)
+                tree = {**vars(entry), "value": value, "time": round(entry.time, 3)}
+                self._file.write(with_checksum(tree))
                 self._note(entry)
             self._file.flush()
 
@@ -137,16 +133,11 @@ class LogWriter:
     def __enter__(self) -> LogWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self._file.close()
         except OSError as full:  # what could not be flushed before
-            if error is None:
+            if kind is None:
                 raise disk_error(full, self.path) from full
 
 
@@ -161,9 +152,3 @@ def latest(entries: Iterable[Entry]) -> list[Entry]:
     """One entry per (key, step), the last written winning, sorted by step then sequence."""
     unique = {(entry.key, entry.step): entry for entry in entries}
     return sorted(unique.values(), key=lambda entry: (entry.step, entry.n))
-
-
-def _line(entry: Entry) -> str:
-    value: float | str = entry.value if math.isfinite(entry.value) else str(entry.value)
-    fields = {"n": entry.n, "step": entry.step, "key": entry.key, "value": value}
-    return with_checksum({**fields, "time": round(entry.time, 3)})

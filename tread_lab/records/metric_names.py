@@ -106,13 +106,11 @@ def heldout_named(metrics: Mapping[str, float]) -> dict[str, float]:
 
     These compared with held-out images always, and called a distance to them `fid@10k`.
     """
-    return {_heldout_name(name): value for name, value in metrics.items()}
-
-
-def _heldout_name(name: str) -> str:
-    metric, _, count = name.partition("@")
-    compares = metric in METRICS.built_in and METRICS[metric].compares
-    return f"{metric}[heldout]@{count}" if compares and count else name
+    compared = [name for name, metric in METRICS.built_in.items() if metric.compares]
+    return {
+        name.replace("@", "[heldout]@") if name.partition("@")[0] in compared else name: value
+        for name, value in metrics.items()
+    }
 
 
 def lower_is_better(name: str) -> bool:
@@ -123,7 +121,10 @@ def lower_is_better(name: str) -> bool:
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:
     """The flat parameters people filter and sort by; a dense run has empty route columns, and what
     is as in the paper (bypass, loss, no parent) is empty."""
-    routes = spec.routes
+    routes, start = spec.routes, ""
+    if spec.init_from is not None:
+        start = signature(spec.parent) if spec.parent else f"file {spec.init_from.digest}"
+    minimised = [] if spec.loss == PlainLoss() else [str(spec.loss)]
     return {
         "model": spec.model.name,
         "route": " + ".join(map(str, routes)) or "dense",
@@ -132,23 +133,10 @@ def parameters(spec: RunSpec) -> dict[str, str | int | float]:
         "length": sum(len(route.blocks) for route in routes),
         "rate": routes[0].rate if routes else 0.0,
         "bypass": "" if spec.bypass == RouteBypass() else str(spec.bypass),
-        "loss": _loss(spec),
-        "starts_from": _starts_from(spec),
+        "loss": " + ".join([*minimised, *spec.beside_labels]),
+        "starts_from": start,
         "process": spec.process.kind,
         "precision": spec.precision,
         "fp32_block": spec.fp32_block,
         "seed": spec.seed,
     }
-
-
-def _loss(spec: RunSpec) -> str:
-    """What is minimised, where it is more than the plain loss."""
-    parts = [] if spec.loss == PlainLoss() else [str(spec.loss)]
-    return " + ".join([*parts, *spec.beside_labels])
-
-
-def _starts_from(spec: RunSpec) -> str:
-    """Return the signature of the parent or the digest of the file; empty without either."""
-    if spec.parent is not None:
-        return signature(spec.parent)
-    return "" if spec.init_from is None else f"file {spec.init_from.digest}"

@@ -169,6 +169,13 @@ def read_plan(path: Path) -> StoredPlan | None:
 
 
 def _plan(tree: Tree) -> StoredPlan:
+    holes = {
+        key: tuple(
+            ExcludedCells(hole["reason"], hole["count"], tuple(hole["examples"]))
+            for hole in tree.get(key) or ()
+        )
+        for key in ("holes", "duplicates")
+    }
     return StoredPlan(
         name=tree["name"],
         question=tree.get("question") or "",
@@ -176,17 +183,11 @@ def _plan(tree: Tree) -> StoredPlan:
         trials=tuple(map(Trial.read, tree["trials"])),
         evaluate=tuple(tree.get("evaluate") or ()),
         sources=tree.get("sweep") or {},
-        excluded=_holes(tree.get("holes") or ()),
-        duplicates=_holes(tree.get("duplicates") or ()),
+        excluded=holes["holes"],
+        duplicates=holes["duplicates"],
         search=tree.get("search"),
         versions=tuple(tree.get("versions") or ()),
         space=tuple(tree.get("space") or ()),
         created=tree.get("created"),
         extended=tuple(tree.get("extended") or ()),
-    )
-
-
-def _holes(trees: Iterable[Tree]) -> tuple[ExcludedCells, ...]:
-    return tuple(
-        ExcludedCells(tree["reason"], tree["count"], tuple(tree["examples"])) for tree in trees
     )

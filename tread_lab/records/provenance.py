@@ -36,20 +36,16 @@ class ProvenanceDifference:
             past = sum(run != NOW for run in runs)
             who = [f"{past} run{'s' * (past != 1)}"] if past else []
             who += ["what is to be run now"] if NOW in runs else []
-            parts.append(f"{_short(digest)} in {' and '.join(who)}")
+            short = digest[:8] if re.fullmatch("[0-9a-f]{12,}", digest) else digest  # or words
+            parts.append(f"{short} in {' and '.join(who)}")
         changed = f"; it changed within {len(self.within)} of them" if self.within else ""
         return f"{self.what} differs: {', '.join(parts)}{changed}"
-
-
-def _short(digest: str) -> str:
-    """Return the first digits of a digest; what is in words, such as `eager`, stays whole."""
-    return digest[:8] if re.fullmatch("[0-9a-f]{12,}", digest) else digest
 
 
 def provenances_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
     """Return the provenance of every attempt at these runs, and of every evaluation of them."""
     folders = map(lab.run, runs)
-    return {f.name: [*(a.made_with for a in f.attempts.read()), *measured(f)] for f in folders}
+    return {f.name: [*(a.fingerprint for a in f.attempts.read()), *measured(f)] for f in folders}
 
 
 def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:

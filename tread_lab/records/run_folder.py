@@ -60,9 +60,6 @@ class RunFolder:
 
         Args:
             digest: SHA-256 of the file; that of a new name is recorded.
-
-        Raises:
-            UserError: the files differ; says which they are.
         """
         record = self._beside("references") / f"{name}.json"
         known = read_json(record)
@@ -137,9 +134,9 @@ class RunFolder:
 
     def packages(self) -> dict[str, str]:
         """Return the versions of the packages beside tread-lab whose entries the run names."""
-        made_with = {k: v for attempt in self.attempts.read() for k, v in attempt.made_with.items()}
+        facts = (item for one in self.attempts.read() for item in one.fingerprint.items())
         prefix = "package "
-        return {k.removeprefix(prefix): v for k, v in made_with.items() if k.startswith(prefix)}
+        return {k.removeprefix(prefix): v for k, v in facts if k.startswith(prefix)}
 
     def readable_spec(self) -> RunSpec | None:
         """Return the spec of the run, `None` if it is lost or cannot be decoded here."""

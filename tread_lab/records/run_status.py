@@ -54,7 +54,8 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
     attempts = tuple(folder.attempts.read())
     kind, reason = result.get("kind", ""), result.get("reason", "")
     last = attempts[-1] if attempts else None
-    if last is not None and last.ended and _is_wrong(last.ended) and not reason:
+    wrong = last is not None and (last.ended not in EXIT_REASONS or EXIT_REASONS[last.ended].wrong)
+    if last is not None and last.ended and wrong and not reason:  # a later version may know more
         kind, reason = last.ended, last.reason
     kind = kind or ("exception" if state is RunState.FAILED else "")
     step = folder.step()
@@ -79,11 +80,6 @@ def count_states(
         begun = set()
     states = ((run, lab.run(run).state() if run in begun else RunState.PENDING) for run in runs)
     return Counter(state_in_sweep(state, run, stopped or {}) for run, state in states)
-
-
-def _is_wrong(kind: str) -> bool:
-    # A later version may know more of them.
-    return kind not in EXIT_REASONS or EXIT_REASONS[kind].wrong
 
 
 def _moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:

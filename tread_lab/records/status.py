@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -19,57 +17,33 @@ class RunState(StrEnum):
     FAILED = "failed"
 
     @property
-    def label(self) -> str:
-        """The state in words, as figures show it: all that have not ended look alike."""
-        return _FACTS[self].label
-
-    @property
-    def sign(self) -> str:
-        """One character for the state where there is no room for words."""
-        return _FACTS[self].sign
-
-    @property
     def ended(self) -> bool:
         """Whether nothing more happens to the run unless a user asks for it."""
-        return _FACTS[self].ended
+        return self not in (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED)
 
     @property
     def measurable(self) -> bool:
         """Whether the last weights of the run mean something, so that they are evaluated."""
-        return _FACTS[self].measurable
+        return self in (RunState.COMPLETED, RunState.STOPPED)
+
+    @property
+    def label(self) -> str:
+        """The state in words, as figures show it: all that have not ended look alike."""
+        if not self.ended:
+            return "not finished"
+        return "stopped early" if self is RunState.STOPPED else self.value
+
+    @property
+    def sign(self) -> str:
+        """One character for the state where there is no room for words."""
+        return self.value[0].upper() if self.ended else "\u2026"
 
     @property
     def lacks_result(self) -> str:
         """How a run ended that nothing can be compared with, in words; empty for other states."""
-        return _FACTS[self].lacks_result
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Facts:
-    """What follows from a state; `RunState` documents each."""
-
-    label: str = "not finished"
-    sign: str = "\u2026"
-    ended: bool = False
-    measurable: bool = False
-    lacks_result: str = ""
-
-
-_FACTS: Mapping[RunState, _Facts] = {
-    RunState.PENDING: _Facts(),
-    RunState.RUNNING: _Facts(),
-    RunState.INTERRUPTED: _Facts(),
-    RunState.COMPLETED: _Facts(label="completed", sign="C", ended=True, measurable=True),
-    RunState.STOPPED: _Facts(
-        label="stopped early",
-        sign="S",
-        ended=True,
-        measurable=True,
-        lacks_result="was stopped early",
-    ),
-    RunState.DIVERGED: _Facts(label="diverged", sign="D", ended=True, lacks_result="diverged"),
-    RunState.FAILED: _Facts(label="failed", sign="F", ended=True, lacks_result="failed"),
-}
+        if not self.ended or self is RunState.COMPLETED:
+            return ""
+        return f"was {self.label}" if self is RunState.STOPPED else self.label
 
 
 def without_comparison(label: str, state: RunState) -> str:

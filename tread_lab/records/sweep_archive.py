@@ -165,7 +165,9 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
     stage, unpacked = lab.root / STAGE, lab.root / STAGE / "new"
     with exclusive(stage / LOCK, f"the import into {lab.root}"):
         try:
-            _empty(stage)
+            for path in stage.iterdir():  # of a killed import
+                if path.name != LOCK:
+                    shutil.rmtree(path)
             of_runs = [entry for entry in archive.files if entry.startswith("runs/")]
             others = [entry for entry in archive.files if not entry.startswith("runs/")]
             done = yield from archive.unpack(unpacked, others)
@@ -176,21 +178,19 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             yield from archive.unpack(unpacked, of_runs, done)
             _check_weights(archive, unpacked)
             os.sync()
-            runs = _merge_runs(lab, stage)
+            runs = Counter(
+                _merge_run(lab.run(run.name), run, stage) for run in Lab(unpacked).runs()
+            )
+            for path in unpacked.glob("references/*.json"):
+                if not (target := lab.root / "references" / path.name).exists():
+                    _move(path, target, stage)
             if takes_plan:
                 _merge_sweep(sweep, stage)
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-    made_by, weights = str(archive.head.get("tread_lab")), bool(archive.head.get("weights"))
-    facts = (len(archive.files), archive.size, archive.digest, made_by, weights)
-    return Transfer(plan.name, runs, *facts)
-
-
-def _empty(stage: Path) -> None:
-    """Remove what a killed import has left."""
-    for path in stage.iterdir():
-        if path.name != LOCK:
-            shutil.rmtree(path)
+    files, head = len(archive.files), archive.head
+    made_by, weights = str(head.get("tread_lab")), bool(head.get("weights"))
+    return Transfer(plan.name, runs, files, archive.size, archive.digest, made_by, weights)
 
 
 def _checked_plan(
@@ -215,28 +215,19 @@ def _checked_plan(
 def _check_weights(archive: Archive, unpacked: Path) -> None:
     """Refuse what is no checkpoint; mark the runs that come without any."""
     for entry, facts in archive.files.items():
-        named = _CHECKPOINT.fullmatch(entry)
-        whole = named is None or facts["sha256"].startswith(named[1])
-        if named and not (whole and _is_safetensors(unpacked / entry)):
-            raise archive.refused(f"{entry} is not the checkpoint that its name says")
+        if named := _CHECKPOINT.fullmatch(entry):
+            with (unpacked / entry).open("rb") as file:  # a JSON header follows its length
+                start, size = file.read(9), facts["bytes"] - 8
+            fits = start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size
+            if not (fits and facts["sha256"].startswith(named[1])):
+                raise archive.refused(f"{entry} is not the checkpoint that its name says")
     for folder in Lab(unpacked).runs():
         if (folder.log_path.exists() or folder.result()) and not folder.checkpoints.exists():
             write_json(folder.path / IMPORTED, {"archive": archive.digest, "weights": False})
 
 
-def _is_safetensors(path: Path) -> bool:
-    """Return whether a file begins as safetensors do: the length of a JSON header, the header."""
-    with path.open("rb") as file:
-        start, size = file.read(9), path.stat().st_size
-    return len(start) == 9 and start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size - 8
-
-
 def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) -> bool:
-    """Return whether the archive's plan is new here or goes further; `False` keeps the lab's.
-
-    Raises:
-        UserError: the lab has another sweep of this name.
-    """
+    """Return whether the archive's plan is new here or goes further; `False` keeps the lab's."""
     mine = sweep.stored_plan()
     if mine is None:
         return True
@@ -268,15 +259,6 @@ def _check_references(archive: Archive, lab: Lab, unpacked: Path) -> None:
             )
 
 
-def _merge_runs(lab: Lab, stage: Path) -> Counter[str]:
-    """Move runs and references into the lab; return what became of how many runs."""
-    counts = Counter(_merge_run(lab.run(run.name), run, stage) for run in Lab(stage / "new").runs())
-    for path in (stage / "new").glob("references/*.json"):
-        if not (target := lab.root / "references" / path.name).exists():
-            _move(path, target, stage)
-    return counts
-
-
 def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
     """Move a run into the lab, unless the lab has got as far; return what became of it.
 
@@ -287,7 +269,8 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
         return NEW
     try:
         with mine.lock():
-            if _same_execution(mine, theirs):
+            logs = [r.log_path.read_bytes() if r.log_path.exists() else b"" for r in (mine, theirs)]
+            if mine.result() == theirs.result() and logs[0] == logs[1]:  # logs hold times
                 return ADDED if _add_parts(mine, theirs, stage) else KEPT
             if _progress(theirs) <= _progress(mine):
                 return KEPT
@@ -295,12 +278,6 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
             return TAKEN
     except Busy:
         return BUSY
-
-
-def _same_execution(mine: RunFolder, theirs: RunFolder) -> bool:
-    """Return whether two records are of one training: their logs hold times and are equal."""
-    logs = [run.log_path.read_bytes() if run.log_path.exists() else b"" for run in (mine, theirs)]
-    return mine.result() == theirs.result() and logs[0] == logs[1]
 
 
 def _progress(run: RunFolder) -> tuple[bool, int]:

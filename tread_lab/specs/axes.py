@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.errors import UserError, shown
+from tread_lab.specs.fields import dotted
 
 ZIP = "zip"  # the key under which axes vary together
 MOST_CELLS = 200_000
@@ -26,15 +26,11 @@ def grid(axes: Any, name: str) -> list[Cell]:
     paths = [name if len(grids) == 1 else f"{name}[{k}]" for k in range(len(grids))]
     columns = [_columns("", axes, path) for axes, path in zip(grids, paths)]
     check_count(sum(math.prod(map(len, parts)) for parts in columns), name)
-    return [cell for parts in columns for cell in _product(parts)]
+    return [_joined(parts) for grid in columns for parts in itertools.product(*grid)]
 
 
 def check_count(count: int, name: str) -> None:
-    """Refuse too many cells.
-
-    Raises:
-        UserError: it is over the limit.
-    """
+    """Refuse too many cells."""
     if count > MOST_CELLS:
         raise UserError(f"{name}: {count:,} cells, more than {MOST_CELLS:,}; split the sweep")
 
@@ -47,7 +43,7 @@ def cell_of(fields: Any, path: str) -> Cell:
     """
     if not isinstance(fields, Mapping):
         raise UserError(f"expected {{field: value}}, got {shown(fields)}").at(path)
-    return dict(_leaves("", fields))
+    return dict(dotted(fields, empty=True))
 
 
 def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -58,11 +54,6 @@ def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
         if first_cells.setdefault(repr(sorted(cell.items())), cell) is not cell:
             repeated.append(cell)
     return list(first_cells.values()), repeated
-
-
-def _product(columns: Sequence[list[Cell]]) -> Iterator[Cell]:
-    """Combine all columns; the last varies fastest."""
-    return map(_joined, itertools.product(*columns))
 
 
 def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
@@ -105,7 +96,7 @@ def _axis(key: str, values: Any, path: str) -> list[Cell]:
     if isinstance(values, Mapping):
         columns = _columns(f"{key}.", values, path)
         check_count(math.prod(map(len, columns)), path)
-        return list(_product(columns))
+        return [_joined(parts) for parts in itertools.product(*columns)]
     settings = [
         {f"{key}.{sub}": item for sub, item in value.items()}
         if isinstance(value, Mapping) and value
@@ -115,14 +106,6 @@ def _axis(key: str, values: Any, path: str) -> list[Cell]:
     if not settings:
         raise UserError("has no values").at(path)
     return settings
-
-
-def _leaves(prefix: str, fields: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in fields.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(f"{prefix}{key}.", value)
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _values(values: Any, path: str) -> list[Any]:
@@ -161,14 +144,6 @@ def numbers(text: str, path: str) -> list[int]:
 Point = dict[str, float | str]
 
 
-@dataclass(frozen=True)
-class Coordinate:
-    """One axis of the box: a place in [0, 1] among ordered values, or one of several names."""
-
-    axis: str
-    names: tuple[str, ...] = ()
-
-
 class Space:
     """Cells by coordinates, chosen axis by axis.
 
@@ -190,9 +165,11 @@ class Space:
                 values = self._children.setdefault(path[:depth], [])
                 if not any(repr(value) == path[depth] for value in values):
                     values.append(cell.get(axis))
-        for prefix, values in self._children.items():
-            self._children[prefix] = _ordered(values)
-        self.coordinates = tuple(self._coordinate(depth) for depth in range(len(self.axes)))
+        for values in self._children.values():
+            if not _is_named(values):
+                values.sort(key=float)
+        # By axis its names; none for a place in [0, 1] among ordered values.
+        self.coordinates = {axis: self._names(depth) for depth, axis in enumerate(self.axes)}
         self._points = [self._point(cell) for cell in self.cells]
 
     def __len__(self) -> int:
@@ -209,9 +186,9 @@ class Space:
     def number_at(self, point: Mapping[str, float | str]) -> int:
         """Return the number of the cell at a point of the box."""
         path: tuple[str, ...] = ()
-        for coordinate in self.coordinates:
-            values, place = self._children[path], point[coordinate.axis]
-            if coordinate.names:
+        for axis, names in self.coordinates.items():
+            values, place = self._children[path], point[axis]
+            if names:
                 path = (*path, next(repr(v) for v in values if _name(v) == place))
             else:
                 share = min(int(float(place) * len(values)), len(values) - 1)
@@ -224,34 +201,27 @@ class Space:
 
     def _distance(self, point: Mapping[str, float | str], number: int) -> float:
         parts = []
-        for coordinate in self.coordinates:
-            a, b = self._points[number][coordinate.axis], point[coordinate.axis]
-            parts.append(float(a != b) if coordinate.names else float(a) - float(b))
+        for axis, names in self.coordinates.items():
+            a, b = self._points[number][axis], point[axis]
+            parts.append(float(a != b) if names else float(a) - float(b))
         return math.hypot(*parts)
 
     def _path(self, cell: Cell) -> tuple[str, ...]:
         return tuple(repr(cell.get(axis)) for axis in self.axes)
 
-    def _coordinate(self, depth: int) -> Coordinate:
+    def _names(self, depth: int) -> tuple[str, ...]:
         choices = [v for prefix, v in self._children.items() if len(prefix) == depth]
         named = all(_is_named(values) and values == choices[0] for values in choices)
-        return Coordinate(self.axes[depth], tuple(map(_name, choices[0])) if named else ())
+        return tuple(map(_name, choices[0])) if named else ()
 
     def _point(self, cell: Cell) -> Point:
         path = self._path(cell)
         point: Point = {}
-        for depth, coordinate in enumerate(self.coordinates):
+        for depth, (axis, names) in enumerate(self.coordinates.items()):
             values = self._children[path[:depth]]
-            if coordinate.names:
-                point[coordinate.axis] = _name(cell.get(coordinate.axis))
-                continue
             rank = [repr(value) for value in values].index(path[depth])
-            point[coordinate.axis] = (rank + 0.5) / len(values)
+            point[axis] = _name(cell.get(axis)) if names else (rank + 0.5) / len(values)
         return point
-
-
-def _ordered(values: list[Any]) -> list[Any]:
-    return values if _is_named(values) else sorted(values, key=float)
 
 
 def _is_named(values: Sequence[Any]) -> bool:

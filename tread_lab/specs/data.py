@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import check_positive, lookup
 from tread_lab.specs.extensions import Kind
 
@@ -103,9 +103,8 @@ class DataSpec:
         if not holds.latents or decoder_scale == scale:
             decoder_scale = None
         if not holds.latents:
-            object.__setattr__(self, "decoder_range", "signed")
-        object.__setattr__(self, "scale", scale)
-        object.__setattr__(self, "decoder_scale", decoder_scale)
+            settle(self, decoder_range="signed")
+        settle(self, scale=scale, decoder_scale=decoder_scale)
 
     @property
     def holds(self) -> Source:

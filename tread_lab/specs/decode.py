@@ -56,6 +56,12 @@ def _without_removed(cls: type, tree: Mapping[str, Any], prefix: str) -> Mapping
     return {key: value for key, value in tree.items() if key not in removed}
 
 
+def settle(spec: object, **fields: Any) -> None:
+    """Set fields of a frozen dataclass while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(spec, name, value)
+
+
 def decode_field(cls: type, name: str, value: Any) -> Any:
     """Decode one field of the frozen dataclass `cls`.
 
@@ -90,23 +96,26 @@ def unhashed(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"unhashed": True})
 
 
-@functools.cache
-def defaults_of_added(cls: Any) -> dict[str, Any]:
-    """Return the default of every field of `cls` that was declared by `added`."""
-    return {f.name: f.default for f in dataclasses.fields(cls) if f.metadata.get("added")}
+def encode(value: Any, *, hashed: bool = False) -> Any:
+    """Return the plain tree of a dataclass: dicts, lists and scalars, in field order.
 
-
-def encode(value: Any) -> Any:
-    """Return the plain tree of a dataclass: dicts, lists and scalars, in field order."""
+    Args:
+        hashed: whether to leave out what `unhashed` declares.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        silent = defaults_of_added(type(value))
-        items = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {k: encode(v) for k, v in items if k not in silent or v != silent[k]}
+        items = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {f.name: encode(v, hashed=hashed) for f, v in items if _is_said(f, v, hashed)}
     if isinstance(value, tuple | list):
-        return [encode(item) for item in value]
+        return [encode(item, hashed=hashed) for item in value]
     if isinstance(value, Mapping):
-        return {key: encode(item) for key, item in value.items()}
+        return {key: encode(item, hashed=hashed) for key, item in value.items()}
     return value
+
+
+def _is_said(field: dataclasses.Field[Any], value: Any, hashed: bool) -> bool:
+    if field.metadata.get("added") and value == field.default:
+        return False
+    return not (hashed and field.metadata.get("unhashed"))
 
 
 def _opened(cls: Any, tree: Any) -> Mapping[str, Any]:

@@ -53,11 +53,7 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
 
 
 def check_positive(spec: object, *names: str) -> None:
-    """Refuse fields that are not above 0; `None` is none of them.
-
-    Raises:
-        UserError: names the first one.
-    """
+    """Refuse fields that are not above 0; `None` is none of them."""
     for name in names:
         value = getattr(spec, name)
         if value is not None and not value > 0:

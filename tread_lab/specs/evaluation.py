@@ -9,7 +9,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, shown
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec
@@ -27,11 +27,7 @@ _EXAMPLE = "steps are written as in `fd@1k at 250, 50%, end`"
 
 
 def check_step(step: Step) -> None:
-    """Refuse what is neither a positive step, nor a share such as `50%`, nor `None`.
-
-    Raises:
-        UserError: says how steps are written.
-    """
+    """Refuse what is neither a positive step, nor a share such as `50%`, nor `None`."""
     if step is not None and (isinstance(step, bool) or step_of(step) != step):
         raise UserError(f"step: {shown(step)} is no step; {_EXAMPLE}")
 
@@ -80,7 +76,9 @@ def joined(items: Sequence[Any]) -> Iterator[Any]:
     whole: Any = None
     for item in items:
         continues = isinstance(whole, str) and isinstance(item, int | float | str)
-        if continues and (item == AT or (f" {AT}" in whole and _is_step(item))):
+        text = str(item).strip().lower()
+        step = text in (END, BASELINE) or _STEP.fullmatch(text)
+        if continues and (item == AT or (f" {AT}" in whole and step)):
             whole = f"{whole}{' ' if item == AT else ', '}{item}".replace(f" {AT},", f" {AT}")
             continue
         if whole is not None:
@@ -88,11 +86,6 @@ def joined(items: Sequence[Any]) -> Iterator[Any]:
         whole = item
     if whole is not None:
         yield whole
-
-
-def _is_step(item: Any) -> bool:
-    text = str(item).strip().lower()
-    return text in (END, BASELINE) or _STEP.fullmatch(text) is not None
 
 
 def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[EvaluationSpec, ...]:
@@ -117,11 +110,6 @@ def _at(spec: EvaluationSpec, steps: int) -> EvaluationSpec:
         )
     step = None if step == steps else step
     return spec if step == spec.step else replace(spec, step=step)
-
-
-def kept_steps(evaluations: Iterable[EvaluationSpec]) -> tuple[int, ...]:
-    """Return the steps, rising, of which evaluations of one run need a checkpoint."""
-    return tuple(sorted({spec.step for spec in evaluations if isinstance(spec.step, int)}))
 
 
 def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,11 +174,10 @@ class SamplerSpec:
         if self.steps > MOST_STEPS:
             raise UserError(f"steps: at most {MOST_STEPS:,}, got {self.steps:,}")
         strided = self.solver in RESPACED and _rounds_by_sum(self.steps)
-        object.__setattr__(self, "respacing", "strided" if strided else None)
         last = (self.last_step or SIT_LAST_STEP) if self.solver == "sde" else None
         if last is not None and not 0 < last < 1:
             raise UserError(f"last_step: {last} is outside (0, 1)")
-        object.__setattr__(self, "last_step", last)
+        settle(self, respacing="strided" if strided else None, last_step=last)
         if not 0 < self.sigma_min < self.sigma_max:
             raise UserError("sigma_min: must be positive and below sigma_max")
 
@@ -214,11 +201,7 @@ def _rounds_by_sum(n: int) -> bool:
 
 
 def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
-    """Refuse a solver that the process of `run` does not have.
-
-    Raises:
-        UserError: a solver of another process, or more steps than there are levels.
-    """
+    """Refuse a solver that the process of `run` does not have."""
     kind = run.process.kind
     chain = CHAINS.get(sampler.solver, kind)
     if chain != kind:
@@ -307,7 +290,7 @@ class SamplesSpec:
         check_step(self.step)
         for name in self.metrics:
             lookup(METRICS, name, "metrics")
-        object.__setattr__(self, "inception_score", "adm" if "is" in self.metrics else None)
+        settle(self, inception_score="adm" if "is" in self.metrics else None)
         check_positive(self, "count")
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):

@@ -150,14 +150,12 @@ def _merged(specs: Iterable[EvaluationSpec]) -> tuple[EvaluationSpec, ...]:
             metrics = tuple(dict.fromkeys((*first.metrics, *spec.metrics)))
             spec = replace(spec, metrics=metrics)
         merged[key] = spec
-    return tuple(map(_with_needed_reference, merged.values()))
-
-
-def _with_needed_reference(spec: EvaluationSpec) -> EvaluationSpec:
-    """Return an evaluation without the reference that no metric of it compares with."""
-    if not isinstance(spec, SamplesSpec) or any(METRICS[m].compares for m in spec.metrics):
-        return spec
-    return replace(spec, reference=None)
+    return tuple(
+        replace(spec, reference=None)
+        if isinstance(spec, SamplesSpec) and not any(METRICS[m].compares for m in spec.metrics)
+        else spec
+        for spec in merged.values()
+    )
 
 
 def count_label(count: int) -> str:
@@ -193,9 +191,17 @@ def _against(metric: str, tree: Tree, source: str | None) -> str:
 
 
 def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:
-    """Return what tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`."""
+    """Return what tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`.
+
+    The routes of guidance are said only where nothing else differs.
+    """
     settings = [_settings(without_step(encode(spec))) for spec in specs]
-    return [suffix.strip() for suffix in _suffixes(settings)]
+    differing = _differing(settings)
+    for fields in ([f for f in differing if not f.endswith(".routes")], differing):
+        names = ["".join(_setting(field, own.get(field)) for field in fields) for own in settings]
+        if len(set(names)) == len(names):
+            break
+    return [name.strip() for name in names]
 
 
 class MetricNames:
@@ -246,19 +252,6 @@ class MetricNames:
 def _encoded(kind: str, options: Tree) -> Tree:
     tree: Tree = encode(decode(KINDS[kind], options))
     return tree
-
-
-def _suffixes(settings: Sequence[Tree]) -> list[str]:
-    """Return ` key=value ...` of the fields in which evaluations differ.
-
-    The routes of guidance are said only where nothing else differs.
-    """
-    differing = _differing(settings)
-    for fields in ([f for f in differing if not f.endswith(".routes")], differing):
-        names = ["".join(_setting(field, own.get(field)) for field in fields) for own in settings]
-        if len(set(names)) == len(names):
-            break
-    return names
 
 
 def _differing(settings: Sequence[Tree]) -> list[str]:

@@ -21,7 +21,6 @@ from tread_lab.specs.trials import (
     Completion,
     OtherData,
     Price,
-    Setting,
     Trials,
     baseline_step,
     check_axis,
@@ -83,7 +82,7 @@ def expand(
     if not settings:
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
-    pairs = [_pair(make, setting, seed) for seed in sweep.seeds for setting in settings]
+    pairs = [_pair(make, *setting, seed) for seed in sweep.seeds for setting in settings]
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in pairs)),
@@ -133,10 +132,10 @@ def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
 
 def _split(
     sweep: SweepSpec, cells: Iterable[Cell], make: Trials, facts: Mapping[str, Any]
-) -> tuple[list[Setting], list[ExcludedCells]]:
+) -> tuple[list[tuple[Cell, dict[str, Any]]], list[ExcludedCells]]:
     """Split cells into those that meet every expression and holes by the first one they miss."""
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
-    kept: list[Setting] = []
+    kept: list[tuple[Cell, dict[str, Any]]] = []
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     for cell in cells:
         try:
@@ -144,7 +143,7 @@ def _split(
             names = CellNames(with_cell(make.base, fields, sweep.variants), cell, facts)
             rule = next((rule for rule in rules if not _meets(rule, names)), None)
             if rule is None:
-                kept.append(make.setting(names, cell))
+                kept.append((names.settled(cell), names.settled(names.tree)))
             else:
                 missed[f"where: {rule}"].append(
                     {key: names.settled(value) for key, value in cell.items()}
@@ -167,13 +166,13 @@ def _meets(rule: str, names: CellNames) -> bool:
         raise _Where(f"where: {error}") from None
 
 
-def _pair(make: Trials, setting: Setting, seed: int) -> Pair:
+def _pair(make: Trials, cell: Cell, tree: dict[str, Any], seed: int) -> Pair:
     try:
-        return make.pair(setting, seed)
+        return make.pair(cell, tree, seed)
     except OtherData:
         raise
     except UserError as error:
-        place = cell_text(setting.cell)
+        place = cell_text(cell)
         raise UserError(f"axes at {place}: {error}; leave it out by `where`") from None
 
 

@@ -6,15 +6,7 @@ entry by an entry point in the group of the kind, under the name that specs use:
     [project.entry-points."tread_lab.selections"]
     columns = "my_package.tread:COLUMNS"
 
-| group                  | the entry point refers to                                        |
-|------------------------|------------------------------------------------------------------|
-| `tread_lab.backbones`  | a `specs.model.Backbone`: `code` a class, `cost` a `BlockCost`   |
-| `tread_lab.metrics`    | a `specs.metrics.Metric`: `code` as `metrics.features.MEASURES`  |
-| `tread_lab.selections` | a `specs.routes.Selection`: `code` is (route, rank_BN) -> Kept   |
-| `tread_lab.sources`    | a `specs.data.Source`: `code` is a `data.source.Opener`          |
-| `tread_lab.schedules`  | the function itself: share of all steps that is done -> factor   |
-| `tread_lab.solvers`    | the function itself: a `Solver` of `sampling/solvers.py`         |
-| `tread_lab.systems`    | a `specs.systems.JoinedBy`: a folder as those of `systems/`      |
+docs/add_your_own.md says what the entry point of each group refers to.
 
 `code` and `cost` are references such as `"my_package.columns:keep"`, imported when a run needs
 them, so that plans and results are read without torch. Entry points are looked at when a name is

@@ -22,11 +22,7 @@ SHORT = ("route", "rate")  # the first route, and the selection rate of all rout
 
 
 def check_field(key: str) -> None:
-    """Refuse a dotted field that no run has.
-
-    Raises:
-        UserError: there is no such field; suggests a near one.
-    """
+    """Refuse a dotted field that no run has."""
     own = re.sub(r"^((then|init_from\.run)\.)+", "", key)
     if own in {*SHORT, "then", *all_fields()}:
         return
@@ -101,14 +97,16 @@ def value_at(tree: Any, keys: Sequence[str]) -> Any:
     return tree
 
 
-def dotted(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def dotted(
+    tree: Mapping[str, Any], prefix: str = "", *, empty: bool = False
+) -> Iterator[tuple[str, Any]]:
     """Yield the leaves by dotted name: `{train: {lr: 1}}` gives (`train.lr`, 1).
 
-    Lists stay whole; an empty mapping has no leaf.
+    Lists stay whole; an empty mapping is a leaf only if `empty` is set.
     """
     for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from dotted(value, f"{prefix}{name}.")
+        if isinstance(value, Mapping) and (value or not empty):
+            yield from dotted(value, f"{prefix}{name}.", empty=empty)
         else:
             yield f"{prefix}{name}", value
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
 from tread_lab.specs.run import RunSpec
@@ -119,15 +119,11 @@ class GuidanceSpec:
         strong = dataclasses.replace(strong, label=strong.label or "class")
         if self.weight == 1 or weak == strong:  # the strong branch alone
             weak = BranchSpec(label="none")
-            self._set(weight=1.0, interval=None, channels="all")
-        self._set(strong=strong, weak=weak)
+            settle(self, weight=1.0, interval=None, channels="all")
+        settle(self, strong=strong, weak=weak)
         dense = self.strong.rate.zero and self.weak.rate.zero
         routes = () if dense else tuple(dataclasses.replace(r, rate=0.5) for r in self.routes)
-        self._set(routes=routes)
-
-    def _set(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        settle(self, routes=routes)
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -195,11 +191,7 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
 
 
 def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
-    """Refuse what an evaluation of `run` will lack, before it is trained.
-
-    Raises:
-        UserError: no route for a rate, or a checkpoint that will not be kept.
-    """
+    """Refuse what an evaluation of `run` will lack, before it is trained."""
     routes_taken(run, guidance)
     last, kept = run.train.steps, run.execution.keep_steps
     for step in (branch.step for branch in guidance.branches if branch.step is not None):

@@ -133,8 +133,13 @@ def _settings(cell: Mapping[str, Any]) -> list[str]:
 def _lineage(spec: Spec) -> str:
     """Return the routes of a run after those of its parents: `2->8 s=0.5 then dense`."""
     family = (*(parent for _, parent in ancestors(spec)), spec)
-    steps = (_routes_label(_routes(one)) for one in family)
-    return " then ".join(step for step, _ in groupby(steps))
+    routes = (
+        one.routes
+        if isinstance(one, RunSpec)
+        else [RouteSpec(**route) for route in one.get("routes") or ()]
+        for one in family
+    )
+    return " then ".join(step for step, _ in groupby(map(_routes_label, routes)))
 
 
 def _routes_label(routes: Sequence[RouteSpec]) -> str:
@@ -153,12 +158,6 @@ def _rate_zero(cell: Mapping[str, Any]) -> str:
         return f"{cell['start']}->{cell['end']} s=0"
     written = cell.get("route", cell.get("routes"))
     return f"{written} s=0" if isinstance(written, str) else ""
-
-
-def _routes(spec: Spec) -> Sequence[RouteSpec]:
-    if isinstance(spec, RunSpec):
-        return spec.routes
-    return [RouteSpec(**route) for route in spec.get("routes") or ()]
 
 
 def _parent_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
 from tread_lab.specs.extensions import Kind
 
@@ -123,9 +123,8 @@ class ModelSpec:
             self._check_heads()
         if self.width % 4:
             raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
-        for name, default in {"heads": 0, "mlp_ratio": 4.0}.items():
-            if name not in options:
-                object.__setattr__(self, name, default)
+        scanned = {"heads": 0, "mlp_ratio": 4.0}
+        settle(self, **{name: value for name, value in scanned.items() if name not in options})
 
     def _check_options(self, options: Sequence[str]) -> None:
         chosen = {name: value for name, value in OPTIONS.items() if getattr(self, name) == value}
@@ -159,8 +158,8 @@ class ModelSpec:
         """
         name, *added = value.split("+") if isinstance(value, str) else [""]
         match = re.fullmatch(r"(\w+)-(\w+)/(\d{1,9})", name)
-        backbone = _backbone(match[1]) if match else None
-        shape = _shape(backbone, match[1], match[2]) if match and backbone else None
+        backbone = FAMILIES.get(match[1], match[1]) if match else ""
+        shape = _shape(backbone, match[1], match[2]) if match and backbone in BACKBONES else None
         if match is None or shape is None:
             raise UserError(f"unknown model {value!r}{_hint(value)}")
         options = dict(BLOCKS.get(match[1], {}))
@@ -211,11 +210,6 @@ def depth_of(name: str) -> int:
     custom = re.fullmatch(r"(\d+)x\d+(?:x\d+)?", size)
     depths = {key.rpartition("-")[2]: shape[0] for key, shape in {**SIZES, **COUNTED}.items()}
     return int(custom[1]) if custom else lookup(depths, size, "model")
-
-
-def _backbone(family: str) -> str | None:
-    """Return the backbone of a family; `None` for an unknown one."""
-    return FAMILIES.get(family) or (family if family in BACKBONES.extensions else None)
 
 
 def _shape(backbone: str, family: str, size: str) -> dict[str, int] | None:

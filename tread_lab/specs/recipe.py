@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.systems import SystemSpec, Variants
@@ -188,7 +188,7 @@ class TrainSpec:
             share = self.warmup if self.warmup.is_integer() else self.warmup * self.steps
             if not self.warmup.is_integer() and self.warmup > 1:
                 raise UserError(f"warmup: {self.warmup} is no step; write 30 or a fraction: 0.04")
-            object.__setattr__(self, "warmup", round(share))
+            settle(self, warmup=round(share))
         if self.steps < 0:
             raise UserError(f"steps: must not be negative, got {self.steps}")
         if self.warmup < 0 or self.weight_decay < 0:

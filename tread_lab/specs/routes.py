@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.systems import SystemSpec, Variants
@@ -37,7 +38,7 @@ class ReEntrySpec:
         if not (self.x_T or self.x_D_last):
             raise UserError("x_T, x_D_last: both are false, so routed tokens would be zero")
         if not (self.x_T and self.x_D_last):
-            object.__setattr__(self, "coinciding", "once")
+            settle(self, coinciding="once")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -266,11 +267,7 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
 
 
 def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -> None:
-    """Refuse selections that the network or its grid of `tokens` cannot have.
-
-    Raises:
-        UserError: a scan's order is torn, 2 x 2 windows do not tile the grid, or nothing is routed.
-    """
+    """Refuse selections that the network or its grid of `tokens` cannot have."""
     for k, route in enumerate(routes):
         where, side = f"routes[{k}]", math.isqrt(tokens)
         facts = lookup(SELECTIONS, route.selection, "selection")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.recipe import (
@@ -112,8 +112,8 @@ class RunSpec:
             )
         if self.seed < 0:
             raise UserError(f"seed: must not be negative, got {self.seed}")
-        self._set(**self._resolved())
-        self._set(**{name: part.resolved(self) for name, part in self.systems.items()})
+        settle(self, **self._resolved())
+        settle(self, **{name: part.resolved(self) for name, part in self.systems.items()})
         if self.parent is not None and self.parent.network != self.network:
             raise UserError(
                 "init_from.run: trains another network (model, data, learned variance or bypass);"
@@ -139,10 +139,6 @@ class RunSpec:
         if self.precision in _EXACT:
             resolved["fp32_block"] = "off"
         return resolved
-
-    def _set(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
     @property
     def systems(self) -> dict[str, SystemSpec]:

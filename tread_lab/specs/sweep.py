@@ -8,7 +8,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
-from tread_lab.specs.decode import added
+from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive
 from tread_lab.specs.metrics import ReferenceSpec
 
@@ -182,8 +182,7 @@ class SweepSpec:
             raise UserError(
                 "stop_early: judges at equal steps, and `match` changes them; leave one"
             )
-        object.__setattr__(self, "seeds", _seeds(self.seeds))
-        object.__setattr__(self, "variants", dict(_variants(self.variants)))
+        settle(self, seeds=_seeds(self.seeds), variants=dict(_variants(self.variants)))
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:

@@ -163,11 +163,7 @@ class Variants:
 
 
 def _check(extension: Extension, cls: Any) -> None:
-    """Check the class of another package.
-
-    Raises:
-        UserError: it cannot stand in a run; names the package.
-    """
+    """Check the class of another package."""
     frozen = dataclasses.is_dataclass(cls) and getattr(cls, "__dataclass_params__").frozen  # noqa: B009
     if not (isinstance(cls, type) and issubclass(cls, SystemSpec) and frozen):
         raise extension.broken(f"{cls!r} is no frozen dataclass that derives from SystemSpec")

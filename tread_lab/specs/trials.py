@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from tread_lab.specs.cell import Cell, CellNames, Trial, has_computed, labelled
+from tread_lab.specs.cell import Cell, CellNames, Trial, labelled
 from tread_lab.specs.decode import decode, decode_field
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import BASELINE
@@ -111,27 +111,17 @@ def follows_length(train: TrainSpec | Mapping[str, Any]) -> str:
 
 
 Completion = Callable[[RunSpec], RunSpec]
-_ABSENT = object()
 
 
 class OtherData(UserError):
     """A run cannot be completed because its data have changed, whatever its cell."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A cell with its values computed, and the plain tree of its run."""
-
-    cell: Cell
-    tree: dict[str, Any]
-
-
 class Trials:
     """Makes the trials of one sweep.
 
     Args:
-        base: the plain tree that every cell changes. Equal parts of trees are decoded once, and
-            those that a cell leaves as they are (the same objects) are not even looked at.
+        base: the plain tree that every cell changes.
         baseline: fields that turn a trial's tree into that of its baseline; `None` for no baseline.
         price: of a run; every trial has the steps that cost what its baseline costs. `None` leaves
             the steps as they are written.
@@ -146,33 +136,26 @@ class Trials:
         whole: Completion = lambda spec: spec,
     ) -> None:
         self.base, self.baseline, self.price, self._whole = base, baseline, price, whole
-        self._computes = {name for name, value in base.items() if has_computed(value)}
-        self._shared = SharedParts(base)
-        self._runs: dict[Any, tuple[RunSpec, str]] = {}
+        self._shared = SharedParts()
+        self._runs: dict[str, tuple[RunSpec, str]] = {}
 
-    def setting(self, names: CellNames, cell: Cell) -> Setting:
-        """Return the cell of `names` and its tree with every `=expression` computed."""
-        tree = {
-            name: value if self._is_settled(name, value) else names.settled(value)
-            for name, value in names.tree.items()
-        }
-        return Setting({key: names.settled(value) for key, value in cell.items()}, tree)
-
-    def pair(self, setting: Setting, seed: int) -> tuple[Trial[RunSpec] | None, Trial[RunSpec]]:
+    def pair(
+        self, cell: Cell, tree: Mapping[str, Any], seed: int
+    ) -> tuple[Trial[RunSpec] | None, Trial[RunSpec]]:
         """Return the baseline of a cell, or `None`, and the cell's trial, both with one seed.
 
         Raises:
             UserError: the cell is no possible run, or its baseline is none.
         """
-        tree = {**setting.tree, "seed": seed}
+        fields = CellNames(tree, cell).settled(self.baseline)
+        tree, labels = {**tree, "seed": seed}, labelled(cell)
         if self.baseline is None:
-            return None, Trial("trial", labelled(setting.cell), seed, *self._run(tree), None)
-        fields = CellNames(setting.tree, setting.cell).settled(self.baseline)
+            return None, Trial("trial", labels, seed, *self._run(tree), None)
         dense = with_fields(tree, fields, "baseline")
         if self.price is not None:
-            tree, dense = self._matched(tree, dense, check_spend(setting.cell.get(SPEND, 1)))
+            tree, dense = self._matched(tree, dense, check_spend(cell.get(SPEND, 1)))
         run = self._run(dense, "baseline")
-        trial = Trial("trial", labelled(setting.cell), seed, *self._run(tree), None)
+        trial = Trial("trial", labels, seed, *self._run(tree), None)
         baseline = Trial("baseline", {}, seed, *run, None)
         return baseline, replace(trial, baseline=baseline.run)
 
@@ -196,11 +179,8 @@ class Trials:
         )
         return _with_steps(tree, steps), dense
 
-    def _is_settled(self, name: str, value: Any) -> bool:
-        return self._shared.is_base(name, value) and name not in self._computes
-
     def _run(self, tree: Mapping[str, Any], path: str = "") -> tuple[RunSpec, str]:
-        key = self._shared.key(tree)
+        key = repr(tree)
         if key not in self._runs:
             spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
             spec = self._whole(spec)
@@ -213,16 +193,10 @@ def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
 
 
 class SharedParts:
-    """Decodes the trees of runs; equal parts are decoded once.
+    """Decodes the trees of runs; equal parts of them once."""
 
-    Args:
-        base: a tree whose parts the others share as the same objects, so that these parts are
-            recognised by identity. It must outlive this object, unchanged.
-    """
-
-    def __init__(self, base: Mapping[str, Any] | None = None) -> None:
-        self._base = base or {}
-        self._parts: dict[Any, Any] = {}
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, str], Any] = {}
 
     def run(self, tree: Mapping[str, Any], path: str = "") -> RunSpec:
         """Return the run of a tree, as `decode` does.
@@ -232,21 +206,10 @@ class SharedParts:
         """
         return decode(RunSpec, {name: self._part(name, v) for name, v in tree.items()}, path)
 
-    def key(self, tree: Mapping[str, Any]) -> Any:
-        """Return a key that is equal for equal trees; parts of the base are not walked."""
-        return tuple((name, self._mark(name, value)) for name, value in tree.items())
-
-    def is_base(self, name: str, value: Any) -> bool:
-        """Whether a part is the base's own object."""
-        return value is self._base.get(name, _ABSENT)
-
-    def _mark(self, name: str, value: Any) -> Any:
-        return id(value) if self.is_base(name, value) else repr(value)
-
     def _part(self, name: str, value: Any) -> Any:
         if name not in TOP:
             return value
-        key = name, self._mark(name, value)
+        key = name, repr(value)
         if key not in self._parts:
             self._parts[key] = decode_field(RunSpec, name, value)
         return self._parts[key]

@@ -23,7 +23,6 @@ from tread_lab.records.run_folder import LOCK, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_archive import STAGE
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
@@ -134,14 +133,10 @@ def _features(lab: Lab, tasks: Iterable[Task]) -> Iterator[Removable]:
     """Yield the caches of features, unless a run or a task of a sweep may still read one."""
     specs = [folder.readable_spec() for folder in lab.runs() if folder.state() not in ENDED]
     specs += [task.spec for task in tasks if lab.run(task.run).state() not in ENDED]
-    if not any(map(_reads_caches, specs)):
+    readers = (s is None or any(y.files(s) is not None for y in systems_of(s)) for s in specs)
+    if not any(readers):  # a run without a readable spec may read them
         for path, size in removable_caches(lab.root / "cache"):
             yield Removable(FEATURES, path, size)
-
-
-def _reads_caches(spec: RunSpec | None) -> bool:
-    """Return whether a run reads the lab's caches; one without a readable spec may."""
-    return spec is None or any(system.files(spec) is not None for system in systems_of(spec))
 
 
 def _planned(tasks: Iterable[Task]) -> dict[str, set[str]]:
@@ -161,9 +156,9 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     done = {evaluation.path.name for evaluation in folder.evaluations() if evaluation.done}
     if state is not RunState.DIVERGED and not set(planned) <= done:
         return
-    steps = set(_kept_steps(folder))
+    spec = folder.readable_spec()
     for age, path in enumerate(list_checkpoints(folder.checkpoints)):
-        if age > 0 and step_of(path) not in steps:
+        if age > 0 and spec is not None and step_of(path) not in spec.execution.keep_steps:
             yield Removable(EARLIER, path, path.stat().st_size, folder.name)
         elif size := _optimizer_bytes(path):
             yield Removable(OPTIMIZER_STATE, path, size, folder.name)
@@ -176,13 +171,6 @@ def _samples(folder: RunFolder) -> Iterator[Removable]:
             path = evaluation.path / "samples.npz"
             if path.exists() and evaluation.done:
                 yield Removable(SAMPLES, path, path.stat().st_size, folder.name)
-
-
-def _kept_steps(folder: RunFolder) -> tuple[int, ...]:
-    spec = folder.readable_spec()
-    if spec is None:  # every checkpoint may be needed
-        return tuple(step_of(path) for path in list_checkpoints(folder.checkpoints))
-    return spec.execution.keep_steps
 
 
 def _unfinished(folder: Path) -> Iterator[Path]:

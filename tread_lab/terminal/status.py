@@ -219,7 +219,7 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         where = f"process {attempt.pid} on {attempt.host}"
         pairs.append((f"attempt {attempt.n}", f"{attempt.ended or 'under way'}, {where}{why}"))
     provenances = {
-        folder.name: [*(attempt.made_with for attempt in status.attempts), *measured(folder)]
+        folder.name: [*(attempt.fingerprint for attempt in status.attempts), *measured(folder)]
     }
     pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
     pairs += [(k + _at(e), f"{v:.6g}") for e in trees for k, v in e.get("metrics", {}).items()]

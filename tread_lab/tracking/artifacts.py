@@ -77,7 +77,8 @@ def _evaluation_files(
     shown: dict[str, File] = {}
     pictures: dict[str, Path | bytes] = {p.name: p for p in sorted(evaluation.path.glob("*.png"))}
     for path in evaluation.path.glob("similarity.npz"):
-        mean_BB = _mean_matrix(path)
+        with np.load(path, allow_pickle=False) as arrays:
+            mean_BB = np.asarray(arrays["mean"], dtype=np.float64)
         shown |= {path.name: path, "similarity.csv": _table(mean_BB)}
         pictures["similarity.png"] = _heatmap(mean_BB)
     return shown, pictures
@@ -117,11 +118,6 @@ def _thumbnail(picture: Path | bytes) -> bytes:
         content = io.BytesIO()
         image.convert("RGB").save(content, format="WEBP", lossless=True)
     return content.getvalue()
-
-
-def _mean_matrix(path: Path) -> NDArray[np.float64]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return np.asarray(arrays["mean"], dtype=np.float64)
 
 
 def _table(mean_BB: NDArray[np.float64]) -> str:

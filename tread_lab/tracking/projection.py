@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.frames import Memory, SweepReader, disturbed_beside, is_metric
+from tread_lab.records.checksums import digest
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.plan import StoredPlan
@@ -81,7 +82,11 @@ class ShownTrial:
 def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
     """Return the distinct trials of a plan, in its order."""
     fields = [dict(dotted(trial.spec)) for trial in plan.trials]
-    varied = _varied(fields)
+    seen: dict[str, set[str]] = defaultdict(set)
+    for tree in fields:
+        for name, value in tree.items():
+            seen[name].add(repr(value))
+    varied = [n for n, values in seen.items() if len(values) > 1 and not n.startswith(TOLD)]
     trials: dict[str, ShownTrial] = {}
     for planned, stored, values in zip(plan.trials, plan.with_baseline_cells().trials, fields):
         cell = ",".join(f"{name}={value}" for name, value in sorted(planned.cell.items()))
@@ -89,16 +94,6 @@ def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
         own = {name: values[name] for name in varied if name in values}
         trials.setdefault(key, ShownTrial(key, stored, own, cell_label(stored)))
     return list(trials.values())
-
-
-def _varied(fields: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The names whose values differ, in the order of the spec."""
-    values: dict[str, set[str]] = defaultdict(set)
-    for tree in fields:
-        for name, value in tree.items():
-            if not name.startswith(TOLD):
-                values[name].add(repr(value))
-    return [name for name, found in values.items() if len(found) > 1]
 
 
 FORMAT = 4  # of what is shown; another number sends everything once more
@@ -191,7 +186,7 @@ class Projection:
             if baseline not in self._baselines:
                 self._baselines[baseline] = run_marks(self._lab.run(baseline))
             facts.append(self._baselines[baseline])
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return digest(json.dumps(facts))
 
     def view(self, trial: ShownTrial, state: RunState) -> View:
         """Return all that is shown of a trial; its numbers are those of `trials_frame`.
@@ -204,8 +199,11 @@ class Projection:
         entries = first_entries(read_entries(run.log_path))
         logged = [entry for entry in entries if entry.key not in values]  # one value and no curve
         times = [entry.time for entry in logged]
-        started = min([*times[:1], _started(run)])
+        spec_written = (run.path / "spec.yaml").stat().st_mtime
+        begun = (run.origin() or [{}])[0].get("started") or spec_written
+        started = min([*times[:1], float(begun)])
         last = max(times, default=started)
+        result = modified(run.path / "result.json") or last
         step = int(row["steps_done"] or max((entry.step for entry in logged), default=0))
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
         problem = ""
@@ -221,12 +219,15 @@ class Projection:
             name=f"{trial.label} seed {trial.stored.seed}",
             status=STATUS[state],
             started=_milliseconds(started),
-            ended=None if state is RunState.RUNNING else _milliseconds(_end(run, last)),
+            ended=None if state is RunState.RUNNING else _milliseconds(max(last, result)),
             params=self._params(trial),
             tags=self._tags(trial, run, state=state, problem=problem, files=files)
             | self._disturbed(trial, row),
             born=_milliseconds(times[0]) if times else 0,
-            logged={entry.n: _number(entry) for entry in logged},
+            logged={
+                e.n: Number(to_mlflow(e.key), _finite(e.value), e.step, _milliseconds(e.time))
+                for e in logged
+            },
             measured={number.key: number for number in numbers},
             during=tuple(
                 Number(to_mlflow(name), _finite(value), at, _milliseconds(last))
@@ -320,10 +321,6 @@ def file_mark(path: Path) -> list[Any]:
     return [f"{path.parent.name}/{path.name}", facts.st_size, facts.st_mtime_ns]
 
 
-def _number(entry: Entry) -> Number:
-    return Number(to_mlflow(entry.key), _finite(entry.value), entry.step, _milliseconds(entry.time))
-
-
 def _finite(value: float) -> float:
     """Infinity becomes NaN: MLflow would store 1.8e308, and no curve would be seen beside it."""
     return math.nan if math.isinf(value) else value
@@ -331,19 +328,3 @@ def _finite(value: float) -> float:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _started(run: RunFolder) -> float:
-    """When the first attempt began."""
-    origin = run.origin()
-    return float((origin[0] if origin else {}).get("started") or _modified(run.path / "spec.yaml"))
-
-
-def _modified(path: Path) -> float:
-    return path.stat().st_mtime
-
-
-def _end(run: RunFolder, last_time: float) -> float:
-    """When the result was written; before there is one, when something was logged last."""
-    path = run.path / "result.json"
-    return max(last_time, _modified(path)) if path.exists() else last_time

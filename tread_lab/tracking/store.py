@@ -43,9 +43,6 @@ def check_store(uri: str) -> None:
 
     MLflow itself tries a file that is no database for more than a minute, and adds its own tables
     to any database that is one.
-
-    Raises:
-        UserError: `uri` names something else than an MLflow store.
     """
     path = sqlite_path(uri)
     if path is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.checksums import digest
 from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.mlflow_client import Run
 from tread_lab.tracking.projection import View, file_mark
@@ -52,10 +52,10 @@ class Sent:
 def files_mark(files: Mapping[str, File]) -> str:
     """Return the fingerprint of artifacts: files by size and time, made ones by content."""
     facts: dict[str, Any] = {
-        place: file_mark(source) if isinstance(source, Path) else _digest(source)
+        place: file_mark(source) if isinstance(source, Path) else digest(source)
         for place, source in files.items()
     }
-    return _digest(json.dumps(facts, sort_keys=True))
+    return digest(json.dumps(facts, sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Authored:
     @staticmethod
     def of(texts: Mapping[str, str]) -> Authored:
         """Return the digests of what is about to be written, by place."""
-        return Authored({place: _digest(text) for place, text in texts.items()})
+        return Authored({place: digest(text) for place, text in texts.items()})
 
     def is_ours(self, place: str, text: str, wanted: str | None) -> bool:
         """Return whether the sync wrote `text`, which stands in `place` now.
@@ -93,12 +93,7 @@ class Authored:
             return True
         if not self.known:  # earlier versions began every note in bold and rewrote other tags
             return text.startswith("**") if place == NOTE else place != NAME
-        return self.digests.get(place) == _digest(text)
-
-
-def _digest(content: str | bytes) -> str:
-    data = content.encode() if isinstance(content, str) else content
-    return hashlib.sha256(data).hexdigest()[:16]
+        return self.digests.get(place) == digest(text)
 
 
 _OWN_TAGS = ("sweep", "lab", "trial", "sent", "authored")
@@ -130,16 +125,9 @@ def typed_tags(stored: Run, view: View) -> dict[str, str]:
     """Return what a person wrote on a run that is made anew, with the digests that prove it."""
     tags, own = stored.data.tags, own_tags(stored, view.tags)
     made = {*FACTS, *view.tags} - set(SHARED)
-    typed = {
-        name: text
-        for name, text in tags.items()
-        if name not in own or not (name in made or name in SHARED or _is_reserved(name))
-    }
+    ours = {k for k in own if k in {*made, *SHARED} or k.startswith(("mlflow.", "tread_lab."))}
+    typed = {name: text for name, text in tags.items() if name not in ours}
     return typed | {AUTHORED: tags.get(AUTHORED, "")}
-
-
-def _is_reserved(name: str) -> bool:
-    return name.startswith(("mlflow.", "tread_lab."))
 
 
 def contradicts(stored: Run, view: View) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from urllib.parse import quote
 import pandas as pd
 
 from tread_lab.frames import HIGH, LOW, UNIT, ranked_cells, ranking_caption, ranking_key
+from tread_lab.records.checksums import digest
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
@@ -115,7 +115,7 @@ class Parent:
         """A fingerprint of all that is shown."""
         facts = [FORMAT, self.status, self.note(), file_mark(self.sweep.plan_path)]
         facts += [file_mark(path) for path in figures(self.sweep)]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return digest(json.dumps(facts))
 
     def progress(self) -> str:
         """`17 trials: 15 completed, 2 failed`."""

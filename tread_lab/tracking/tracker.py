@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol
 
 from tread_lab.specs.units import counted
@@ -102,12 +101,7 @@ class LiveSync:
     def __enter__(self) -> LiveSync:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _watch(self) -> None:

@@ -192,11 +192,3 @@ def test_a_gap_is_over_common_steps_of_the_second_half(lab: Lab) -> None:
             log(step, **{"train/loss": loss})
     assert early.gap("c", 20) == 5.0 and early.gap("c", 30) is None
     assert early.gap("a", 10) == 0.0 and early.rungs("b") == ()
-
-
-def test_what_is_stopped_is_noted_with_its_gap(lab: Lab) -> None:
-    early = EarlyStopping(StopEarlySpec(kind="median"), lab, "s", {"a": (40, None)})
-    early.stop("a", 20, 0.125)
-    assert lab.sweep("s").stopped() == {
-        "a": Stopped("a", 20, "median at step 20: training gap +0.1250, others are better")
-    }

@@ -51,12 +51,6 @@ def test_a_share_fits_as_often_as_its_scarcest_part(
     assert TrialResources(cpus=cpus, gpus=gpus).slots(*has) == slots
 
 
-def test_runs_share_a_gpu_as_far_as_whole_shares_fit() -> None:
-    shares = (0.0, 0.25, 0.28, 0.4, 0.6, 1.0)
-    found = [TrialResources(gpus=gpus).runs_per_device(9) for gpus in shares]
-    assert found == [9, 4, 3, 2, 1, 1]
-
-
 def test_an_executor_is_one_of_a_table() -> None:
     facts = {name: (kind.start_seconds, kind.side_by_side) for name, kind in EXECUTORS.items()}
     assert facts == {"ray": (10.0, True), "inline": (0.5, False)}
@@ -148,11 +142,6 @@ def test_a_worker_has_the_named_device_or_the_gpu_of_its_share(
     assert TrialResources(device, gpus=gpus).worker_device == worker
 
 
-def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[Any]) -> None:
-    devices = EXECUTORS["inline"].devices(TrialResources("mps", cpus=3))
-    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, [("mps", 3)])
-
-
 def test_an_executor_has_the_resources_the_patience_and_the_judge_that_it_is_given() -> None:
     inline: Any = EXECUTORS["inline"].make(TrialResources("cpu", cpus=4), 9.0, None)
     assert (inline.device, inline.threads, inline.worker.hang_timeout) == ("cpu", 4, 9.0)
@@ -186,3 +175,8 @@ def test_the_devices_of_a_joined_cluster_are_those_that_it_says(
     assert EXECUTORS["ray"].devices(large) == ("cluster", large)
     assert EXECUTORS["inline"].devices(TrialResources("cpu", cpus=4)).slots == 1
     assert machine == [("cpu", 4)]
+
+
+def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[Any]) -> None:
+    devices = EXECUTORS["inline"].devices(TrialResources("mps", cpus=3))
+    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, [("mps", 3)])

@@ -172,14 +172,6 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -
         seen.watcher.raise_if_stopped()
 
 
-def test_a_driver_that_is_asked_to_stop_is_interrupted(lab: Lab, tiny: Tiny) -> None:
-    seen = Watched(lab, Task(tiny()))
-    seen.stop = True
-    assert seen.watcher.stopping()
-    with pytest.raises(Interrupted):
-        seen.watcher.raise_if_stopped()
-
-
 def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Tiny) -> None:
     seen = Watched(lab, Task(tiny()))
 
@@ -228,12 +220,6 @@ def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
     assert attempts.read()[0].reason == "too much"
 
 
-def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(lab: Lab, tiny: Tiny) -> None:
-    seen = Watched(lab, Task(tiny()))
-    assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
-    assert seen.starts_again() == "Ray cannot start a worker: the worker died"
-
-
 def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
@@ -262,20 +248,6 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     assert [isinstance(name, dict) for name in names] == [True, True, True, False]
     assert names[3] == FINISHED and not full.queue.finished
     assert full.save_to_dir("x") is None
-
-
-def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray: Any) -> None:
-    class Broken(ListQueue):
-        finished = False  # type: ignore[assignment]
-
-        def next(self) -> Task | None:
-            raise ZeroDivisionError
-
-    searcher = searcher_of(ray, Broken([]))
-    searcher.on_trial_complete("of an earlier experiment")
-    assert searcher.errors.first is None
-    assert searcher.suggest("one") == FINISHED
-    assert isinstance(searcher.errors.first, ZeroDivisionError) and searcher.count == 0
 
 
 def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_that_refused(
@@ -332,3 +304,31 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny:
         " all its tries",
     ]
     assert seen.reports[3].note.endswith("; the run goes back to the queue, with all its tries")
+
+
+def test_a_driver_that_is_asked_to_stop_is_interrupted(lab: Lab, tiny: Tiny) -> None:
+    seen = Watched(lab, Task(tiny()))
+    seen.stop = True
+    assert seen.watcher.stopping()
+    with pytest.raises(Interrupted):
+        seen.watcher.raise_if_stopped()
+
+
+def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(lab: Lab, tiny: Tiny) -> None:
+    seen = Watched(lab, Task(tiny()))
+    assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
+    assert seen.starts_again() == "Ray cannot start a worker: the worker died"
+
+
+def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray: Any) -> None:
+    class Broken(ListQueue):
+        finished = False  # type: ignore[assignment]
+
+        def next(self) -> Task | None:
+            raise ZeroDivisionError
+
+    searcher = searcher_of(ray, Broken([]))
+    searcher.on_trial_complete("of an earlier experiment")
+    assert searcher.errors.first is None
+    assert searcher.suggest("one") == FINISHED
+    assert isinstance(searcher.errors.first, ZeroDivisionError) and searcher.count == 0

@@ -227,23 +227,6 @@ def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path, zygote: Zygot
         eventually(lambda: not working(driver.pid), 30)
 
 
-def node(cpus: float, *, alive: bool = True) -> dict[str, Any]:
-    return {"Alive": alive, "Resources": {"CPU": cpus}}
-
-
-def test_a_whole_device_is_whole_gpus_or_the_cores_of_a_live_node(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_cluster
-
-    nodes = [node(4.0), node(8.0), node(16.0, alive=False)]
-    monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
-    assert ray_cluster.whole_device({"cpu": 1, "gpu": 0}) == {"cpu": 8.0, "gpu": 0}
-    assert ray_cluster.whole_device({"cpu": 2, "gpu": 0.25}) == {"cpu": 2, "gpu": 1}
-    assert ray_cluster.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
-
-
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The cluster's module, seen from node `here` at 10.0.0.1 of three nodes."""
@@ -404,23 +387,6 @@ def test_a_cluster_of_this_machine_leaves_no_scratch_folder(
     assert started[1:] == ["ended"] and not scratch.exists()
 
 
-def test_a_cluster_that_is_named_is_joined_and_left(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[Any] = []
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:1")
-    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(module.ray, "shutdown", lambda: said.append("left"))
-    monkeypatch.setattr(module, "_init", lambda address, **more: said.append((address, more)))
-    monkeypatch.setattr(module, "monitor_addresses", lambda addresses, lost: nullcontext())
-    asked: list[Any] = []
-    monkeypatch.setattr(module, "answers", lambda *asks, **more: asked.append((asks, more)) or True)
-    with module.cluster():
-        assert said == [("10.0.0.2:1", {})]
-    assert said[1:] == ["left"]
-    assert asked == [((("10.0.0.2", 1),), {"within": 30.0})]
-
-
 def test_an_address_where_nothing_answers_is_one_line_and_is_not_joined(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -528,6 +494,46 @@ def test_the_daemons_of_a_cluster_of_this_machine_are_watched_before_it_starts(
     assert calls[3:] == ["ended"]
 
 
+def test_runs_are_packed_on_nodes_that_are_there(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.sweep.execution.resources import TrialResources
+
+    def of(alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"Alive": alive, "Resources": resources}
+
+    nodes = [of(CPU=4.0, GPU=1.0), of(CPU=2.0), of(memory=1.0), of(False, CPU=64.0, GPU=8.0)]
+    monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
+    most = [module.most_on_one_device(TrialResources(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)]
+    assert most == [4, 4, 1]
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
+    assert module.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
+    nodes[:] = [of(memory=1.0)]  # a head that runs nothing
+    assert module.most_on_one_device(TrialResources()) == 0
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 0, "gpu": 0.0}
+    nodes[:] = [of(CPU=4.0)]
+    assert module.most_on_one_device(TrialResources(gpus=0.5)) == 0
+    nodes.clear()
+    assert module.whole_device({"cpu": 3, "gpu": 0.0}) == {"cpu": 3, "gpu": 0.0}
+
+
+def test_a_cluster_that_is_named_is_joined_and_left(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[Any] = []
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:1")
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: said.append("left"))
+    monkeypatch.setattr(module, "_init", lambda address, **more: said.append((address, more)))
+    monkeypatch.setattr(module, "monitor_addresses", lambda addresses, lost: nullcontext())
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "answers", lambda *asks, **more: asked.append((asks, more)) or True)
+    with module.cluster():
+        assert said == [("10.0.0.2:1", {})]
+    assert said[1:] == ["left"]
+    assert asked == [((("10.0.0.2", 1),), {"within": 30.0})]
+
+
 def test_ray_is_started_quietly_and_its_reason_is_short(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -583,24 +589,3 @@ def test_a_process_on_another_node_is_killed_there_or_nowhere(
     )
     module.end_attempt(Attempt(n=1, pid=6, node="ab" * 28))
     assert soft == [False]
-
-
-def test_runs_are_packed_on_nodes_that_are_there(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tread_lab.sweep.execution.resources import TrialResources
-
-    def of(alive: bool = True, **resources: float) -> dict[str, Any]:
-        return {"Alive": alive, "Resources": resources}
-
-    nodes = [of(CPU=4.0, GPU=1.0), of(CPU=2.0), of(memory=1.0), of(False, CPU=64.0, GPU=8.0)]
-    monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
-    assert [module.packed_runs(TrialResources(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)] == [4, 4, 1]
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
-    nodes[:] = [of(memory=1.0)]  # a head that runs nothing
-    assert module.packed_runs(TrialResources()) == 0
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 0, "gpu": 0.0}
-    nodes[:] = [of(CPU=4.0)]
-    assert module.packed_runs(TrialResources(gpus=0.5)) == 0
-    nodes.clear()
-    assert module.whole_device({"cpu": 3, "gpu": 0.0}) == {"cpu": 3, "gpu": 0.0}

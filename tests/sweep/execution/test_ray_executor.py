@@ -90,18 +90,6 @@ def test_settings_of_ray_that_the_user_has_made_stay(
     assert calls == [([0], {"cpu": 1, "gpu": 0.0}, False, 8, None)]
 
 
-def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
-    executor = module.RayExecutor()
-
-    def mistaken(watcher: Any, task: Task, worker: Any) -> None:
-        watcher.user_errors.add(f"seed {task.spec.seed} is wrong")
-
-    calls = turns(module, executor, mistaken)
-    with pytest.raises(UserError, match=r"^seed 0 is wrong \(and 2 more like it\)$"):
-        executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
-    assert [seeds for seeds, *_ in calls] == [[0, 1], [2]]
-
-
 @pytest.mark.parametrize("end", [Unavailable, Interrupted])
 def test_nothing_is_started_after_all_trials_were_stopped(
     module: Any, lab: Lab, tiny: Tiny, end: type[Exception]
@@ -147,23 +135,6 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
     with pytest.raises(raised, match="x") if of_ray or ours else nullcontext():
         executor._tune(lab, ListQueue([]), watcher, {"cpu": 3}, "worker")
     assert not any((lab.root / "ray").iterdir())
-
-
-def test_a_signal_stops_the_trials(
-    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    executor, flags = module.RayExecutor(), list[bool]()
-    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext(lambda: bool(flags)))
-
-    def stopped(watcher: Any, task: Task, worker: Any) -> None:
-        assert not watcher.stopping()
-        flags.append(True)
-        assert watcher.stopping()
-
-    calls = turns(module, executor, stopped)
-    with pytest.raises(Interrupted):
-        executor.run(lab, [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))], print)
-    assert len(calls) == 1
 
 
 JUDGED = {"short": (90, None), "long": (360, None), "third": (360, None)}
@@ -233,3 +204,32 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
     assert made.errors.first is None
     assert verdict(module, made, "long", **{RUNG: 30, GAP: 0.5}) == made.STOP
     assert isinstance(made.errors.first, UserError)
+
+
+def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
+    executor = module.RayExecutor()
+
+    def mistaken(watcher: Any, task: Task, worker: Any) -> None:
+        watcher.user_errors.add(f"seed {task.spec.seed} is wrong")
+
+    calls = turns(module, executor, mistaken)
+    with pytest.raises(UserError, match=r"^seed 0 is wrong \(and 2 more like it\)$"):
+        executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
+    assert [seeds for seeds, *_ in calls] == [[0, 1], [2]]
+
+
+def test_a_signal_stops_the_trials(
+    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, flags = module.RayExecutor(), list[bool]()
+    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext(lambda: bool(flags)))
+
+    def stopped(watcher: Any, task: Task, worker: Any) -> None:
+        assert not watcher.stopping()
+        flags.append(True)
+        assert watcher.stopping()
+
+    calls = turns(module, executor, stopped)
+    with pytest.raises(Interrupted):
+        executor.run(lab, [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))], print)
+    assert len(calls) == 1

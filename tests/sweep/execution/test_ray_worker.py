@@ -154,12 +154,6 @@ def test_a_refusal_names_the_node(started: Any) -> None:
     assert result["note"] == "node n1 has other code"
 
 
-def test_what_another_attempt_may_mend_ends_the_process(started: Any) -> None:
-    started.error = RuntimeError("CUDA error")
-    with pytest.raises(RuntimeError, match="CUDA error"):
-        list(started.worker.reports())
-
-
 def test_the_watchdog_of_a_worker_counts_within_its_steps_alone(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +182,12 @@ def test_the_watchdog_of_a_worker_counts_within_its_steps_alone(
 def test_a_rung_before_the_first_log_entry_has_no_gap(lab: Lab) -> None:
     result = worker(lab, report("train", 10)).step()
     assert result["step"] == 10 and RUNG not in result and GAP not in result
+
+
+def test_what_another_attempt_may_mend_ends_the_process(started: Any) -> None:
+    started.error = RuntimeError("CUDA error")
+    with pytest.raises(RuntimeError, match="CUDA error"):
+        list(started.worker.reports())
 
 
 def test_a_worker_of_a_sweep_without_early_stopping_has_no_rungs(started: Any) -> None:

@@ -13,9 +13,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.data_digests import DataDigests
-from tread_lab.sweep.plan.extension import plan_to_run
 from tread_lab.sweep.plan.planned_sweep import load_sweep
-from tread_lab.sweep.plan.storage import check_plan, store_plan
+from tread_lab.sweep.plan.storage import check_plan, plan_to_run, store_plan
 
 MODEL = {"depth": 2, "width": 16, "heads": 2}
 
@@ -39,7 +38,7 @@ def recorded(lab: Lab, spec: RunSpec, fingerprint: str) -> None:
     folder = lab.run_of(spec)
     folder.create(spec)
     made_with = {"data latents /where/it/was x 0.18": fingerprint, "code": "1"}
-    folder.attempts.close(folder.attempts.open(made_with=made_with), "completed")
+    folder.attempts.close(folder.attempts.open(fingerprint=made_with), "completed")
 
 
 def fingerprint(lab: Lab, spec: RunSpec) -> str:

@@ -73,12 +73,6 @@ def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) 
         Devices.here()
 
 
-def test_another_machine_is_forecast_from_its_own_rates(lab: Lab, tiny: Tiny) -> None:
-    found = forecast(lab, [Task(tiny())], Devices((NEW,)), start=1.0)
-    source = found.total([Task(tiny())]).source
-    assert source == "from stated rates of H200"  # nothing was timed on this machine
-
-
 def test_runs_are_timed_where_they_will_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", lambda *what, **how: [what, how])
     away: Any = lambda specs: [len(specs)]  # noqa: E731
@@ -87,3 +81,9 @@ def test_runs_are_timed_where_they_will_run(tiny: Tiny, monkeypatch: pytest.Monk
     assert timed == [([tiny()], torch.device("cpu")), {"slots": 2, "threads": 3}]
     assert Devices((OLD,), timer=away).time([tiny(), tiny()], at_once=1) == [2]
     assert Devices((OLD,)).time([tiny()], at_once=1) is None
+
+
+def test_another_machine_is_forecast_from_its_own_rates(lab: Lab, tiny: Tiny) -> None:
+    found = forecast(lab, [Task(tiny())], Devices((NEW,)), start=1.0)
+    source = found.total([Task(tiny())]).source
+    assert source == "from stated rates of H200"  # nothing was timed on this machine

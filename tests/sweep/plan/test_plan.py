@@ -142,19 +142,6 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
     assert seeds == [0, 1] * (sum(of_each_cell) // 2)
 
 
-def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None:
-    axes = {"route": ["0->1", "0->2", "0->2"]}
-    more = {"question": "Why?", "where": "end < 3", "budget": {"trials": 3}, "stop_early": "asha"}
-    plan = planned(tiny, **{**more, "axes": axes})
-    assert (plan.name, plan.question, plan.experiment) == ("p", "Why?", "tiny")
-    assert plan.budget is not None and plan.budget.trials == 3
-    assert plan.stop_early is not None and plan.stop_early.kind == "asha"
-    assert [(hole.reason, hole.count) for hole in plan.duplicates] == [("written again", 1)]
-    assert plan.sources["sweep"]["question"] == "Why?"
-    assert plan.sources["experiment"]["name"] == "tiny"
-    assert [spec.kind for spec in plan.evaluations] == ["heldout_loss"]
-
-
 def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
     holes = {"axes": {"route": ["0->1", "0->2", "0->3", "0->1"]}, "where": "end < 2"}
     counts = plan_with_costs(planned(tiny, seeds=[0], **holes))["counts"]
@@ -235,3 +222,16 @@ def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) 
     folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {}))
     begun = [task.run for task in started_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
+
+
+def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None:
+    axes = {"route": ["0->1", "0->2", "0->2"]}
+    more = {"question": "Why?", "where": "end < 3", "budget": {"trials": 3}, "stop_early": "asha"}
+    plan = planned(tiny, **{**more, "axes": axes})
+    assert (plan.name, plan.question, plan.experiment) == ("p", "Why?", "tiny")
+    assert plan.budget is not None and plan.budget.trials == 3
+    assert plan.stop_early is not None and plan.stop_early.kind == "asha"
+    assert [(hole.reason, hole.count) for hole in plan.duplicates] == [("written again", 1)]
+    assert plan.sources["sweep"]["question"] == "Why?"
+    assert plan.sources["experiment"]["name"] == "tiny"
+    assert [spec.kind for spec in plan.evaluations] == ["heldout_loss"]

@@ -330,10 +330,10 @@ def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
 def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     run(lab, Task(tiny(steps=4)))
     (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
-    assert tried.made_with == fingerprint(tiny(steps=4), "cpu")
+    assert tried.fingerprint == fingerprint(tiny(steps=4), "cpu")
     data = ["data fashion16", "held-out data fashion16"]
     names = ["code", *data, "blocks of dit", "attention backend"]
-    assert list(tried.made_with) == names
+    assert list(tried.fingerprint) == names
 
 
 def install(version: str, patch: pytest.MonkeyPatch) -> None:
@@ -398,31 +398,16 @@ def test_what_differs_from_earlier_runs_is_refused_whichever_run_is_last_and_tol
     check_provenance(lab, [made, *todo], todo, "cpu")  # no run says anything yet
     attempts.close(attempts.open(), "completed")
     check_provenance(lab, [made, *todo], todo, "cpu")  # this one is older than digests
-    attempts.close(attempts.open(made_with=fingerprint(made.spec, "cpu")), "completed")
+    attempts.close(attempts.open(fingerprint=fingerprint(made.spec, "cpu")), "completed")
     check_provenance(lab, [made, *todo], todo, "cpu")
     differ(True, monkeypatch)
     check_provenance(lab, [made, *todo], [], device)  # nothing is added
     with pytest.raises(UserError, match=said):
         check_provenance(lab, [made, *todo], todo, device)
     forced = lab.run(todo[0].run).attempts
-    forced.close(forced.open(made_with=fingerprint(todo[0].spec, device)), "completed")
+    forced.close(forced.open(fingerprint=fingerprint(todo[0].spec, device)), "completed")
     (found, *_) = provenance_differences(provenances_of(lab, [made.run, todo[0].run]))
     assert said.startswith(f"^{found.what} differs") and found.within == []
-
-
-def test_changed_code_between_the_attempts_of_a_run_is_told(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = Task(tiny(steps=4))
-    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "a"})
-    reports = attempt.attempt(lab.run(task.run), task.spec, CPU, attempt.WorkerInfo())
-    with pytest.raises(KeyboardInterrupt), reports:
-        raise KeyboardInterrupt
-    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "b"})
-    run(lab, task)
-    name = task.run
-    (found,) = provenance_differences(provenances_of(lab, [name]))
-    assert found.within == [name] and "it changed within 1 of them" in str(found)
 
 
 @pytest.mark.fault(
@@ -495,3 +480,18 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
             lab.run_of(one).evaluation(images).write(images, {"fid": 1.0}, made_with=made)
     whats = ["held-out data latents x 1.7", "decoder of latents x 1.7", "weights inception"]
     assert list(made) == whats
+
+
+def test_changed_code_between_the_attempts_of_a_run_is_told(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(tiny(steps=4))
+    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "a"})
+    reports = attempt.attempt(lab.run(task.run), task.spec, CPU, attempt.WorkerInfo())
+    with pytest.raises(KeyboardInterrupt), reports:
+        raise KeyboardInterrupt
+    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "b"})
+    run(lab, task)
+    name = task.run
+    (found,) = provenance_differences(provenances_of(lab, [name]))
+    assert found.within == [name] and "it changed within 1 of them" in str(found)

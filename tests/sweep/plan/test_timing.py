@@ -43,7 +43,7 @@ def record(
     origin = {"device": model, "model": model, "threads": 1}
     folder.write_origin(origin | {k: v for k, v in differs.items() if k in origin})
     made_with = {"blocks of dit": differs.get("compiler", "eager")}
-    folder.attempts.open(made_with=made_with, packed=differs.get("packed", 1))
+    folder.attempts.open(fingerprint=made_with, runs_per_device=differs.get("packed", 1))
     folder.finish(RunState.COMPLETED, step=spec.train.steps, metrics={STEP_SECONDS: seconds})
     return task
 
@@ -158,9 +158,9 @@ def test_the_last_device_by_its_model_and_the_last_attempt_of_a_run_count(lab: L
     unknown = replace(CPU, kinds=(replace(CPU.kinds[0], model=""),))
     assert times(lab, spec, unknown) == []
     for attempt, counts in (
-        ({"packed": 2}, False),
-        ({"made_with": {"blocks of dit": "eager"}}, True),
-        ({"made_with": {"blocks of dit": "inductor 2.0"}}, False),
+        ({"runs_per_device": 2}, False),
+        ({"fingerprint": {"blocks of dit": "eager"}}, True),
+        ({"fingerprint": {"blocks of dit": "inductor 2.0"}}, False),
     ):
         folder.attempts.open(**attempt)
         assert bool(times(lab, spec)) is counts

@@ -31,7 +31,6 @@ from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
     SAMPLERS,
     Observation,
-    StoredStudy,
     directions,
     propose,
 )
@@ -205,35 +204,6 @@ def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -
         check_plan(lab.sweep("searched"), planned(tiny, seed=1))
 
 
-def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: Any) -> None:
-    plan = planned(tiny, parallel=1, trials=6)
-    searched(lab, plan)
-    assert plan.search is not None
-    spec, goals, space = plan.search.spec, plan.search.objectives, Space(plan.search.cells)
-    seen = SearchQueue(lab, plan).observations
-    for number, observation in enumerate(seen):
-        found = propose(spec, goals, space, seen[:number])
-        assert found is not None and found[0] == observation.cell
-
-
-@pytest.mark.parametrize("startup", [8, 1])
-def test_each_sampler_has_the_seed_and_the_start_of_the_search(
-    startup: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: dict[str, Any] = {}
-    for kind in ("TPESampler", "GPSampler", "RandomSampler", "NSGAIISampler"):
-        monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
-    for found in SAMPLERS.values():
-        found.make(SearchSpec(startup=startup), 7)
-    assert made == {
-        "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True},
-        "GPSampler": {"seed": 7, "n_startup_trials": startup},
-        "RandomSampler": {"seed": 7},
-        "NSGAIISampler": {"seed": 7, "population_size": max(startup, 2)},
-    }
-    assert [kind.draws for kind in SAMPLERS.values()] == [12, 2, 12, 12]
-
-
 def test_the_seed_of_a_suggestion_is_of_the_search_and_its_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -251,10 +221,9 @@ def test_the_seed_of_a_suggestion_is_of_the_search_and_its_number(
     assert seeds == [2968811710, 3964924996, 1835504127]
 
 
-def test_values_of_an_axis_become_distributions_of_optuna(tmp_path: Any) -> None:
+def test_values_of_an_axis_become_distributions_of_optuna() -> None:
     def distribution(*values: Any) -> Any:
-        space = Space([{"a": value} for value in values])
-        return StoredStudy(tmp_path / "x.db", "s", ["a"], space, dict)._distribution("a")
+        return sampler.distribution(Space([{"a": value} for value in values]), "a")
 
     assert distribution(1, 2, 5) == IntDistribution(1, 5, step=1)
     assert distribution(0.25, 1, 0.5) == FloatDistribution(0.25, 1.0)
@@ -302,40 +271,30 @@ def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
     assert optuna.logging.get_verbosity() == verbosity
 
 
-@pytest.mark.parametrize(
-    ("shown", "trials", "kept"),
-    [
-        # What is stored first: cell 1 measured .5, cell 2 under way; a mark tells who goes on.
-        ([(1, "measured", 0.5), (2, "bad")], [("COMPLETE", [0.5]), ("PRUNED", None)], True),
-        ([(1, "measured", 0.5), (2, "failed")], [("COMPLETE", [0.5]), ("FAIL", None)], True),
-        ([(1, "measured", 0.5), (2, "measured", 0.25), (3, "running")],
-         [("COMPLETE", [0.5]), ("COMPLETE", [0.25]), ("RUNNING", None)], True),
-        ([(1, "measured", 0.5), (3, "running")], [("COMPLETE", [0.5]), ("RUNNING", None)], False),
-        ([(1, "failed")], [("FAIL", None)], False),
-        ([(1, "measured", 0.5)], [("COMPLETE", [0.5])], False),
-    ],
-)  # fmt: skip
-def test_a_study_goes_on_where_the_records_agree_and_is_made_anew_else(
-    shown: list[Any], trials: list[Any], kept: bool, tmp_path: Any
+def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: Any) -> None:
+    plan = planned(tiny, parallel=1, trials=6)
+    searched(lab, plan)
+    assert plan.search is not None
+    spec, goals, space = plan.search.spec, plan.search.objectives, Space(plan.search.cells)
+    seen = SearchQueue(lab, plan).observations
+    for number, observation in enumerate(seen):
+        found = propose(spec, goals, space, seen[:number])
+        assert found is not None and found[0] == observation.cell
+
+
+@pytest.mark.parametrize("startup", [8, 1])
+def test_each_sampler_has_the_seed_and_the_start_of_the_search(
+    startup: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    space, path = Space([{"start": k} for k in range(4)]), tmp_path / "study.db"
-    stored: dict[str, Any] = {"study_name": "s", "storage": f"sqlite:///{path}"}
-
-    def observations(*cells: Any) -> list[Observation]:
-        return [Observation(cell, state, tuple(value) or None) for cell, state, *value in cells]
-
-    StoredStudy(path, "s", ["heldout/loss"], space, dict).show(
-        observations((1, "measured", 0.5), (2, "running"))
-    )
-    study = optuna.load_study(**stored)
-    study.set_user_attr("marked", True)
-    study._storage.remove_session()
-    later = StoredStudy(path, "s", ["heldout/loss"], space, dict)
-    for _ in range(2):
-        later.show(observations(*shown))
-    study = optuna.load_study(**stored)
-    assert [trial.params["start"] for trial in study.trials] == [cell for cell, *_ in shown]
-    assert [(trial.state.name, trial.values) for trial in study.trials] == trials
-    assert ("marked" in study.user_attrs) == kept
-    assert study.trials[0].distributions == {"start": IntDistribution(0, 3, step=1)}
-    study._storage.remove_session()
+    made: dict[str, Any] = {}
+    for kind in ("TPESampler", "GPSampler", "RandomSampler", "NSGAIISampler"):
+        monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
+    for found in SAMPLERS.values():
+        found.make(SearchSpec(startup=startup), 7)
+    assert made == {
+        "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True},
+        "GPSampler": {"seed": 7, "n_startup_trials": startup},
+        "RandomSampler": {"seed": 7},
+        "NSGAIISampler": {"seed": 7, "population_size": max(startup, 2)},
+    }
+    assert [kind.draws for kind in SAMPLERS.values()] == [12, 2, 12, 12]

@@ -272,9 +272,9 @@ def test_an_attempt_is_on_record_with_its_worker_its_end_and_what_went_wrong(
         under_way.start_evaluating()
         if error is not None:
             raise error
-    assert (opened.driver, opened.node, opened.whole, opened.packed) == ("d", "n", True, 3)
+    assert (opened.driver, opened.node, opened.whole, opened.runs_per_device) == ("d", "n", True, 3)
     assert (opened.host, opened.pid) == (os.uname().nodename, os.getpid())
-    assert (opened.ended, opened.made_with) == ("", fingerprint(tiny(), "cpu"))
+    assert (opened.ended, opened.fingerprint) == ("", fingerprint(tiny(), "cpu"))
     (closed,) = folder.attempts.read()
     assert (closed.ended, closed.phase) == (ended, "evaluate")
     assert reason is None or closed.reason == reason

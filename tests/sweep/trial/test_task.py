@@ -105,18 +105,6 @@ def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab, tiny: Tiny
             assert all(torch.equal(run.ema.weights[n], expected[n]) for n in run.ema.weights)
 
 
-def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
-    spec = tiny(steps=20, routes=["1->2"], routes_from=5, routes_until=0.5)
-    batches = Batches(spec, open_data(spec.data, "train"))
-    assert [step for step in range(20) if batches.at(step).routing is not None] == list(
-        range(5, 10)
-    )
-    always = Batches(tiny(steps=20, routes=["1->2"]), open_data(spec.data, "train"))
-    mine, theirs = batches.at(7).routing, always.at(7).routing
-    assert mine is not None and theirs is not None
-    assert torch.equal(mine[0].keep_BK, theirs[0].keep_BK)
-
-
 def test_a_child_that_has_started_needs_no_parent_with_whole_weights(lab: Lab, tiny: Tiny) -> None:
     parent, child = tiny(steps=6), Task(child_of(tiny(steps=6), seed=3))
     for _ in run_trial(lab, Task(parent), CPU):
@@ -156,6 +144,8 @@ def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(
     task = Task(tiny(steps=20), (early, late))
     folder = lab.run(task.run)
     assert task.kept_steps == (5,) and task.measurable(folder) == (early, late)
+    several = tuple(HeldoutSpec(images=8, step=n) for n in (9, 3, 9, 5))
+    assert Task(tiny(steps=20), several).kept_steps == (3, 5, 9)
     assert not is_complete(lab, task)
     folder.create(task.spec)
     folder.finish(RunState.COMPLETED, step=20)
@@ -341,3 +331,15 @@ def test_a_run_that_was_interrupted_and_imported_without_weights_begins_again(
     reports = [*run_trial(lab, Task(spec), CPU)]
     assert [r.step for r in reports if r.phase == "train"][-4:] == [1, 2, 3, 4]
     assert reports[-1].phase == "completed" and not lab.run_of(spec).lacks_weights
+
+
+def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:
+    spec = tiny(steps=20, routes=["1->2"], routes_from=5, routes_until=0.5)
+    batches = Batches(spec, open_data(spec.data, "train"))
+    assert [step for step in range(20) if batches.at(step).routing is not None] == list(
+        range(5, 10)
+    )
+    always = Batches(tiny(steps=20, routes=["1->2"]), open_data(spec.data, "train"))
+    mine, theirs = batches.at(7).routing, always.at(7).routing
+    assert mine is not None and theirs is not None
+    assert torch.equal(mine[0].keep_BK, theirs[0].keep_BK)

@@ -232,26 +232,6 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
     assert lab.run(task.run).origin() == [] and lab.run(task.run).result() is None
 
 
-def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training.steps = [step(10), step(20)]
-    heard: list[str] = []
-    monkeypatch.setattr(OpenAttempt, "start_evaluating", lambda self: heard.append("evaluating"))
-    made = OpenAttempt.__init__
-
-    def noted(self: OpenAttempt, *watchdog: Any, **more: Any) -> None:
-        made(self, *watchdog, **more)
-        self.progress = lambda: heard.append("progress")
-
-    monkeypatch.setattr(OpenAttempt, "__init__", noted)
-    monkeypatch.setattr(
-        trial, "measuring", batches(lambda *a, **k: torch.nn.Linear(1, 1)(torch.ones(1, 1)))
-    )
-    list(run_trial(lab, Task(tiny(), (HeldoutSpec(images=8),)), CPU))
-    assert heard == ["progress", "progress", "evaluating", "progress"]
-
-
 @pytest.mark.parametrize("runs_per_device", [1, 2])
 def test_training_is_metered_on_a_device_of_its_own_alone_and_closed_with_the_reports(
     lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch, runs_per_device: int
@@ -369,3 +349,23 @@ def test_a_run_without_steps_is_completed_at_once(
     monkeypatch.setattr(trial, "has_lost_its_end", lambda *_: False)
     assert [report.phase for report in run_trial(lab, Task(spec), CPU)] == ["completed"]
     assert (lab.run_of(spec).result() or {})["step"] == 0
+
+
+def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training.steps = [step(10), step(20)]
+    heard: list[str] = []
+    monkeypatch.setattr(OpenAttempt, "start_evaluating", lambda self: heard.append("evaluating"))
+    made = OpenAttempt.__init__
+
+    def noted(self: OpenAttempt, *watchdog: Any, **more: Any) -> None:
+        made(self, *watchdog, **more)
+        self.progress = lambda: heard.append("progress")
+
+    monkeypatch.setattr(OpenAttempt, "__init__", noted)
+    monkeypatch.setattr(
+        trial, "measuring", batches(lambda *a, **k: torch.nn.Linear(1, 1)(torch.ones(1, 1)))
+    )
+    list(run_trial(lab, Task(tiny(), (HeldoutSpec(images=8),)), CPU))
+    assert heard == ["progress", "progress", "evaluating", "progress"]

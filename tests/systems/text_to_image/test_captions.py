@@ -278,10 +278,10 @@ def test_a_run_is_never_measured_with_another_text_encoder(
     spec, folder = run_of(data, clip), RunFolder(tmp_path / "runs" / "run")
     folder.create(spec)
     train_until(spec, folder.path)
-    where = {"driver": "d", "node": "n", "whole": True, "packed": 1, "host": "h", "pid": 1}
-    folder.attempts.open(**where, made_with={"weights clip-base": "0" * 16})
+    where = {"driver": "d", "node": "n", "whole": True, "runs_per_device": 1, "host": "h", "pid": 1}
+    folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 16})
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
         evaluate.evaluate(folder, heldout, CPU)
-    folder.attempts.open(**where, made_with=fingerprint(spec, "cpu"))
+    folder.attempts.open(**where, fingerprint=fingerprint(spec, "cpu"))
     assert min(evaluate.evaluate(folder, heldout, CPU).values()) > 0

@@ -34,17 +34,13 @@ class ExecutorKind:
     side_by_side: bool
 
 
-def _ray(
-    resources: TrialResources, hang_timeout: float | None, early: EarlyStopping | None
-) -> Executor:
+def _ray(resources: TrialResources, hang: float | None, early: EarlyStopping | None) -> Executor:
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    return RayExecutor(resources, hang_timeout=hang_timeout, early=early)
+    return RayExecutor(resources, hang_timeout=hang, early=early)
 
 
-def _inline(
-    resources: TrialResources, hang_timeout: float | None, early: EarlyStopping | None
-) -> Executor:
+def _inline(resources: TrialResources, hang: float | None, early: EarlyStopping | None) -> Executor:
     from tread_lab.engine.ranks import HereProcesses, OneProcess
     from tread_lab.sweep.execution.executor import InlineExecutor
 
@@ -53,7 +49,7 @@ def _inline(
     return InlineExecutor(
         device=resources.device,
         threads=resources.cpus,
-        hang_timeout=hang_timeout,
+        hang_timeout=hang,
         processes=OneProcess() if count == 1 else HereProcesses(count, resources.cpus),
     )
 

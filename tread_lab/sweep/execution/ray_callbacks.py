@@ -102,7 +102,9 @@ class QueueSearcher(_InDriver, Searcher):
     def suggest(self, trial_id: str) -> Any:
         task = None
         with self.errors.collect():
-            task = self._next() if self.count < _PER_EXPERIMENT else None
+            if self.count < _PER_EXPERIMENT:
+                returned = self.refusals.tasks
+                task = returned.pop(0) if returned else self.queue.next()
         if task is None:
             all_out = self.queue.finished and not self._may_come_back
             over = all_out or self.count >= _PER_EXPERIMENT or self.errors.first
@@ -115,10 +117,6 @@ class QueueSearcher(_InDriver, Searcher):
             expected = self._expected(task.spec)
         where = place(self.resources, self.refusals.nodes, self.devices)
         return {"task": SentTask(task, expected, where)}
-
-    def _next(self) -> Task | None:
-        returned = self.refusals.tasks
-        return returned.pop(0) if returned else self.queue.next()
 
     def _expected(self, spec: RunSpec) -> dict[str, str]:
         """Return what every node must have for a run as this one has it."""
@@ -241,11 +239,9 @@ class TrialWatcher(_InDriver, tune.Callback):
         it, as when the network is cut."""
         attempts = self.lab.run(task.run).attempts
         last = next(reversed(attempts.read()), None)
-        ended = next(
-            (kind for error_type, kind in _ENDED.items() if isinstance(error, error_type)), ""
-        )
-        if last and not last.ended and ended:
-            attempts.close(last, ended, reason=first_line(error))
+        for error_type, ended in _ENDED.items():
+            if last and not last.ended and isinstance(error, error_type):
+                attempts.close(last, ended, reason=first_line(error))
 
     def _say_lost(self, task: Task, error: Exception) -> None:
         """Say in one line what was lost, and what follows."""

@@ -233,11 +233,8 @@ def alive_nodes() -> frozenset[str]:
 
 def fitting_nodes(resources: Mapping[str, float]) -> frozenset[str]:
     """Return the ids of the nodes that have such resources for a run."""
-    fits = (
-        n
-        for n in nodes()
-        if has(n, "CPU") >= resources["cpu"] and has(n, "GPU") >= resources["gpu"]
-    )
+    cpu, gpu = resources["cpu"], resources["gpu"]
+    fits = (n for n in nodes() if has(n, "CPU") >= cpu and has(n, "GPU") >= gpu)
     return frozenset(node["NodeID"] for node in fits)
 
 
@@ -249,7 +246,7 @@ def whole_device(resources: dict[str, float]) -> dict[str, float]:
     return {**resources, "cpu": max(cores, default=resources["cpu"])}
 
 
-def packed_runs(resources: TrialResources) -> int:
+def most_on_one_device(resources: TrialResources) -> int:
     """Return the most runs that share one device of the cluster."""
     return resources.at_once([slots_on(node, resources) for node in nodes()])[1]
 

@@ -28,7 +28,12 @@ from tread_lab.sweep.execution.ray_callbacks import (
     StopFlag,
     TrialWatcher,
 )
-from tread_lab.sweep.execution.ray_cluster import cluster, end_attempt, packed_runs, whole_device
+from tread_lab.sweep.execution.ray_cluster import (
+    cluster,
+    end_attempt,
+    most_on_one_device,
+    whole_device,
+)
 from tread_lab.sweep.execution.ray_worker import ActorProcesses, Worker
 from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.trial.attempt import WorkerInfo
@@ -62,16 +67,14 @@ class RayExecutor:
         hang_timeout: float | None = None,
         early: EarlyStopping | None = None,
     ) -> None:
-        self.resources, self.hang_timeout, self.early = (
-            resources or TrialResources(),
-            hang_timeout,
-            early,
-        )
+        self.resources = resources or TrialResources()
+        self.hang_timeout, self.early = hang_timeout, early
 
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _ENVIRONMENT.items() if k not in os.environ})
         user_errors, refusals = UserErrors(), Refusals()
         part, devices = self.resources.of_run, self.resources.devices
+        processes = OneProcess() if devices == 1 else ActorProcesses(devices, self.resources.cpus)
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
             queue = all_work = as_queue(work)
@@ -86,13 +89,10 @@ class RayExecutor:
                     refusals,
                     resources,
                 )
-                runs_per_device = 1 if whole else packed_runs(self.resources)
                 worker = WorkerInfo(
                     whole=whole,
-                    runs_per_device=runs_per_device,
-                    processes=OneProcess()
-                    if devices == 1
-                    else ActorProcesses(devices, self.resources.cpus),
+                    runs_per_device=1 if whole else most_on_one_device(self.resources),
+                    processes=processes,
                     hang_timeout=self.hang_timeout,
                 )
                 while not queue.finished or refusals.tasks:
@@ -114,8 +114,16 @@ class RayExecutor:
     ) -> None:
         """Carry out the tasks of the queue, or as many as one experiment of Ray Tune may hold."""
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+        trainable = tune.with_parameters(
+            Worker,
+            lab=lab,
+            device=self.resources.worker_device,
+            threads=self.resources.cpus,
+            worker=worker,
+            early=self.early,
+        )
         tuner = tune.Tuner(
-            self._trainable(lab, worker),
+            trainable,
             tune_config=tune.TuneConfig(
                 search_alg=QueueSearcher(
                     queue, watcher.errors, watcher.refusals, resources, self.resources.devices
@@ -145,17 +153,6 @@ class RayExecutor:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         watcher.errors.raise_first()
-
-    def _trainable(self, lab: Lab, worker: WorkerInfo) -> type[tune.Trainable]:
-        trainable: type[tune.Trainable] = tune.with_parameters(
-            Worker,
-            lab=lab,
-            device=self.resources.worker_device,
-            threads=self.resources.cpus,
-            worker=worker,
-            early=self.early,
-        )
-        return trainable
 
 
 _JUDGED_BY: Mapping[str, Any] = {"time_attr": RUNG, "metric": GAP, "mode": "min"}

@@ -41,13 +41,23 @@ def cluster_devices(resources: TrialResources) -> Devices:
         slots = [slots_on(node, resources) for node in alive]
         fits = [node for node, count in zip(alive, slots) if count]
         if not fits:
-            have = "; ".join(f"{_name(node)} has {_offer(node)}" for node in alive)
+            have = "; ".join(
+                f"{_name(node)} has {has(node, 'CPU'):g} CPU cores and {has(node, 'GPU'):g} GPUs"
+                for node in alive
+            )
             cpus, gpus = resources.of_run.values()
             raise UserError(
                 f"no node of the cluster has {cpus:g} CPU cores and {gpus:g} GPU"
                 f" for a run: {have}; see --cpus and --gpus"
             )
-        one_of_each = {_kind(node): node for node in fits}.values()
+        one_of_each = {
+            (
+                *sorted(n for n in node["Resources"] if n.startswith("accelerator_type:")),
+                has(node, "CPU"),
+                has(node, "GPU"),
+            ): node
+            for node in fits
+        }.values()
         kinds = [facts for node in one_of_each for facts in _ask(node, resources.worker_device)]
     at_once, runs_per_device = resources.at_once(slots)
     return Devices(
@@ -71,9 +81,10 @@ def _time_on_cluster(
     task = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_calls=1, max_retries=0)(
         _time
     )
-    trees = [encode(spec) for spec in specs]
     with cluster():
-        answer = task.remote(trees, resources.worker_device, runs_per_device, resources.cpus)
+        answer = task.remote(
+            encode(tuple(specs)), resources.worker_device, runs_per_device, resources.cpus
+        )
         try:
             speeds: list[Speed] = ray.get(answer, timeout=_PATIENCE)
             return speeds
@@ -197,16 +208,6 @@ def _facts(device: str) -> list[DeviceFacts]:
     _show_gpus()
     pick("cuda")
     return [DeviceFacts.of(torch.device("cuda", n)) for n in range(torch.cuda.device_count())]
-
-
-def _kind(node: Node) -> tuple[Any, ...]:
-    """Return what nodes with equal devices have in common."""
-    types = sorted(name for name in node["Resources"] if name.startswith("accelerator_type:"))
-    return (*types, has(node, "CPU"), has(node, "GPU"))
-
-
-def _offer(node: Node) -> str:
-    return f"{has(node, 'CPU'):g} CPU cores and {has(node, 'GPU'):g} GPUs"
 
 
 def _name(node: Node) -> str:

@@ -80,18 +80,14 @@ class DataDigests:
     def _with_digest(self, spec: RunSpec) -> RunSpec:
         if spec.data.digest is not None or spec.data.is_embedded:
             return spec
-        if spec.data not in self._filled:
-            self._filled[spec.data] = replace(spec.data, digest=self._digest(spec.data))
-        return replace(spec, data=self._filled[spec.data])
-
-    def _digest(self, data: DataSpec) -> str | None:
-        """Return the digest of data; that of the stored plan where they cannot be read here, which
-        is said when they are used."""
-        try:
-            return content_digest(data, self._lab.root / "cache", self._say)
-        except UserError:
-            same = (d for d in self._stored_data if _anywhere(d) == _anywhere(data))
-            return next((known.digest for known in same), None)
+        if (data := spec.data) not in self._filled:
+            try:
+                digest = content_digest(data, self._lab.root / "cache", self._say)
+            except UserError:  # said when they are used
+                same = (d for d in self._stored_data if _anywhere(d) == _anywhere(data))
+                digest = next((known.digest for known in same), None)
+            self._filled[data] = replace(data, digest=digest)
+        return replace(spec, data=self._filled[data])
 
     @cached_property
     def _stored_data(self) -> dict[DataSpec, list[str]]:
@@ -114,7 +110,7 @@ class DataDigests:
     def _seen(self, runs: Iterable[str]) -> set[str]:
         """Return the fingerprints of training parts that attempts at the runs have recorded."""
         attempts = (made for run in runs for made in self._lab.run(run).attempts.read())
-        facts = (item for attempt in attempts for item in attempt.made_with.items())
+        facts = (item for attempt in attempts for item in attempt.fingerprint.items())
         return {fingerprint for name, fingerprint in facts if name.startswith("data ")}
 
     def _differs(self, data: DataSpec, seen: set[str]) -> bool:

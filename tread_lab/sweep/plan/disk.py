@@ -65,27 +65,22 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
         largest = max(largest, one, *sizes)
         data = task.spec.data
         compared |= {(data, e.reference, e.metrics): (data, e) for e in sets}
+    references: dict[tuple[object, ...], int] = {}  # the dearest of each set of images
+    for data, spec in compared.values():
+        one = _feature_bytes(data, (m for m in spec.metrics if METRICS[m].compares))
+        size, images = reference_images(data, spec) * one, (data, spec.reference)
+        references[images] = max(size, references.get(images, 0))
     caches: dict[Hashable, int] = {}
-    for system, spec in files_read(task.spec for task in tasks):
-        caches |= system.cache_bytes(spec)
+    for system, run in files_read(task.spec for task in tasks):
+        caches |= system.cache_bytes(run)
     return DiskNeed(
         checkpoints=checkpoints,
         samples=samples,
         parts=sum(sorted(parts)[-at_once:]),
-        references=_reference_bytes(list(compared.values())),
+        references=sum(references.values()),
         targets=sum(caches.values()),
         largest=largest,
     )
-
-
-def _reference_bytes(compared: Sequence[tuple[DataSpec, SamplesSpec]]) -> int:
-    """Return the size of the kept features of all references, the dearest of each set of images."""
-    sizes: dict[tuple[object, ...], int] = {}
-    for data, spec in compared:
-        one = _feature_bytes(data, (m for m in spec.metrics if METRICS[m].compares))
-        size, images = reference_images(data, spec) * one, (data, spec.reference)
-        sizes[images] = max(size, sizes.get(images, 0))
-    return sum(sizes.values())
 
 
 def image_bytes(data: DataSpec) -> int:

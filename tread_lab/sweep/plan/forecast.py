@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from tread_lab.engine.cost.sampling import image_work, passes, reference_work
 from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, kind_of, rates_of
 from tread_lab.engine.cost.training import cost
+from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation import EvaluationSpec
@@ -140,14 +140,12 @@ class Forecast:
         seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
         seconds += self._all_references(todo)
         trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
-        return RemainingTime(seconds, len(todo), self._source(todo), trained)
-
-    def _source(self, todo: Sequence[Task]) -> str:
-        """Return what the times of these tasks rest on; with their counts where that differs."""
         by = Counter(self.timing(task.spec).source for task in todo)
-        if len(by) == 1:
-            return next(iter(by))
-        return ", ".join(f"{counted(count, 'run')} {source}" for source, count in by.items())
+        several = len(by) > 1
+        source = ", ".join(
+            f"{counted(n, 'run')} {source}" if several else source for source, n in by.items()
+        )
+        return RemainingTime(seconds, len(todo), source, trained)
 
     def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
         """Return the seconds of devices that training and evaluations of open tasks take.
@@ -224,7 +222,7 @@ def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float
 
 
 def _name_of_kind(spec: RunSpec) -> str:
-    return f"{zlib.crc32(repr(kind_of(spec)).encode()):08x}"
+    return checksum(repr(kind_of(spec)))
 
 
 def starts(seconds: Sequence[float], slots: int) -> list[float]:

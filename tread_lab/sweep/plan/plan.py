@@ -149,7 +149,9 @@ def make_plan(
         seconds: of training, where `match: train_seconds` asks for them.
         whole: completes each run before it is signed.
     """
-    expansion = expand(sweep, experiment, facts, _price(sweep.match, seconds), whole)
+    prices: dict[str | None, Price | None] = {"train_flops": lambda s: cost(s).train_flops}
+    prices["train_seconds"] = seconds
+    expansion = expand(sweep, experiment, facts, prices.get(sweep.match), whole)
     timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
     searched = None if sweep.search is None else _searched(sweep, sweep.search, expansion)
     specs = [] if searched is None else [t.spec for own in searched.trials.values() for t in own]
@@ -170,14 +172,6 @@ def make_plan(
     )
 
 
-def _price(match: str | None, seconds: TrainSeconds | None) -> Price | None:
-    """Return what `match` prices a run by."""
-    if match == "train_seconds":
-        assert seconds is not None
-        return seconds
-    return None if match is None else lambda spec: cost(spec).train_flops
-
-
 def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> SearchSpace:
     """Return the cells of an expansion, each with its runs and their baselines."""
     baselines = {trial.run: trial for trial in expansion.trials if trial.role == "baseline"}
@@ -189,14 +183,13 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searc
         if trial.baseline in baselines:
             own[trial.baseline] = baselines[trial.baseline]
         own[trial.run] = trial
-    trials = {name: _baselines_first(own.values()) for name, own in runs.items()}
+    trials = {
+        name: tuple(sorted(own.values(), key=lambda trial: trial.role != "baseline"))
+        for name, own in runs.items()
+    }
     sources = {trial.spec.data.source for trial in expansion.trials}
     objectives = objectives_of(spec, sweep, expansion.evaluations, sources)
     return SearchSpace(spec, objectives, tuple(cells.values()), trials)
-
-
-def _baselines_first(trials: Iterable[Trial[RunSpec]]) -> tuple[Trial[RunSpec], ...]:
-    return tuple(sorted(trials, key=lambda trial: trial.role != "baseline"))
 
 
 def _shared_baselines(searched: SearchSpace) -> tuple[Trial[RunSpec], ...]:
@@ -229,7 +222,9 @@ def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
     assert plan.search is not None
     searched, suggested = plan.search, len(_suggested_cells(plan, lab))
     sample = _spread(searched.cells, _SAMPLED_CELLS)
-    flops = sorted((_flops(searched.trials_of(cell)) for cell in sample), reverse=True)
+    each = (searched.trials_of(cell) for cell in sample)
+    trials_of = ([t for t in own if t.role == "trial"] for own in each)
+    flops = sorted((sum(cost(t.spec).train_flops for t in own) for own in trials_of), reverse=True)
     trials = min(searched.spec.trials, len(searched.cells))
     left = max(trials - suggested, 0)
     worst = sum(flops[:left]) + flops[0] * max(left - len(flops), 0)
@@ -272,7 +267,3 @@ def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
     """Return at most `count` of the cells, at equal distances in their order."""
     count = min(count, len(cells))
     return [cells[(2 * k + 1) * len(cells) // (2 * count)] for k in range(count)]
-
-
-def _flops(trials: tuple[Trial[RunSpec], ...]) -> float:
-    return sum(cost(trial.spec).train_flops for trial in trials if trial.role == "trial")

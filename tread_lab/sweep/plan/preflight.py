@@ -76,11 +76,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
 
 
 def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]:
-    """Refuse blocks that are to be compiled where nothing compiles; yield a line about `auto`.
-
-    Raises:
-        UserError: says why, and what to do.
-    """
+    """Refuse blocks that are to be compiled where nothing compiles; yield a line about `auto`."""
     asked = {spec.execution.compile for spec in specs}
     if "blocks" in asked and (why := no_compiler()) is not None:
         raise UserError(f"execution.compile: blocks needs a C compiler: {why}; install gcc")
@@ -89,11 +85,7 @@ def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]
 
 
 def check_extensions(tasks: Iterable[Task]) -> None:
-    """Refuse packages that claim one name, and a selection that keeps other tokens than it should.
-
-    Raises:
-        UserError: names the package.
-    """
+    """Refuse packages that claim one name, and selections that keep wrong tokens."""
     for kind in (BACKBONES, METRICS, SCHEDULES, SELECTIONS, SOLVERS, SOURCES):
         assert kind.extensions is not None  # looked at, whether its names are used or not
     for routes, tokens in dict.fromkeys((task.spec.routes, task.spec.tokens) for task in tasks):
@@ -148,11 +140,7 @@ def _check_samples(
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
-    """Refuse precisions that a kind of device lacks, in training and in sampling.
-
-    Raises:
-        UserError: names the first one, and how a sweep leaves it out.
-    """
+    """Refuse precisions that a kind of device lacks, in training and in sampling."""
     evaluations = (evaluation for task in tasks for evaluation in task.evaluations)
     samplers = (spec.sampler.precision for spec in evaluations if isinstance(spec, SamplesSpec))
     for precision in dict.fromkeys([*(task.spec.precision for task in tasks), *samplers]):
@@ -166,11 +154,7 @@ def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
 
 
 def check_shares(tasks: Iterable[Task], devices: int) -> None:
-    """Refuse batches that the devices of a run cannot share evenly.
-
-    Raises:
-        UserError: names a batch that they can.
-    """
+    """Refuse batches that the devices of a run cannot share evenly."""
     for batch in dict.fromkeys(task.spec.train.batch for task in tasks):
         if batch % devices:
             raise UserError(
@@ -183,9 +167,6 @@ def check_shares(tasks: Iterable[Task], devices: int) -> None:
 def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
     """Refuse a run that does not fit its device, and runs that share it if so many of the largest
     do not.
-
-    Raises:
-        UserError: says how much there is, and what fits.
     """
     if devices.local is not None:  # else a worker asks its own device
         for spec in {task.spec for task in tasks}:
@@ -212,9 +193,6 @@ def check_provenance(
 
     Args:
         device_type: of the devices where they will run.
-
-    Raises:
-        UserError: names the first difference, and what the user can do.
     """
     if not todo:
         return
@@ -237,9 +215,6 @@ def check_measured(
 
     Args:
         folders: runs whose evaluations stand beside those that are asked for.
-
-    Raises:
-        UserError: names the first difference, and what the user can do.
     """
     earlier = {folder.name: [*filter(None, measured(folder))] for folder in folders}
     if not any(earlier.values()):

@@ -1,16 +1,16 @@
-"""Stores a plan in its sweep's folder, loads it, and refuses another one that has its name."""
+"""Stores a plan in its sweep's folder, loads it, and refuses another of its name or extends it."""
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import json
 import time
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
+from tread_lab.records.checksums import checksum, digest
 from tread_lab.records.durable import write_text
 from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan
@@ -18,11 +18,12 @@ from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import AnySpec, Spec, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import trial_label
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.trials import SharedParts
+from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
 
@@ -48,11 +49,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
 
 
 def check_plan(folder: SweepFolder, plan: Plan) -> None:
-    """Refuse a different plan under the name of an earlier one.
-
-    Raises:
-        UserError: the sweep was planned before with other trials or evaluations; says which.
-    """
+    """Refuse a different plan under the name of an earlier one."""
     stored = folder.stored_plan()
     if stored is None or is_stored(stored, plan) or version_of(plan) in versions(stored):
         return
@@ -73,16 +70,12 @@ def is_stored(stored: StoredPlan, plan: Plan) -> bool:
 
 def version_of(plan: Plan) -> str:
     """Return a short name of what a plan runs and measures."""
-    return _version(_identity_of(plan))
+    return digest(json.dumps(_identity_of(plan), sort_keys=True))
 
 
 def versions(stored: StoredPlan) -> list[str]:
     """Return the versions of the sweep file that a stored plan was made from, in order."""
-    return list(stored.versions) or [_version(_identity(stored))]
-
-
-def _version(identity: Any) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+    return list(stored.versions) or [digest(json.dumps(_identity(stored), sort_keys=True))]
 
 
 def load_plan(folder: SweepFolder) -> Plan:
@@ -145,9 +138,8 @@ def _search_tree(searched: SearchSpace) -> dict[str, Any]:
     settings = {k: v for k, v in encode(searched.spec).items() if k != "trials"}
     cells = "\n".join(searched.trials)
     runs = "\n".join(sorted({trial.run for own in searched.trials.values() for trial in own}))
-    checksums = {"checksum": cells, "runs": runs}
-    space = {name: f"{zlib.crc32(text.encode()):08x}" for name, text in checksums.items()}
-    whole = {"cells": len(searched.cells), **space}
+    checksums = {"checksum": checksum(cells), "runs": checksum(runs)}
+    whole = {"cells": len(searched.cells), **checksums}
     return {**settings, "objectives": list(searched.objectives), "space": whole}
 
 
@@ -278,3 +270,89 @@ def _price(spec: RunSpec) -> dict[str, float]:
         "speedup_on_gpu": round(price.speedup_on_gpu, 4),
         "checkpoint_bytes": price.checkpoint_bytes,
     }
+
+
+def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Plan:
+    """Return the plan to run under a name: `plan`, a stored plan that contains it, or their union.
+
+    Args:
+        extend: whether to add to the stored plan what only `plan` has; nothing is written.
+
+    Raises:
+        UserError: another plan has the name, and `extend` is not set or not possible.
+    """
+    stored = folder.stored_plan()
+    if stored is None or is_stored(stored, plan):
+        return plan
+    if version_of(plan) in versions(stored):
+        return load_plan(folder)
+    if not extend:
+        check_plan(folder, plan)
+    if plan.search is not None or stored.search is not None:
+        raise UserError(
+            f"sweep {plan.name!r}: a search is not extended; change search.trials alone,"
+            " or give another --name"
+        )
+    if stored.match != plan.match:
+        raise UserError(
+            f"sweep {plan.name!r} compares {QUESTIONS[stored.match]}, and this file"
+            f" {QUESTIONS[plan.match]}: give another --name"
+        )
+    for change in other_data(stored, to_stored(plan)):
+        raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
+    union = extended(load_plan(folder), plan)
+    return dataclasses.replace(union, versions=(*versions(stored), version_of(plan)))
+
+
+def extended(stored: Plan, plan: Plan) -> Plan:
+    """Return a plan with all trials and evaluations of `stored`, then those only `plan` has.
+
+    Baselines come first, and a stored run keeps its cell.
+    """
+    union = [*stored.trials, *new_trials(stored.trials, plan.trials)]
+    trials = tuple(sorted(union, key=lambda trial: trial.role != "baseline"))
+    evaluations = _all_evaluations(stored.evaluations, plan.evaluations)
+    sources = plan.sources
+    if new_trials(plan.trials, stored.trials) or set(evaluations) != set(plan.evaluations):
+        earlier = {k: v for k, v in stored.sources.items() if k != "earlier"}
+        sources = {**sources, "earlier": [*stored.sources.get("earlier", []), earlier]}
+    return dataclasses.replace(plan, trials=trials, evaluations=evaluations, sources=sources)
+
+
+def what_is_added(stored: Plan, plan: Plan) -> str:
+    """Describe an extension: `adds 4 trials (s=0.75 ...), 1 baseline; 17 trials as before`."""
+    new = new_trials(stored.trials, plan.trials)
+    trials = [trial for trial in new if trial.role == "trial"]
+    others = [encode(e) for e in plan.evaluations if e not in stored.evaluations]
+    parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
+    parts += [counted(len(new) - len(trials), "baseline")] if len(new) > len(trials) else []
+    parts += [f"{evaluation_label(tree)} for every run" for tree in others]
+    return f"adds {', '.join(parts) or 'nothing'}; {counted(len(stored.trials), 'trial')} as before"
+
+
+def _all_evaluations(
+    stored: Sequence[EvaluationSpec], new: Iterable[EvaluationSpec]
+) -> tuple[EvaluationSpec, ...]:
+    """Return the stored evaluations unchanged, then the new ones.
+
+    Stored evaluations keep their signatures, so that no run is evaluated twice. A new evaluation of
+    the images of a stored one has only the metrics that are new.
+    """
+    evaluations = list(stored)
+    for spec in new:
+        if isinstance(spec, SamplesSpec):
+            samples = [other for other in stored if isinstance(other, SamplesSpec)]
+            same_images = [other for other in samples if _images(other) == _images(spec)]
+            measured = {metric for other in same_images for metric in other.metrics}
+            metrics = tuple(metric for metric in spec.metrics if metric not in measured)
+            if same_images and not metrics:
+                continue
+            spec = dataclasses.replace(spec, metrics=metrics)
+        if spec not in evaluations:
+            evaluations.append(spec)
+    return tuple(evaluations)
+
+
+def _images(spec: SamplesSpec) -> object:
+    """Return what decides which images an evaluation samples, and what they are compared with."""
+    return spec.count, spec.sampler, spec.step, spec.reference and spec.reference.name

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from tread_lab.engine.compiled import EAGER, arithmetic
 from tread_lab.engine.cost.calibration import STEPS, trial_batch
@@ -21,7 +19,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.evaluation import EvaluationSpec, end_signature
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
@@ -74,20 +72,14 @@ def timings(
     for task in todo:
         if (kind := kind_of(task.spec)) not in found:
             untimed.setdefault(kind, task.spec)
-    found |= _measured(untimed, devices, gpu, _at_once(todo, devices))
+    # Other processes import for seconds before they time anything: too long for a short sweep.
+    work = sum(task.spec.train.steps * step_flops(task.spec) for task in todo)
+    at_once = min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
+    found |= _measured(untimed, devices, gpu, at_once)
     for kind, spec in untimed.items():
         if rates is not None and kind not in found:
             found[kind] = Timing.of_rates(rates, spec, devices.per_run)
     return found
-
-
-def _at_once(todo: Sequence[Task], devices: Devices) -> int:
-    """Return how many processes time steps side by side, as the runs will be.
-
-    Other processes import for seconds before they time anything: too long for a short sweep.
-    """
-    work = sum(task.spec.train.steps * step_flops(task.spec) for task in todo)
-    return min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
 
 
 def _recorded(
@@ -115,9 +107,12 @@ def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind,
     """
     kinds = {kind_of(task.spec) for task in todo}
     found: dict[Kind, list[_Run]] = {}
-    for folder in _newest(lab):
+    results = [(path.stat().st_mtime, path) for path in lab.root.glob("runs/*/result.json")]
+    for _, path in sorted(results, reverse=True)[:_NEWEST]:
+        folder = RunFolder(path.parent)
         seconds = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
-        if seconds is None or not _ran_there(folder, devices):
+        completed = folder.state() is RunState.COMPLETED
+        if seconds is None or not completed or not _ran_there(folder, devices):
             continue
         spec = folder.readable_spec()
         if spec is None or kind_of(spec) not in kinds or not _is_timed(folder, spec, devices):
@@ -130,18 +125,7 @@ def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind,
 
 def setting(evaluation: EvaluationSpec) -> str:
     """Return what an evaluation is, whatever step of a run it measures."""
-    return _text(encode(evaluation))
-
-
-def _text(tree: Mapping[str, Any]) -> str:
-    return json.dumps({k: v for k, v in tree.items() if k != "step"}, sort_keys=True)
-
-
-def _newest(lab: Lab) -> list[RunFolder]:
-    results = [(path.stat().st_mtime, path) for path in lab.root.glob("runs/*/result.json")]
-    newest = sorted(results, reverse=True)[:_NEWEST]
-    folders = (RunFolder(path.parent) for _, path in newest)
-    return [f for f in folders if f.state() is RunState.COMPLETED]
+    return end_signature(encode(evaluation))
 
 
 def _ran_there(folder: RunFolder, devices: Devices) -> bool:
@@ -155,12 +139,12 @@ def _ran_there(folder: RunFolder, devices: Devices) -> bool:
         return False
     model, attempt = last.get("model", last.get("device")), attempts[-1]
     shape = (devices.runs_per_device, devices.per_run)
-    return model in models and (attempt.packed, attempt.devices) == shape
+    return model in models and (attempt.runs_per_device, attempt.devices) == shape
 
 
 def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     """Return whether its median is of steps after the warm-up, all alike, compiled as now."""
-    made = folder.attempts.read()[-1].made_with
+    made = folder.attempts.read()[-1].fingerprint
     computed = made.get(f"blocks of {spec.model.backbone}", EAGER)
     mixed = bool(spec.routes) and cost(spec).dense_images > 0
     warm = spec.train.steps > spec.execution.log_every
@@ -173,7 +157,7 @@ def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> d
     for folder, spec, _ in runs:
         for evaluation in folder.evaluations():
             tree = evaluation.read() or {}
-            name, seconds = _text(tree.get("spec") or {}), tree.get("seconds")
+            name, seconds = end_signature(tree.get("spec") or {}), tree.get("seconds")
             if seconds is not None and name in asked and (flops := passes(spec, asked[name])[1]):
                 found.setdefault(name, []).append(seconds / flops)
     return {name: statistics.median(values) for name, values in found.items()}

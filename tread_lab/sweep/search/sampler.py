@@ -21,6 +21,7 @@ from optuna.distributions import (
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tread_lab.records.durable import replacing
 from tread_lab.records.metric_names import lower_is_better
 from tread_lab.specs.axes import Space
 from tread_lab.specs.cell import Cell
@@ -129,8 +130,8 @@ def _notes(trial: FrozenTrial) -> dict[str, Any]:
 def _box(space: Space) -> dict[str, BaseDistribution]:
     """Return the box of `space` as distributions that never change, which joint samplers need."""
     return {
-        c.axis: CategoricalDistribution(c.names) if c.names else FloatDistribution(0.0, 1.0)
-        for c in space.coordinates
+        axis: CategoricalDistribution(names) if names else FloatDistribution(0.0, 1.0)
+        for axis, names in space.coordinates.items()
     }
 
 
@@ -165,92 +166,50 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(verbosity)
 
 
-class StoredStudy:
-    """The Optuna study in `study.db`: a view of the suggestions and observations of a search.
-
-    The study is named like its sweep; its parameters are the axes with their own values. A file
-    that does not agree with the records is made anew.
+def store_study(
+    path: Path,
+    name: str,
+    objectives: Sequence[str],
+    space: Space,
+    observations: Sequence[Observation],
+    facts: Facts,
+) -> None:
+    """Write the Optuna study of a search: its parameters are the axes with their own values.
 
     Args:
+        name: of the study, that of the sweep.
         facts: what the study shows of a cell beside its parameters.
     """
-
-    def __init__(
-        self, path: Path, name: str, objectives: Sequence[str], space: Space, facts: Facts
-    ) -> None:
-        self.path, self.name, self.objectives = path, name, objectives
-        self.space, self.facts = space, facts
-        self._study: optuna.Study | None = None
-        self._states: list[TrialState] = []  # of the trials in the study
-
-    def show(self, observations: Sequence[Observation]) -> None:
-        """Make the trials of the study equal to `observations`."""
-        with _quiet():
-            try:
-                self._show(observations)
-            except Exception:  # a damaged or older file, which holds nothing else
-                self._study = None
-                self.path.unlink(missing_ok=True)
-                self._show(observations)
-
-    def _show(self, observations: Sequence[Observation]) -> None:
-        study = self._study = self._study or self._opened(observations)
-        for number, observation in enumerate(observations):
-            state = _STATES[observation.state]
-            if number == len(self._states):
-                study.add_trial(self._frozen(observation))
-                self._states.append(state)
-            elif state != self._states[number]:
-                study.tell(number, observation.values, state=state)
-                self._states[number] = state
-
-    def _opened(self, observations: Sequence[Observation]) -> optuna.Study:
-        """Return the stored study.
-
-        Raises:
-            ValueError: its trials are not those of the first observations.
-        """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+    distributions = {axis: distribution(space, axis) for axis in space.axes}
+    with _quiet(), replacing(path) as temporary:
         study = optuna.create_study(
-            storage=f"sqlite:///{self.path}",
-            study_name=self.name,
-            directions=directions(self.objectives),
-            load_if_exists=True,
+            storage=f"sqlite:///{temporary}", study_name=name, directions=directions(objectives)
         )
-        study.set_metric_names(list(self.objectives))
-        stored_trials = study.get_trials(deepcopy=False)
-        self._states = [trial.state for trial in stored_trials]
-        params = [self._params(observation) for observation in observations[: len(stored_trials)]]
-        if [trial.params for trial in stored_trials] != params:
-            raise ValueError("other trials")
-        for trial, observation in zip(stored_trials, observations):
-            if trial.state not in (TrialState.RUNNING, _STATES[observation.state]):
-                raise ValueError("another outcome")
-        return study
+        study.set_metric_names(list(objectives))
+        for observation in observations:
+            cell = space.cells[observation.cell]
+            study.add_trial(
+                create_trial(
+                    state=_STATES[observation.state],
+                    values=observation.values,
+                    params={axis: _param(cell.get(axis)) for axis in space.axes},
+                    distributions=distributions,
+                    user_attrs=facts(cell),
+                )
+            )
+        study._storage.remove_session()
 
-    def _params(self, observation: Observation) -> dict[str, Any]:
-        cell = self.space.cells[observation.cell]
-        return {axis: _param(cell.get(axis)) for axis in self.space.axes}
 
-    def _frozen(self, observation: Observation) -> FrozenTrial:
-        return create_trial(
-            state=_STATES[observation.state],
-            values=observation.values,
-            params=self._params(observation),
-            distributions={axis: self._distribution(axis) for axis in self.space.axes},
-            user_attrs=self.facts(self.space.cells[observation.cell]),
-        )
-
-    def _distribution(self, axis: str) -> BaseDistribution:
-        """Return the distribution over all values of an axis, whatever the other axes are."""
-        values = list({repr(c.get(axis)): _param(c.get(axis)) for c in self.space.cells}.values())
-        types = set(map(type, values))
-        if types == {int}:
-            steps = math.gcd(*(v - min(values) for v in values))
-            return IntDistribution(min(values), max(values), step=max(steps, 1))
-        if types <= {int, float}:
-            return FloatDistribution(min(values), max(values))
-        return CategoricalDistribution(values)
+def distribution(space: Space, axis: str) -> BaseDistribution:
+    """Return the distribution over all values of an axis, whatever the other axes are."""
+    values = list({repr(c.get(axis)): _param(c.get(axis)) for c in space.cells}.values())
+    types = set(map(type, values))
+    if types == {int}:
+        steps = math.gcd(*(v - min(values) for v in values))
+        return IntDistribution(min(values), max(values), step=max(steps, 1))
+    if types <= {int, float}:
+        return FloatDistribution(min(values), max(values))
+    return CategoricalDistribution(values)
 
 
 def _param(value: Any) -> Any:

@@ -17,7 +17,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
-from tread_lab.sweep.search.sampler import Observation, StoredStudy, propose
+from tread_lab.sweep.search.sampler import Observation, propose, store_study
 from tread_lab.sweep.trial.task import ListQueue, Task
 
 Fits = Callable[[Sequence[Task]], bool]
@@ -37,8 +37,6 @@ class SearchQueue:
         self.lab, self.plan, self.fits = lab, plan, fits
         self.folder, self.searched = lab.sweep(plan.name), plan.search
         self.search, self.space = plan.search.spec, Space(plan.search.cells)
-        path, facts = self.folder.study_path, partial(_facts, plan.search)
-        self.study = StoredStudy(path, plan.name, plan.search.objectives, self.space, facts)
         self.full = self._all_suggested = False
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
@@ -120,9 +118,12 @@ class SearchQueue:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
     def _observe(self) -> None:
-        """Read the results of the open cells, and show all in the study."""
+        """Read the results of the open cells; store the study once all of them have results."""
         self.observations = [o if o.over else self._observed(o) for o in self.observations]
-        self.study.show(self.observations)
+        if self.observations and all(o.over for o in self.observations):
+            path, goals = self.folder.study_path, self.searched.objectives
+            facts = partial(_facts, self.searched)
+            store_study(path, self.plan.name, goals, self.space, self.observations, facts)
 
     def _observed(self, observation: Observation) -> Observation:
         """Return what is known of an open cell by now."""
@@ -133,7 +134,10 @@ class SearchQueue:
         states = self._states(trials)
         if states & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
             return replace(observation, state="bad")
-        values = self._values(trials) if states == {RunState.COMPLETED} else None
+        own = [trial for trial in trials if trial.role == "trial"]
+        goals, evaluations = self.searched.objectives, self.plan.evaluations
+        completed = states == {RunState.COMPLETED}
+        values = cell_values(self.lab, own, goals, evaluations) if completed else None
         if values is None:
             return replace(observation, state="failed")
         return replace(observation, state="measured", values=values)
@@ -147,10 +151,6 @@ class SearchQueue:
             RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
             for run in runs
         }
-
-    def _values(self, trials: Sequence[Trial[RunSpec]]) -> tuple[float, ...] | None:
-        own = [trial for trial in trials if trial.role == "trial"]
-        return cell_values(self.lab, own, self.searched.objectives, self.plan.evaluations)
 
 
 def _facts(searched: SearchSpace, cell: Cell) -> dict[str, Any]:

@@ -92,16 +92,16 @@ def attempt(
         UserError: the data are not those of the spec, or cannot be read.
         DiskFull: any write found the disk full.
     """
-    where = {name: getattr(worker, name) for name in ("driver", "node", "whole")}
-    process = {"host": os.uname().nodename, "pid": os.getpid()}
     check_content(spec.data, folder.cache)
-    made_with = provenance or fingerprint(spec, device.type)
     opened = folder.attempts.open(
-        **where,
-        **process,
-        packed=worker.runs_per_device,
+        driver=worker.driver,
+        node=worker.node,
+        whole=worker.whole,
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        runs_per_device=worker.runs_per_device,
         devices=worker.processes.count,
-        made_with=made_with,
+        fingerprint=provenance or fingerprint(spec, device.type),
     )
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
     under_way = OpenAttempt(watchdog, worker)
@@ -110,7 +110,12 @@ def attempt(
             yield under_way
     except BaseException as error:
         ended = kind_of(error)
-        facts = {} if ended == "interrupted" else _failure_facts(error)
+        facts = {}
+        if ended != "interrupted":
+            mistake = isinstance(error, UserError)
+            text = str(error) if mistake else f"{type(error).__name__}: {error}"
+            trace = "" if mistake else "".join(traceback.format_exception(error))
+            facts = {"reason": text, "traceback": trace}
         with contextlib.suppress(UserError):  # a full disk has no room for this either
             folder.attempts.close(opened, ended, phase=under_way.phase, **facts)
         if isinstance(error, OSError) and ended == "disk":
@@ -192,10 +197,3 @@ def why_open(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> tuple[str,
     if left.driver != worker.driver:
         return "orphaned", f"the driver of {where} ended first"
     return "died", f"{where} was killed"
-
-
-def _failure_facts(error: BaseException) -> dict[str, str]:
-    """Return the reason, and the traceback unless the user made a mistake."""
-    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-    trace = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-    return {"reason": text, "traceback": trace}

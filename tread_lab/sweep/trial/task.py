@@ -11,12 +11,12 @@ from tread_lab.engine.checkpoint import list_checkpoints
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
+from tread_lab.specs.decode import settle
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     SamplesSpec,
     at_steps,
     check_solver,
-    kept_steps,
 )
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
@@ -36,8 +36,7 @@ class Task:
     evaluations: tuple[EvaluationSpec, ...] = ()
 
     def __post_init__(self) -> None:
-        evaluations = at_steps(self.evaluations, self.spec.train.steps)
-        object.__setattr__(self, "evaluations", evaluations)
+        settle(self, evaluations=at_steps(self.evaluations, self.spec.train.steps))
         for evaluation in self.evaluations:
             if isinstance(evaluation, SamplesSpec):
                 check_solver(self.spec, evaluation.sampler)
@@ -51,7 +50,7 @@ class Task:
     @property
     def kept_steps(self) -> tuple[int, ...]:
         """The steps whose checkpoints evaluations need; the run may keep others as well."""
-        return kept_steps(self.evaluations)
+        return tuple(sorted({e.step for e in self.evaluations if isinstance(e.step, int)}))
 
     def measurable(self, folder: RunFolder) -> tuple[EvaluationSpec, ...]:
         """Return the evaluations that the ended run can have: of steps that it has reached."""

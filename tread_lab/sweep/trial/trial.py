@@ -149,9 +149,6 @@ def _train_and_evaluate(
     """Train the run if it has no result, then evaluate it; return the last report.
 
     If the last checkpoint is damaged, the run is trained again from the one before it.
-
-    Raises:
-        UserError: an evaluation lacks something; every other evaluation is done.
     """
     folder = lab.run(task.run)
     limit_share(device, under_way.worker.runs_per_device)

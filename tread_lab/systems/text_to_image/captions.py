@@ -130,7 +130,7 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
     weights = f"weights {encoded.encoder}"
     trained_with = {
-        made[weights] for a in folder.attempts.read() if weights in (made := a.made_with)
+        made[weights] for a in folder.attempts.read() if weights in (made := a.fingerprint)
     }
     if trained_with and captions.encoder not in trained_with:
         raise UserError(
