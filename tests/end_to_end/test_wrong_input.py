@@ -62,6 +62,11 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "several GPUs a run": ({}, "sweep route_placement --gpus 2", "--gpus: 2 for a run, and this"),
     "a GPU and a half": ({}, "sweep route_placement --gpus 1.5", "several are whole ones"),
     "time below zero": ({}, "sweep route_placement --hang-timeout -5", "number of at least 0"),
+    "a sampler that nothing uses": (
+        {},
+        "train tiny evaluate=[heldout_loss] sampler.steps=1e8",
+        "sampler: steps: at most 10,000, got 100,000,000",
+    ),
     "no threads": ({}, "train tiny --threads 0", "not positive"),
     "objective that nothing measures": (
         {},

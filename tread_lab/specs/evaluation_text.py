@@ -14,6 +14,7 @@ from tread_lab.specs.evaluation import (
     AT,
     KINDS,
     EvaluationSpec,
+    SamplerSpec,
     SamplesSpec,
     end_signature,
     joined,
@@ -51,6 +52,7 @@ def decode_evaluations(
     if not isinstance(items, list | tuple):
         example = "expected a list such as [heldout_loss, fd@1k]"
         raise UserError(f"evaluate: {example}, got {shown(items)}")
+    decode(SamplerSpec, sampler or {}, "sampler")  # which no evaluation here may use
     places = [(item, f"evaluate[{k}]") for k, item in enumerate(joined(items))]
     default = {"sampler": sampler or {}, "reference": reference}
     return _merged(
