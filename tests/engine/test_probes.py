@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, small_run
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab.diffusion import build_process
 from tread_lab.engine import probes
 from tread_lab.engine.assemble import Trained, fresh_network
-from tread_lab.engine.probes import BATCH, heldout_losses, layer_similarity
+from tread_lab.engine.evaluate import measuring
+from tread_lab.engine.probes import BATCH, finished, heldout_losses, layer_similarity
+from tread_lab.specs import HeldoutSpec, SimilaritySpec
 
 
 class Noise:
@@ -36,7 +40,7 @@ def test_layer_similarity_meets_the_middle_of_every_level_bin() -> None:
     spec = small_run()
     model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
     samples: Any = Noise()
-    matrices, levels = layer_similarity(model, samples, images=2, levels=2)
+    matrices, levels = finished(layer_similarity(model, samples, images=2, levels=2))
     assert levels == pytest.approx([0.134071, 0.676643], rel=1e-4)
     assert matrices.shape == (2, 4, 4)
     assert matrices[0].diagonal() == pytest.approx(1.0, abs=1e-5)
@@ -46,7 +50,7 @@ def test_the_next_chunk_of_heldout_images_meets_other_levels() -> None:
     spec = small_run()
     model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
     samples: Any = Noise()
-    found = heldout_losses(model, samples, images=BATCH + 2, levels=2)
+    found = finished(heldout_losses(model, samples, images=BATCH + 2, levels=2))
     assert found.level_ML.shape == (BATCH + 2, 2)
     assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
 
@@ -55,9 +59,9 @@ def test_images_are_the_first_or_spread_over_all() -> None:
     spec = small_run()
     model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
     first, even, similar = Noise(), Noise(), Noise()
-    heldout_losses(model, first, images=4, levels=1)  # type: ignore[arg-type]
-    losses = heldout_losses(model, even, images=4, levels=1, pick="even")  # type: ignore[arg-type]
-    layer_similarity(model, similar, images=2, levels=1, pick="even")  # type: ignore[arg-type]
+    finished(heldout_losses(model, first, images=4, levels=1))  # type: ignore[arg-type]
+    losses = finished(heldout_losses(model, even, images=4, levels=1, pick="even"))  # type: ignore[arg-type]
+    finished(layer_similarity(model, similar, images=2, levels=1, pick="even"))  # type: ignore[arg-type]
     assert first.taken == [0, 1, 2, 3]
     assert even.taken == [125, 375, 625, 875] and losses.dense_ML.shape == (4, 1)
     assert similar.taken == [250, 750]
@@ -72,10 +76,19 @@ def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
         for parameter in model.network.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))  # the blocks differ
     samples: Any = Noise()
-    whole, _ = layer_similarity(model, samples, images=11, levels=2)
+    whole, _ = finished(layer_similarity(model, samples, images=11, levels=2))
     seen: list[int] = []
     model.network.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
     monkeypatch.setattr(probes, "STREAMS", 4 * 4 * spec.tokens * 16 * 3)  # fp32, 4 blocks of 16
-    parts, _ = layer_similarity(model, samples, images=11, levels=2)
+    parts, _ = finished(layer_similarity(model, samples, images=11, levels=2))
     assert seen == [3, 3, 3, 2] * 2
     assert np.ptp(whole) > 1e-3 and np.abs(parts - whole).max() < 1e-5
+
+
+def test_a_probe_may_be_closed_after_every_level(tmp_path: Path) -> None:
+    folder = lab_with_a_run(tmp_path).run_of(small_run())
+    for spec in (HeldoutSpec(images=4, levels=3), SimilaritySpec(images=4, levels=3)):
+        with closing(measuring(folder, spec, CPU)) as steps:
+            next(steps)
+        assert not folder.evaluation(spec).done
+        assert len(list(measuring(folder, spec, CPU))) == 3 and folder.evaluation(spec).done

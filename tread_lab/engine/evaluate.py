@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import finish, to_host
 from tread_lab.engine.drawing import Drawing, drawn, whole
 from tread_lab.engine.precision import matrix_products
-from tread_lab.engine.probes import heldout_losses, layer_similarity
+from tread_lab.engine.probes import Measuring, finished, heldout_losses, layer_similarity
 from tread_lab.engine.provenance import code_digest, decoded_with, measured_with, packages_of
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.sample_parts import SampleParts
@@ -51,9 +51,6 @@ from tread_lab.specs.evaluation import (
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 
-T = TypeVar("T")
-Measuring = Generator[None, None, T]  # yields between two batches, where it may be closed
-
 
 def evaluate(
     folder: RunFolder,
@@ -64,13 +61,7 @@ def evaluate(
     ranks: Ranks | None = None,
 ) -> dict[str, float]:
     """Return what `measuring` returns, without a break."""
-    steps = measuring(folder, spec, device, cache=cache, ranks=ranks)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            metrics: dict[str, float] = end.value
-            return metrics
+    return finished(measuring(folder, spec, device, cache=cache, ranks=ranks))
 
 
 def measuring(
@@ -111,7 +102,7 @@ def measuring(
         condition = condition_of(model.spec, folder, device)
         model = dataclasses.replace(model, condition=condition)
         with matrix_products("fp32"):
-            metrics = PROBES[type(spec)](model, spec, place)
+            metrics = yield from PROBES[type(spec)](model, spec, place)
         facts = {"step": model.step}
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
@@ -164,9 +155,12 @@ def _sees_heldout(spec: EvaluationSpec) -> bool:
     return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
 
 
-def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict[str, float]:
+def _heldout(
+    model: Trained, spec: HeldoutSpec, place: EvaluationFolder
+) -> Measuring[dict[str, float]]:
     samples = open_data(model.spec.data, "heldout")
-    losses = heldout_losses(model, samples, spec.images, spec.levels, pick=spec.pick)
+    how = (model, samples, spec.images, spec.levels)
+    losses = yield from heldout_losses(*how, pick=spec.pick)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
     metrics = {metric_names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
     if losses.routed_ML is not None:
@@ -179,16 +173,19 @@ def _heldout(model: Trained, spec: HeldoutSpec, place: EvaluationFolder) -> dict
     return metrics
 
 
-def _similarity(model: Trained, spec: SimilaritySpec, place: EvaluationFolder) -> dict[str, float]:
+def _similarity(
+    model: Trained, spec: SimilaritySpec, place: EvaluationFolder
+) -> Measuring[dict[str, float]]:
     samples = open_data(model.spec.data, "heldout")
-    per_level, level = layer_similarity(model, samples, spec.images, spec.levels, pick=spec.pick)
+    how = (model, samples, spec.images, spec.levels)
+    per_level, level = yield from layer_similarity(*how, pick=spec.pick)
     mean = per_level.mean(axis=0)
     arrays = {"mean": mean, "per_level": per_level, "level": level}
     _write_arrays(place.path / "similarity.npz", arrays)
     return {metric_names.SIMILARITY: float(np.diagonal(mean, offset=1).mean())}
 
 
-PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], dict[str, float]]] = {
+PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], Measuring[dict[str, float]]]] = {
     HeldoutSpec: _heldout,
     SimilaritySpec: _similarity,
 }

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +19,8 @@ from tread_lab.engine.assemble import Trained
 from tread_lab.routing.select import Routing, draw_routing
 from tread_lab.specs.run import RunSpec
 
+T = TypeVar("T")
+Measuring = Generator[None, None, T]  # yields between two batches, where it may be closed
 BATCH = 128  # images of one pass
 STREAMS = 2**30  # bytes of residual streams that are compared at once, in fp32
 
@@ -26,6 +29,16 @@ PICKS: Mapping[str, Callable[[int, Samples], Tensor]] = {
     "first": lambda M, samples: torch.arange(M),
     "even": lambda M, samples: (torch.arange(M) * len(samples) + len(samples) // 2) // M,
 }
+
+
+def finished(steps: Measuring[T]) -> T:
+    """Return what a measuring returns, without a break."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 @dataclass(frozen=True)
@@ -39,7 +52,7 @@ class HeldoutLosses:
 
 def heldout_losses(
     model: Trained, samples: Samples, images: int, levels: int, *, pick: str = "first"
-) -> HeldoutLosses:
+) -> Measuring[HeldoutLosses]:
     """Losses of `images` held-out samples, each once in every of `levels` equal-probability bins.
 
     Images, levels, noise and ranking are the same for every run, so losses pair element by element.
@@ -47,8 +60,13 @@ def heldout_losses(
     Args:
         pick: which images, of `PICKS`.
     """
-    parts = list(_heldout(model, samples, PICKS[pick](images, samples), levels))
-    dense, routed, level = (torch.cat(column) for column in zip(*parts))
+    columns = []
+    for column in _heldout(model, samples, PICKS[pick](images, samples), levels):
+        columns.append(column)
+        yield
+    chunks = [zip(*columns[k : k + levels]) for k in range(0, len(columns), levels)]
+    stacked = ([torch.stack(part, dim=1) for part in chunk] for chunk in chunks)
+    dense, routed, level = map(torch.cat, zip(*stacked))
     routed_ML = routed.numpy() if model.spec.routes else None
     return HeldoutLosses(dense.numpy(), routed_ML, level.numpy())
 
@@ -56,11 +74,10 @@ def heldout_losses(
 def _heldout(
     model: Trained, samples: Samples, ids_M: Tensor, levels: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """(dense_BL, routed_BL, level_BL) of one chunk of images after another."""
+    """(dense_B, routed_B, level_B) of one chunk of images after another, at each level."""
     for first in range(0, len(ids_M), BATCH):
         ids = ids_M[first : first + BATCH]
         x_BCHW, y_B = _taken(model, samples, ids)
-        columns: list[tuple[Tensor, Tensor, Tensor]] = []
         for bin in range(levels):
             key = ("heldout", first, bin)
             u_B = (bin + draws.uniform((len(ids),), *key, "level")) / levels
@@ -69,9 +86,7 @@ def _heldout(
             routing = draw_routing(model.spec.routes, (len(ids), model.spec.tokens), *key)
             draw = (x_BCHW, noise_BCHW, level_B, y_B)
             dense_B = _loss(model, *draw, None)
-            columns.append((dense_B, _loss(model, *draw, routing) if routing else dense_B, level_B))
-        dense, routed, level = (torch.stack(column, dim=1) for column in zip(*columns))
-        yield dense, routed, level
+            yield dense_B, _loss(model, *draw, routing) if routing else dense_B, level_B
 
 
 def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +112,7 @@ def _loss(
 @torch.no_grad()
 def layer_similarity(
     model: Trained, samples: Samples, images: int, levels: int, *, pick: str = "first"
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Measuring[tuple[np.ndarray, np.ndarray]]:
     """S_ab = mean over images and tokens of cos(h_a, h_b), h_l the residual stream after block l.
 
     Dense forward at `levels` stratified noise levels (mid-quantiles), fixed noise, fp32 sums
@@ -116,6 +131,7 @@ def layer_similarity(
         parts = zip(*(tensor.split(_images_at_once(model.spec)) for tensor in draw))
         sums = [_cosines(_streams(model, *part)) for part in parts]
         matrices.append(sum(sums[1:], sums[0]) / (images * model.spec.tokens))
+        yield
     return torch.stack(matrices).cpu().numpy(), level_L.numpy()
 
 
