@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
 from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.sentences import metric_text, quantity, routed
-from tread_lab.analysis.figures.style import MINUS, Figure, as_bytes
+from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.reproduce import setups, sweep_file
+from tread_lab.analysis.report.sheet import Sheet, sheet
 from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_caption, ranking_key
 from tread_lab.records.durable import write_text
@@ -40,17 +39,6 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.units import duration
 
 _HERE = Path(__file__).parent
-ROWS = 60  # of a table; longer ones say how many are left out
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table inside the page; columns of numbers stand to the right, `more` rows are left out."""
-
-    heads: list[str]
-    rows: list[list[str]]
-    numeric: list[bool]
-    more: int = 0
 
 
 def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
@@ -154,7 +142,7 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     for head, flags in (("speed-up, measured", "steps"), ("device-hours", "hours")):
         if head in texts:
             texts[head] += np.where(cells[f"disturbed/{flags}"] > 0, " (disturbed)", "")
-    return _sheet(texts)
+    return sheet(texts)
 
 
 def _figures(records: SweepRecords) -> list[dict[str, Any]]:
@@ -214,7 +202,7 @@ def _ranking(frame: pd.DataFrame) -> Sheet | None:
         return None
     beside = [metric for metric in quality_metrics(frame) if metric != key]
     texts = formatted(ranking(frame, key, beside=beside[:3]), key)
-    return _sheet(texts.map(lambda text: routed(str(text))))
+    return sheet(texts)
 
 
 def _endings(frame: pd.DataFrame) -> Sheet | None:
@@ -232,25 +220,4 @@ def _endings(frame: pd.DataFrame) -> Sheet | None:
             "reason": rows["reason"],
         }
     )
-    return _sheet(texts)
-
-
-def _sheet(texts: pd.DataFrame) -> Sheet:
-    rows = [[_minus(str(cell)) for cell in row] for row in texts.to_numpy().tolist()]
-    numeric = [
-        all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.T))
-    ]
-    return Sheet([_power(str(c)) for c in texts.columns], rows[:ROWS], numeric, len(rows[ROWS:]))
-
-
-def _minus(text: str) -> str:
-    """Return the text with real minus signs."""
-    return re.sub(r"(?<![\w.])-(?=\d)", MINUS, text)
-
-
-def _power(head: str) -> str:
-    """Return `gap (1e-3)` as `gap (x 10^-3)` with real signs and digits."""
-    raised = str.maketrans(
-        "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
-    )
-    return re.sub(r"1e(-?\d+)", lambda m: f"\u00d7 10{m[1].translate(raised)}", head)
+    return sheet(texts)

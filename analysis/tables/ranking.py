@@ -51,7 +51,8 @@ def ranking(
     the gap's interval), flops (training FLOPs over the baseline's), energy of training over the
     baseline's or, where most runs were not metered, hours (of a device) and disturbed (above 0
     where other work ran beside a seed), the metrics `beside`, state, reason. A baseline is ranked
-    among the trials; its gap is 0 by definition.
+    among the trials; its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each
+    row.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -86,7 +87,9 @@ def ranking(
     for name, column in columns.items():
         if column in cells:
             table[name] = cells[column].where(done | (name in ("n", "unit")))
-    return table.assign(state=cells["state"], reason=cells["reason"]).reset_index(drop=True)
+    table = table.assign(state=cells["state"], reason=cells["reason"]).reset_index(drop=True)
+    table.attrs["cells"] = list(zip(cells["role"], cells["cell"]))
+    return table
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -177,5 +180,6 @@ _LATEX = str.maketrans(
         "^": r"\textasciicircum{}",
         "~": r"\textasciitilde{}",
         "\n": " ",
+        "\N{MINUS SIGN}": "$-$",
     }
 )

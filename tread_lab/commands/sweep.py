@@ -19,9 +19,11 @@ from tread_lab.commands.resolve import (
 )
 from tread_lab.config.asked import sweep_text
 from tread_lab.config.load import asked_file, load_sweep
+from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
 from tread_lab.records.sweep_folder import Stopwatch
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
@@ -222,6 +224,10 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
+        if plan.budget is not None:
+            write_json(folder.budget_path, encode(plan.budget))
+        else:
+            folder.budget_path.unlink(missing_ok=True)
         _show(launch, notices)
         queue = _queue(lab, plan, open_tasks, launch.forecast)
         mistake = None

@@ -90,6 +90,11 @@ class SweepFolder:
             return ""
 
     @property
+    def budget_path(self) -> Path:
+        """The file with the budget that the last driver was given, for pages."""
+        return self.path / "budget.json"
+
+    @property
     def suggestions_path(self) -> Path:
         return self.path / "asked.jsonl"
 

@@ -11,6 +11,7 @@ from tread_lab.specs.axes import numbers
 from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive
 from tread_lab.specs.metrics import ReferenceSpec
+from tread_lab.specs.units import counted
 
 if TYPE_CHECKING:
     Seeds = tuple[int, ...]
@@ -132,6 +133,17 @@ class BudgetSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "flops", "hours", "trials")
+
+    def text(self, *, flops: float, hours: float, trials: int) -> str:
+        """Return every limit with what of it is spent: `2 h (1.5 h spent), 9 trials (4 started)`"""
+        parts = []
+        if self.flops is not None:
+            parts.append(f"{self.flops:.2e} training FLOPs ({flops:.2e} spent)")
+        if self.hours is not None:
+            parts.append(f"{self.hours:g} h ({hours:.2g} h spent)")
+        if self.trials is not None:
+            parts.append(f"{counted(self.trials, 'trial')} ({trials} started)")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, kw_only=True)

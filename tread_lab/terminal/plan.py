@@ -302,16 +302,9 @@ def budget_lines(
     plan: Plan, budget: Budget, open_tasks: Sequence[Task], slots: int
 ) -> Iterator[str]:
     """Yield the limits of a budget, what of them is spent, and which runs will not fit."""
-    limits, spent = budget.spec, budget.spent
-    parts = []
-    if limits.flops is not None:
-        parts.append(f"{limits.flops:.2e} training FLOPs ({spent.flops:.2e} spent)")
-    if limits.hours is not None:
-        parts.append(f"{limits.hours:g} h ({spent.hours:.2g} h spent)")
-    if limits.trials is not None:
-        parts.append(f"{counted(limits.trials, 'trial')} ({spent.trials} started)")
+    limits = budget.spec.text(**vars(budget.spent))
     fitting, left = budget.split(open_tasks, slots)
-    yield f"budget: {', '.join(parts)}: {len(fitting)} of {len(open_tasks)} open runs fit"
+    yield f"budget: {limits}: {len(fitting)} of {len(open_tasks)} open runs fit"
     if left and plan.search is None:
         labels = run_labels(plan.trials)
         names = "; ".join(labels[task.run] for task in left[:_NAMED])
