@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
 import re
 import socket
+import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,14 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from tread_lab.dashboards import cell, views
-from tread_lab.dashboards.live import MEASURING, LiveLab, progress
+from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
+from tread_lab.dashboards.table import ranking_table
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import amount, duration
 
 PAGE = Path(__file__).parent / "page"
 NAME = r"[A-Za-z0-9][\w.+-]{0,199}"
@@ -39,9 +44,20 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+TABLE = ("metric", "question", "where", "sort", "columns")  # what chooses rows and columns
 SMALL = 1400  # bytes below which nothing is compressed
+AT_ONCE = 4  # sweeps that the lab's page reads for the first time
 RUNNING = 12  # running runs whose steps are shown
 LEAVE = 2  # seconds that answers under way have when the server ends
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to send; one with a name is kept as that file."""
+
+    body: str
+    media: str
+    name: str = ""
 
 
 class Pages:
@@ -49,6 +65,7 @@ class Pages:
 
     def __init__(self, lab: Lab) -> None:
         self.live = LiveLab(lab)
+        self._sizes: dict[str, tuple[int, int]] = {}  # by sweep, of a version
         self.lab = lab
 
     def sweeps(self) -> list[views.Tree]:
@@ -57,17 +74,82 @@ class Pages:
         lines = [views.sweep_line(sweep.name, _plan(sweep)) for sweep in sweeps]
         return sorted(lines, key=lambda line: -(line["created"] or 0))
 
-    def sweep(self, name: str, metric: str = "", version: str = "") -> views.Tree:
-        """Return all of a sweep, or only what runs now if the page has this version of the rest."""
+    def lab_page(self) -> list[views.Tree]:
+        """Return each sweep with its answer, states, age and size; a few are read at a time."""
+        lines, unread = self.sweeps(), 0
+        for line in lines:
+            if unread < AT_ONCE:
+                line |= self._standing(line["name"])
+                unread += line["answer"] is None
+        return lines
+
+    def _standing(self, name: str) -> views.Tree:
+        try:
+            now = self.live.sweep(name).snapshot(wait=0)
+        except UserError as error:
+            return {"answer": None, "counts": {}, "problem": str(error)}
+        created = now.plan.created
+        return {
+            "answer": now.answer and vars(now.answer),
+            "counts": views.counts(now.plan, now.frame),
+            "age": duration(time.time() - created) if created else "",
+            "disk": amount(self._bytes(now)),
+            "problem": now.problem,
+        }
+
+    def _bytes(self, now: Snapshot) -> int:
+        """Return the bytes of a sweep and its runs, counted once for each version."""
+        known, size = self._sizes.get(now.plan.name, (0, 0))
+        if known != now.version:
+            folders = [self.lab.sweep(now.plan.name).path]
+            folders += [self.lab.run(run).path for run in now.plan.runs()]
+            size = sum(map(_bytes_in, folders))
+            self._sizes[now.plan.name] = now.version, size
+        return size
+
+    def sweep(
+        self, name: str, metric: str = "", version: str = "", question: str = ""
+    ) -> views.Tree:
+        """Return all of a sweep, or only what runs now if the page has this version of the rest.
+
+        Args:
+            question: `steps` compares at equal steps where the runs of the sweep answer that, too.
+        """
         now = self.live.sweep(name).snapshot()
+        folder = self.lab.sweep(name)
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
-        tree |= {"age": round(now.age, 1), "time_left": self.lab.sweep(name).time_left()}
+        tree |= {"age": round(now.age, 1), "time_left": folder.time_left()}
+        tree["budget"] = views.budget(folder, now.plan, now.frame)
         if version == str(now.version) and now.version:
             return tree
-        above = views.overview(now.plan, now.frame)
+        frame = now.asked(question)
+        above = views.overview(now.plan, frame) | {"counts": views.counts(now.plan, now.frame)}
+        above |= {"answer": now.answer and vars(now.answer), "questions": now.questions}
         chosen = metric if metric in above["metrics"] else above["metric"]
-        return {**above, **tree, "cells": views.cells(now.frame, chosen, now.plan)}
+        return {**above, **tree, "cells": views.cells(frame, chosen, now.plan)}
+
+    def table(self, name: str, columns: str = "", **chosen: str) -> views.Tree:
+        """Return the ranking as the page shows it, or why there is none."""
+        now = self.live.sweep(name).snapshot()
+        frame = now.asked(chosen.get("question", ""))
+        try:
+            table = ranking_table(now.plan, frame, **chosen)
+            return table.tree(frame, frame.attrs.get("comparison", ""))
+        except UserError as error:
+            return {"problem": str(error)}
+
+    def csv(self, name: str, columns: str = "", **chosen: str) -> Text:
+        """Return the ranking's rows with their whole numbers."""
+        now = self.live.sweep(name).snapshot()
+        table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
+        return Text(table.csv(), "text/csv; charset=utf-8", f"{name}.csv")
+
+    def latex(self, name: str, columns: str = "", **chosen: str) -> Text:
+        """Return the ranking's rows and some of its columns as a LaTeX table."""
+        now = self.live.sweep(name).snapshot()
+        table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
+        return Text(table.latex(columns), "text/x-tex; charset=utf-8", f"{name}.tex")
 
     def cell(self, name: str, number: str, seed: str = "") -> views.Tree:
         """Return the cell of a sweep with this number, through one of its seeds."""
@@ -83,9 +165,9 @@ class Pages:
             raise UserError(f"run {run} has no samples {evaluation}")
         return path
 
-    def metrics(self) -> str:
+    def metrics(self) -> Text:
         """Return what Prometheus scrapes."""
-        return metrics_text(self.lab)
+        return Text(metrics_text(self.lab), CONTENT)
 
     def file(self, name: str = "index.html") -> Path:
         """Return a file of the page."""
@@ -151,8 +233,12 @@ def application(pages: Pages, *, hosts: list[str]) -> Starlette:
         Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=1),
     ]
     routes = [
+        Route("/api/lab", _answer(pages.lab_page)),
         Route("/api/sweeps", _answer(pages.sweeps)),
-        Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version")),
+        Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version", "question")),
+        Route("/api/sweeps/{name}/table", _answer(pages.table, *TABLE)),
+        Route("/api/sweeps/{name}/table.csv", _answer(pages.csv, *TABLE)),
+        Route("/api/sweeps/{name}/table.tex", _answer(pages.latex, *TABLE)),
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),
@@ -178,8 +264,8 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
             raise UserError(f"unknown parameter {unknown[0]!r}")
         known = {name: value for name, value in query.items() if name in parameters}
         made = make(**request.path_params, **known)
-        if isinstance(made, str):
-            return Response(made, headers={"Cache-Control": "no-store", "Content-Type": CONTENT})
+        if isinstance(made, Text):
+            return _text(made)
         return _file(made) if isinstance(made, Path) else _json(made)
 
     return answer
@@ -188,6 +274,12 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
 def _file(path: Path) -> Response:
     cached = "max-age=600" if path.suffix == ".png" else "no-store"
     return FileResponse(path, headers={"Cache-Control": cached})
+
+
+def _text(text: Text) -> Response:
+    named = {"Content-Disposition": f'attachment; filename="{text.name}"'} if text.name else {}
+    headers = {"Cache-Control": "no-store", "Content-Type": text.media, **named}
+    return Response(text.body, headers=headers)
 
 
 def _json(tree: Any, status: int = 200) -> Response:
@@ -236,6 +328,11 @@ def serve(
 
 def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
+
+
+def _bytes_in(folder: Path) -> int:
+    paths = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+    return sum(path.lstat().st_size for path in paths if path.exists())
 
 
 def _plan(sweep: SweepFolder) -> StoredPlan:

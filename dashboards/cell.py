@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +14,32 @@ import yaml
 
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
+from tread_lab.dashboards.live import TAIL
 from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, settled
 from tread_lab.frames import HIGH, LOW, STEP, disturbed, plan_steps_frame
+from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
+from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_status import run_status
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
+from tread_lab.specs.units import counted
 
 POINTS = 400  # of a curve; longer ones are thinned out
 SPENT = (STEP, TRAIN_IMAGES, DEVICE_HOURS)  # what curves of stages are drawn over
+LAST = 12  # entries of a log that show how it ended
+ENDED_BADLY = ("failed", "diverged", "stopped", "interrupted")
+ADVICE = {  # kind of failure, or state -> what to do
+    "oom": "Halve train.batch or choose a smaller network, then `{again} --retry-failed`.",
+    "parent": "See why the run that it starts from failed; `{again} --retry-failed` runs both.",
+    "failed": "Mend what the traceback names, then `{again} --retry-failed` runs it again.",
+    "diverged": "It is a result, so it is not run again. Try a lower train.lr in another cell.",
+    "stopped": "It was worse than others at the same step. `stop_early: null` lets all go on.",
+    "interrupted": "`{again}` continues from its last checkpoint.",
+}
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells
 
 
@@ -54,6 +71,7 @@ def cell(
         "state": str(trial["state"]),
         "states": list(trials["state"]),
         "reason": str(trial["reason"]),
+        "ended": ending(lab.run(run), plan) if trial["state"] in ENDED_BADLY else None,
         "metrics": _metrics(frame, trial),
         "run": _run(lab.run(run), spec, measured.get(run)),
         "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline))
@@ -61,6 +79,40 @@ def cell(
         else None,
         "differences": differences(specs[baseline], spec) if known else [],
     }
+
+
+def ending(run: RunFolder, plan: StoredPlan) -> Tree:
+    """Return how a run ended that has no result: its attempts, its log's end and what to do."""
+    status = run_status(run)
+    reason = EXIT_REASONS.get(status.kind or str(status.state))
+    last = list(read_entries(run.log_path, max(0, _size(run.log_path) - TAIL)))[-LAST:]
+    again = f"tread-lab sweep {plan.name}.yaml --name {plan.name}"
+    return {
+        "kind": status.kind or str(status.state),
+        "sentence": reason.sentence if reason else "",
+        "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=again),
+        "attempts": [_attempt(attempt) for attempt in status.attempts],
+        "log": [[entry.step, entry.key, f"{entry.value:.6g}"] for entry in last],
+    }
+
+
+def _attempt(attempt: Attempt) -> Tree:
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.time))
+    where = f"process {attempt.pid} on {attempt.host}"
+    devices = counted(attempt.devices, "device")
+    return {
+        "n": attempt.n,
+        "began": began if attempt.time else "",
+        "where": f"{where}, {devices}" if attempt.host else "",
+        "phase": attempt.phase,
+        "ended": attempt.ended or "under way",
+        "reason": attempt.reason,
+        "traceback": attempt.traceback[-4000:],
+    }
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:

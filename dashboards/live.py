@@ -9,16 +9,19 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from tread_lab.frames import Memory, plan_frame
+from tread_lab.analysis.report.answer import Answer, answer
+from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
+from tread_lab.specs.trials import QUESTIONS
 
-FIRST_WAIT = 0.8  # seconds that the first answer waits for the records before it goes without them
+FIRST_WAIT = 0.8  # seconds
 PAUSE = 1.0  # seconds between two readings at least
 SHARE = 4.0  # a reading that took t seconds is not repeated within SHARE * t
 MEASURING = "measuring"  # a state of the dashboard alone
@@ -35,6 +38,8 @@ class Snapshot:
             state `unread` and no numbers. A run that is trained and at which a process works has
             the state `measuring`.
         version: counts the changes of the frame; 0 before the first reading.
+        answer: what the report says of the sweep; `None` before the first reading.
+        equal_steps: rows of `equal_steps_frame`, `None` where it is.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
         age: seconds since the records were read for it last.
     """
@@ -42,8 +47,21 @@ class Snapshot:
     plan: StoredPlan
     frame: pd.DataFrame
     version: int
+    answer: Answer | None = None
+    equal_steps: pd.DataFrame | None = None
     problem: str = ""
     age: float = 0.0
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """The questions that the runs answer, by key; the sweep's own has none."""
+        other = {} if self.equal_steps is None else {"steps": QUESTIONS[None]}
+        return {"": self.plan.comparison, **other}
+
+    def asked(self, question: str) -> pd.DataFrame:
+        """Return the frame that answers a question; the sweep's own where there is no such one."""
+        other = self.equal_steps if question == "steps" else None
+        return self.frame if other is None else other
 
 
 class LiveSweep:
@@ -63,8 +81,12 @@ class LiveSweep:
         self._read_at = time.monotonic()
         self._now = self._unread()
 
-    def snapshot(self) -> Snapshot:
-        """Return the sweep as it was read last; a new reading is started if the last one is old."""
+    def snapshot(self, *, wait: float = FIRST_WAIT) -> Snapshot:
+        """Return the sweep as it was read last; a new reading is started if the last one is old.
+
+        Args:
+            wait: seconds that the first answer waits for the records before it goes without them.
+        """
         with self._lock:
             if self._plan_stamp() != self._stamp:
                 self._now, self._memory, self._next = self._unread(), Memory(), 0.0
@@ -73,7 +95,7 @@ class LiveSweep:
         if start:
             threading.Thread(target=self._read, daemon=True).start()
         if self._now.version == 0:
-            self._ready.wait(FIRST_WAIT)
+            self._ready.wait(wait)
         return replace(self._now, age=time.monotonic() - self._read_at)
 
     def _read(self) -> None:
@@ -81,10 +103,10 @@ class LiveSweep:
         started = time.monotonic()
         try:
             last, plan = self._now, self.folder.plan().with_baseline_cells()
-            frame = plan_frame(self.lab, plan, memory=self._memory)
-            frame = self._with_measuring(frame, plan)
+            records = plan_frame(self.lab, plan, memory=self._memory)
+            frame = self._with_measuring(records, plan)
             if last.version == 0 or not frame.equals(last.frame):
-                self._now = Snapshot(plan, frame, next(self._versions))
+                self._now = self._snapshot(plan, frame, records)
             elif last.problem:
                 self._now = replace(last, problem="")
             self._failed, self._read_at = 0, started
@@ -99,6 +121,14 @@ class LiveSweep:
                 self._reading = False
                 self._next = time.monotonic() + max(PAUSE, SHARE * took)
             self._ready.set()
+
+    def _snapshot(self, plan: StoredPlan, frame: pd.DataFrame, records: pd.DataFrame) -> Snapshot:
+        ended = all(RunState(state).ended for state in records["state"])
+        equal_steps = equal_steps_frame(self.lab, self.folder) if plan.match else None
+        if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
+            equal_steps = None  # a plan that was extended meanwhile
+        said = answer(self.lab, records, complete=ended)
+        return Snapshot(plan, frame, next(self._versions), said, equal_steps)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""

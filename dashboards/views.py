@@ -22,10 +22,12 @@ from tread_lab.frames import (
     delta_column,
     disturbed,
     own_metrics,
+    ranked_cells,
     ranking_key,
     with_delta,
 )
 from tread_lab.frames.columns import plain
+from tread_lab.records.durable import read_json
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     GAP_ROUTE,
@@ -35,9 +37,10 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label
-from tread_lab.specs.sweep import SearchSpec
+from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label, without_axis
+from tread_lab.specs.sweep import BudgetSpec, SearchSpec
 
 Tree = dict[str, Any]
 GAPS = {
@@ -69,31 +72,89 @@ FAILURES = 200  # rows of the list of failures
 
 def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     """Return what stands beside the cells: question, counts, metrics to choose from, failures."""
-    runs = frame.drop_duplicates("run")
-    counts = Counter(runs["state"])
-    if coming := to_suggest(plan):
-        counts["pending"] += coming
     shown = choices(frame)
-    question = f" (compared {plan.comparison})" if plan.comparison else ""
     return {
         "name": plan.name,
-        "question": f"{plan.question or plan.name}{question}",
-        "runs": counts.total(),
-        "counts": dict(counts),
+        "question": plan.question or f"The sweep {plan.name}",
+        "best": best(frame),
         "metrics": shown,
         "metric": shown[0] if shown else None,
         "holes": encode(plan.excluded),
         "failures": failures(frame),
+        "search": search(plan, frame) if plan.search else None,
     }
+
+
+def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
+    """Return how a search went: its trials in order, the best so far, what each axis decides.
+
+    A value is the difference to the baseline of a trial's first objective, over its seeds.
+    """
+    from tread_lab.sweep.search.sampler import IMPORTANCE, importances  # imports Optuna
+
+    settings = plan.search or {}
+    objective = str(next(iter(settings.get("objectives") or ()), ranking_key(frame)))
+    tree = {"sampler": settings.get("sampler"), "trials": _wanted(plan), "objective": objective}
+    if "unread" in set(frame["state"]) or objective not in frame:
+        return {**tree, "cells": [], "values": [], "best": []}
+    rows, column = cells_of(with_delta(frame, objective)), delta_column(objective)
+    rows = rows[rows["role"] == "trial"]
+    values = rows[column].where(rows["state"] == "completed")
+    lowest_first = metric_kind(objective).sign >= 0
+    axes = [axis for axis in rows.attrs.get("axes", ()) if axis in rows]
+    measured = rows.loc[values.notna(), axes]
+    cells = [
+        {str(a): plain(_plain(v)) for a, v in row.items()} for row in measured.to_dict("records")
+    ]
+    return {
+        **tree,
+        "cells": rows.index.tolist(),
+        "values": numbers(values),
+        "best": numbers(values.cummin() if lowest_first else values.cummax()),
+        "importance": importances(cells, list(values.dropna()), objective),
+        "assumes": IMPORTANCE,
+    }
+
+
+def counts(plan: StoredPlan, frame: pd.DataFrame) -> dict[str, int]:
+    """Return how many runs are in each state, with those that a search has yet to suggest."""
+    states = Counter(frame.drop_duplicates("run")["state"])
+    states["pending"] += to_suggest(plan)
+    return {state: count for state, count in states.items() if count}
+
+
+def best(frame: pd.DataFrame) -> int | None:
+    """Return the number of the cell that the answer calls the best, `None` without one."""
+    key = GAP_HELDOUT if GAP_HELDOUT in frame else ranking_key(frame)
+    if "unread" in set(frame["state"]) or key is None:
+        return None
+    ranked = ranked_cells(settled(frame), key)
+    trials = ranked[(ranked["role"] == "trial") & ranked["rank"].notna()]
+    pairs = zip(trials["role"], trials["cell"])
+    return next((cell_numbers(frame)[pair] for pair in pairs), None)
+
+
+def budget(folder: SweepFolder, plan: StoredPlan, frame: pd.DataFrame) -> str:
+    """Return the limits of a sweep's last driver and what completed runs have spent of them."""
+    limits = decode(BudgetSpec, read_json(folder.budget_path) or {})
+    runs = frame.drop_duplicates("run")
+    begun = runs[(runs["role"] == "trial") & ~runs["state"].isin(["pending", "unread"])]
+    flops = float(runs[TRAIN_FLOPS].sum()) if TRAIN_FLOPS in runs else 0.0
+    hours = seconds_spent(folder.spent_path) / 3600
+    return limits.text(flops=flops, hours=hours, trials=len(begun))
 
 
 def to_suggest(plan: StoredPlan) -> int:
     """Return the runs that a search has yet to suggest, by its sweep file; 0 without a search."""
     if plan.search is None:
         return 0
-    search = decode(SearchSpec, (plan.sources.get("sweep") or {}).get("search") or {})
     cells = {cell_label(trial) for trial in plan.trials if trial.role == "trial"}
-    return max(0, search.trials - len(cells)) * len({trial.seed for trial in plan.trials})
+    return max(0, _wanted(plan) - len(cells)) * len({trial.seed for trial in plan.trials})
+
+
+def _wanted(plan: StoredPlan) -> int:
+    """Return how many cells a search tries, by its sweep file."""
+    return decode(SearchSpec, plan.sweep_file.get("search") or {}).trials
 
 
 def choices(frame: pd.DataFrame) -> list[str]:
@@ -133,6 +194,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         "metric": known,
         "dimensions": varied,
         "name": list(rows["cell"]),
+        "short": short_names(rows),
         "role": list(rows["role"]),
         "at": places[: len(rows)],
         "state": _states(rows, column),
@@ -149,7 +211,25 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         ranked = best_first(rows, column)
         tree |= {"order": ranked.index.tolist()} | _numbers(ranked.sort_index(), column)
         tree |= {"pareto": front(frame, known), "meaning": meaning(known, shown)}
+        tree["seeds"] = _of_seeds(with_delta(frame, known), column)
     return tree
+
+
+def short_names(rows: pd.DataFrame) -> list[str]:
+    """Return the names of cells without the values of numeric axes that all trials share."""
+    trials = rows[rows["role"] == "trial"]
+    axes = [axis for axis in rows.attrs.get("axes", ()) if axis in trials]
+    shared = [axis for axis in axes if trials[axis].nunique(dropna=False) == 1]
+    names = list(rows["cell"])
+    for axis in shared:
+        names = [without_axis(name, axis) for name in names]
+    return names if len(set(names)) == len(names) else list(rows["cell"])
+
+
+def _of_seeds(frame: pd.DataFrame, column: str) -> list[list[float | None]] | None:
+    """Return what every seed of a cell shows, cell by cell; `None` if no cell has several."""
+    groups = frame.groupby(["role", "cell"], sort=False)[column]
+    return [numbers(values) for _, values in groups] if groups.size().max() > 1 else None
 
 
 def _numbers(rows: pd.DataFrame, column: str) -> Tree:

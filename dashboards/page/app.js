@@ -1,100 +1,77 @@
-// The page's state (sweep, metric, chosen cells): it polls the server and draws what has changed.
-import {
-  colourBar,
-  hatchDefs,
-  heatmap,
-  holdsZero,
-  opens,
-  scatter,
-  stateBox,
-  untriedBox,
-  zeroDot,
-} from "./charts.js";
-import {
-  arrows,
-  at,
-  badge,
-  choice,
-  h,
-  halfWidth,
-  has,
-  number,
-  put,
-  quantity,
-  STATES,
-  s,
-  table,
-  unitOf,
-} from "./dom.js";
+// The page: it polls the server, keeps the address true, and draws what has changed.
+import { hatchDefs } from "./colours.js";
+import { at, h, has, put } from "./dom.js";
+import { drawFailures } from "./failures.js";
+import { drawLab } from "./labpage.js";
+import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
+import { drawRanking, picked, startRanking } from "./ranking.js";
+import { drawSearch } from "./searched.js";
+import { ask } from "./server.js";
+import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
+import { drawHead, drawProgress, drawRunning } from "./top.js";
 
-const MOST = 4;
 const PAUSE = 2000;
 const SLOW = 8000;
-const NOT_SET = "as in the experiment"; // an axis that a cell does not set
+const NARROW = window.matchMedia("(max-width: 1000px)"); // the panel lies below
+const THEMES = ["", "light", "dark"];
+let pressed = false; // a cell that is replaced between press and release would lose the click
+let lost = ""; // why the panel could not be drawn
+let drawn = 0;
 
-// What is known and chosen of one sweep, before anything is.
-const unopened = () => ({
-  metric: "",
-  version: 0,
-  view: null,
-  chosen: [],
-  seeds: {},
-  filters: {},
-  fresh: new Set(),
-});
-const state = { sweep: null, requests: 0, ...unopened() };
-let picked = false; // whether somebody chose the metric, which then stands in the address
-
-// Return the server's JSON. An error in the answer is thrown with its own text; a request that gets
-// no answer at all means that the server is gone.
-const ask = async (path) => {
-  const answer = await fetch(path).catch(() => {
-    throw new Error("the server does not answer");
-  });
-  const tree = await answer
-    .json()
-    .catch(() => ({ error: `the server's answer broke off (${answer.status})` }));
-  if (!answer.ok || tree.error) throw new Error(tree.error ?? answer.statusText);
-  return tree;
-};
-
-async function start() {
+function start() {
   document.body.append(hatchDefs());
-  readHash();
+  readAddress();
+  setTheme();
+  startRanking();
   at("sweep").addEventListener("change", (e) => open(e.target.value));
-  at("metric").addEventListener("change", (e) => {
-    state.metric = e.target.value;
-    state.version = 0;
-    picked = true;
-    writeHash();
-    refresh();
+  at("metric").addEventListener("change", (e) => act.select({ metric: e.target.value }));
+  at("ask").addEventListener("change", (e) => act.select({ question: e.target.value }));
+  at("theme").addEventListener("click", () => {
+    state.theme = THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length];
+    setTheme();
+    writeAddress();
   });
-  at("search").addEventListener("input", () => state.view && drawRanking());
+  at("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is the choice, which this does not change
+    (state.sweep ? at("main") : at("lab")).focus();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && state.chosen.length) show([]);
+  });
+  watchPresses();
+  window.addEventListener("resize", () => state.view && drawChosen());
+  window.addEventListener("hashchange", () => {
+    const earlier = JSON.stringify([state.sweep, picked(), state.chosen, state.seeds]);
+    const { sweep } = state;
+    readAddress();
+    setTheme();
+    if (sweep !== state.sweep) Object.assign(state, { version: 0, view: null, table: null });
+    if (earlier === JSON.stringify([state.sweep, picked(), state.chosen, state.seeds])) return;
+    state.version = 0;
+    refresh().then(drawPanel, (error) => live("off", error.message));
+  });
+  tick();
+}
+
+function watchPresses() {
   document.addEventListener("pointerdown", () => {
     pressed = true;
   });
+  const release = () => {
+    pressed = false;
+  };
   for (const end of ["pointerup", "pointercancel", "blur"])
-    window.addEventListener(end, () =>
-      setTimeout(() => {
-        pressed = false;
-      }, 50),
-    );
+    window.addEventListener(end, () => setTimeout(release, 50));
   document.addEventListener(
     "mousedown",
-    (e) => e.shiftKey && e.target.closest?.("[data-cell]") && e.preventDefault(),
+    (e) => e.shiftKey && e.target.closest?.("[data-cell], tr.go") && e.preventDefault(),
   ); // else the click selects text
-  window.addEventListener("hashchange", () => {
-    const address = () => `${state.sweep} ${state.metric} ${state.chosen}`;
-    const earlier = address();
-    readHash();
-    if (address() !== earlier) {
-      state.version = 0;
-      refresh();
-      drawPanel();
-    }
-  });
-  tick();
+}
+
+function setTheme() {
+  document.documentElement.dataset.theme = state.theme;
+  at("theme").textContent = `theme: ${state.theme || "auto"}`;
 }
 
 async function tick() {
@@ -102,12 +79,12 @@ async function tick() {
   try {
     await listSweeps();
     await refresh();
-    const busy = state.view && (state.view.running.length || state.view.version === 0);
-    pause = busy ? PAUSE : state.view?.runs > 2000 ? SLOW : PAUSE;
-    if (state.view?.version === 0) pause = 400;
-    if (state.view?.problem) live("off", `the records cannot be read: ${state.view.problem}`);
+    const { view } = state;
+    if (view?.version === 0) pause = 400;
+    else if (view && !view.running.length && view.cells.name.length > 2000) pause = SLOW;
+    if (view?.problem) live("off", `the records cannot be read: ${view.problem}`);
     else if (lost) live("off", lost);
-    else live("on", `records of ${clock(state.view?.age ?? 0)}`);
+    else live("on", `records of ${clock(view?.age ?? 0)}`);
   } catch (error) {
     live("off", error.message);
   }
@@ -125,441 +102,160 @@ function live(kind, text) {
 async function listSweeps() {
   const sweeps = await ask("api/sweeps");
   const names = sweeps.map((sweep) => sweep.name);
-  const select = at("sweep");
-  const shown = [...select.options].map((option) => option.value);
-  if (String(shown) !== String(names))
-    put(
-      select,
-      sweeps.map((sweep) => h("option", { value: sweep.name }, `${sweep.name} (${sweep.trials})`)),
-    );
-  if (!names.includes(state.sweep)) state.sweep = names[0] ?? null;
-  select.value = state.sweep;
+  const options = [...at("sweep").options].map((option) => option.value);
+  const named = ({ name, trials }) => h("option", { value: name }, `${name} (${trials})`);
+  if (String(options) !== String(["", ...names]))
+    put(at("sweep"), h("option", { value: "" }, "all sweeps"), sweeps.map(named));
+  if (!names.includes(state.sweep)) state.sweep = names.length === 1 ? names[0] : "";
+  at("sweep").value = state.sweep;
+  at("none").hidden = names.length > 0;
 }
 
 function open(name) {
-  Object.assign(state, { sweep: name, ...unopened() });
-  picked = false;
-  writeHash();
-  refresh();
-  drawPanel();
+  forget(name);
+  writeAddress();
+  refresh().then(drawPanel, (error) => live("off", error.message));
 }
 
 async function refresh() {
-  if (!state.sweep) {
-    put(
-      at("question"),
-      "No sweep has been planned in this lab yet; the first one is shown here when it is.",
-    );
+  const request = ++state.requests;
+  const { sweep, metric, version, question } = state;
+  at("main").hidden = !sweep;
+  at("lab").hidden = Boolean(sweep);
+  at("metric").closest("label").hidden = !sweep;
+  if (!sweep) at("asked").hidden = true;
+  if (!sweep) put(at("filters"));
+  if (!sweep) {
+    const sweeps = await ask("api/lab");
+    if (request === state.requests) drawLab(sweeps);
     return;
   }
-  const request = ++state.requests;
-  const query = new URLSearchParams({ metric: state.metric, version: state.version });
-  const tree = await ask(`api/sweeps/${state.sweep}?${query}`);
-  // A cell that is replaced between press and release would lose the click.
+  const tree = await ask(`api/sweeps/${sweep}`, { metric, version, question });
+  const table = tree.cells ? await ask(`api/sweeps/${sweep}/table`, picked()) : null;
   while (pressed) await new Promise((resume) => setTimeout(resume, 30));
   if (request !== state.requests) return;
-  if (tree.cells) {
-    const earlier = state.view?.name === tree.name ? state.view.cells : null;
-    const measured = (cells, k) => has(cells.value?.[k]);
-    state.fresh = new Set(
-      earlier && earlier.metric === tree.cells.metric
-        ? tree.cells.name
-            .map((_, k) => k)
-            .filter((k) => measured(tree.cells, k) && !measured(earlier, k))
-        : [],
-    );
-    const first = !state.view || state.view.version === 0;
-    state.view = tree;
-    state.version = tree.version;
-    state.metric = tree.cells.metric ?? "";
-    draw();
-    if (
-      first ||
-      lost ||
-      state.chosen.some((k) => state.fresh.has(k) || !["completed"].includes(tree.cells.state[k]))
-    )
-      drawPanel();
-  } else {
-    Object.assign(state.view, tree);
-    drawProgress();
-    drawRunning();
-    if (lost || state.chosen.some((k) => state.view.cells.state[k] === "running")) drawPanel();
-  }
+  if (table) takeAll(tree, table);
+  else takeProgress(tree);
+}
+
+function takeAll(tree, table) {
+  const earlier = state.view?.name === tree.name ? state.view : null;
+  const measured = (view, k) => has(view.cells.value?.[k]);
+  const compared = earlier && earlier.cells.metric === tree.cells.metric;
+  const cells = [...tree.cells.name.keys()];
+  state.fresh = new Set(
+    compared ? cells.filter((k) => measured(tree, k) && !measured(earlier, k)) : [],
+  );
+  const unlike = (k) => state.fresh.has(k) || tree.cells.state[k] !== "completed";
+  const anew = !earlier?.version || earlier.best !== tree.best || lost;
+  Object.assign(state, { view: tree, table, version: tree.version });
+  draw();
+  if (anew || shown().some(unlike)) drawPanel();
+}
+
+function takeProgress(tree) {
+  Object.assign(state.view, tree);
+  drawProgress();
+  drawRunning();
+  if (lost || shown().some((k) => state.view.cells.state[k] === "running")) drawPanel();
 }
 
 function draw() {
-  const view = state.view;
-  document.title = `${view.name} \u2013 tread-lab`;
-  put(at("question"), view.question);
-  const options = view.metrics.map((metric) => h("option", { value: metric }, metric));
-  if (String([...at("metric").options].map((o) => o.value)) !== String(view.metrics))
-    put(at("metric"), options);
-  at("metric").value = view.cells.metric ?? "";
+  const { metrics, cells } = state.view;
+  const options = [...at("metric").options].map((option) => option.value);
+  if (String(options) !== String(metrics))
+    put(
+      at("metric"),
+      metrics.map((metric) => h("option", { value: metric }, metric)),
+    );
+  at("metric").value = cells.metric ?? "";
+  drawHead();
   drawProgress();
   drawRunning();
   drawFilters();
-  drawGrid();
-  drawPareto();
-  drawRanking();
+  drawChosen();
+  drawSearch();
   drawFailures();
 }
 
-function drawProgress() {
-  const { counts, runs, time_left: left } = state.view;
-  const order = Object.keys(STATES).filter((name) => counts[name]);
-  const bar = at("progress");
-  const kept = new Map([...bar.children].map((part) => [part.dataset.state, part]));
-  put(
-    bar,
-    order.map((name) => {
-      const part =
-        kept.get(name) ?? h("span", { "data-state": name, class: name, title: STATES[name][1] });
-      part.style.flexGrow = counts[name];
-      return part;
-    }),
-  );
-  const done = ["completed", "failed", "diverged", "stopped"].reduce(
-    (sum, name) => sum + (counts[name] ?? 0),
-    0,
-  );
-  bar.setAttribute("aria-label", `${done} of ${runs} runs have ended`);
-  put(
-    at("counts"),
-    h("strong", { id: "done" }, `${done} of ${runs} runs`),
-    order.map((name) =>
-      h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
-    ),
-    left ? h("span", { id: "left" }, `about ${left} left`) : [],
-  );
+function drawChosen() {
+  drawMap();
+  drawFront();
+  drawRanking();
 }
 
-function drawRunning() {
-  const { running, cells } = state.view;
-  redraw(
-    at("running"),
-    running.map((run) => {
-      const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`;
-      const name = arrows(cells.name[run.number] ?? "");
-      const opened = { "data-run": run.run, ...openSeed(run.number, run.seed) };
-      const bar = h("progress", { max: run.steps, value: run.step });
-      const now = run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`;
-      return h("li", {}, h("div", opened, `${name}, seed ${run.seed}`, bar, now));
-    }),
-  );
-}
+// Choose a metric, a question, a filter, an order or columns: the server says what they show.
+act.select = async (change) => {
+  Object.assign(state, change);
+  writeAddress();
+  const asked = "metric" in change || "question" in change;
+  try {
+    if (asked) state.version = 0;
+    if (asked) return await refresh();
+    const table = await ask(`api/sweeps/${state.sweep}/table`, picked());
+    state.table = table;
+    drawChosen();
+  } catch (error) {
+    live("off", error.message);
+  }
+};
 
-// Return the attributes of an element that opens a cell with one of its seeds.
-const openSeed = (cell, seed) =>
-  opens(cell, (k, add) => {
-    state.seeds[k] = seed;
-    choose(k, add);
-  });
-
-// New children; what had the focus keeps it, and a list its place.
-function redraw(element, ...children) {
-  const all = () => [...element.querySelectorAll("[tabindex]")];
-  const focused = document.activeElement?.closest?.("[tabindex]");
-  const place = all().indexOf(focused);
-  const cell = focused?.dataset?.cell;
-  const scroll = element.firstElementChild?.scrollTop;
-  put(element, ...children);
-  if (scroll) element.firstElementChild.scrollTop = scroll;
-  if (place >= 0)
-    (all().find((other) => other.dataset.cell === cell) ?? all()[place])?.focus({
-      preventScroll: true,
-    });
-}
-
-// Two dimensions make the grid, every other one is a choice above it.
-function shape() {
-  const dimensions = state.view.cells.dimensions;
-  const [rows, columns] = dimensions.length > 1 ? dimensions : [null, dimensions[0] ?? null];
-  return { rows, columns, others: dimensions.slice(2) };
-}
-
-// A choice for every other dimension, of values that go with the choices before it.
-function drawFilters() {
-  const { cells } = state.view;
-  const { others } = shape();
-  let going = cells.at.filter((_, cell) => cells.role[cell] === "trial");
-  put(
-    at("filters"),
-    others.map((dimension, k) => {
-      const value = (place) => String(dimension.values[place[k + 2]] ?? NOT_SET);
-      const values = [...dimension.values.map(String), NOT_SET].filter((one) =>
-        going.some((place) => value(place) === one),
-      );
-      if (!values.includes(state.filters[dimension.key])) state.filters[dimension.key] = values[0];
-      going = going.filter((place) => value(place) === state.filters[dimension.key]);
-      const filter = (value) => {
-        state.filters[dimension.key] = value;
-        drawFilters();
-        drawGrid();
-        at("filters")
-          .querySelector(`[data-filter="${CSS.escape(dimension.key)}"]`)
-          .focus();
-      };
-      const named = { "data-filter": dimension.key };
-      const select = choice(values, state.filters[dimension.key], filter, named);
-      return h("label", {}, `${dimension.label} `, select);
-    }),
-  );
-}
-
-function drawGrid() {
-  const { cells, holes } = state.view;
-  const { rows, columns, others } = shape();
-  const shown = (place) =>
-    !others.some((d, k) => String(d.values[place[k + 2]] ?? NOT_SET) !== state.filters[d.key]);
-  const spot = (place, next) => ({
-    row: rows ? place[0] : 0,
-    column: rows ? place[1] : columns ? place[0] : next,
-  });
-  const inside = ({ row, column }) => row >= 0 && column >= 0;
-  const places = [];
-  cells.at.forEach((place, cell) => {
-    if (cells.role[cell] === "trial" && shown(place))
-      places.push({ cell, ...spot(place, places.length) });
-  });
-  const untried = columns
-    ? (cells.search?.untried ?? [])
-        .map((place, k) => ({ place, name: cells.search.names[k] }))
-        .filter((u) => shown(u.place))
-        .map((u) => ({ name: u.name, ...spot(u.place) }))
-    : [];
-  const view = {
-    cells,
-    rows: rows ?? { values: [""], label: "" },
-    columns: columns ?? { values: places.map(() => ""), label: "" },
-    places: places.filter(inside),
-    untried: untried.filter(inside),
-    chosen: state.chosen,
-    fresh: state.fresh,
-  };
-  const { svg, scale } = heatmap(view, choose);
-  const { meaning } = cells;
-  const unit = meaning && scale ? unitOf(meaning.unit, scale.power) : "";
-  redraw(at("grid"), svg);
-  put(
-    at("grid-title"),
-    cells.metric ? `${meaning.title}${unit ? `, in ${unit}` : ""}` : "Cells of the plan",
-  );
-  const statesShown = [
-    ...new Set(
-      places.map((p) =>
-        cells.state[p.cell] === "completed" && !has(cells.value?.[p.cell]) && scale
-          ? "unmeasured"
-          : cells.state[p.cell],
-      ),
-    ),
-  ].filter((name) => name !== "completed");
-  put(
-    at("legend"),
-    scale ? [colourBar(scale), h("span", {}, meaning.legend)] : null,
-    places.some((p) => holdsZero(cells, p.cell))
-      ? h("span", {}, s("svg", { width: 8, height: 14 }, zeroDot(4, 8)), " 95% interval holds zero")
-      : null,
-    statesShown.map((name) =>
-      h(
-        "span",
-        {},
-        s("svg", { width: 16, height: 14 }, stateBox(name, 1, 1, 14, 12)),
-        STATES[name][0],
-        " ",
-        STATES[name][1],
-      ),
-    ),
-    untried.length
-      ? h("span", {}, s("svg", { width: 16, height: 14 }, untriedBox(1, 1, 14, 12)), " not tried")
-      : null,
-  );
-  const tried = cells.role.filter((role) => role === "trial").length;
-  put(
-    at("space"),
-    cells.search
-      ? `The search has tried ${tried} of ${cells.search.cells ?? "?"} cells; ` +
-          "small numbers give the order."
-      : "",
-  );
-  put(
-    at("holes"),
-    holes.map((hole) => `${hole.count} cells not planned, because of ${hole.reason}`).join("; "),
-  );
-}
-
-function drawPareto() {
-  const { cells } = state.view;
-  const points = cells.pareto;
-  at("pareto-card").hidden = !points || points.cost.length < 2;
-  if (!at("pareto-card").hidden)
-    redraw(
-      at("pareto"),
-      scatter(points, {
-        name: cells.name,
-        role: cells.role,
-        metric: points.metric,
-        chosen: state.chosen,
-        choose,
-      }),
-    );
-}
-
-function drawRanking() {
-  const { cells } = state.view;
-  const words = at("search").value.toLowerCase();
-  const { meaning } = cells;
-  const differs = meaning && meaning.shows !== "value";
-  const order = (cells.order ?? [...cells.name.keys()]).filter(
-    (k) =>
-      arrows(cells.name[k]).toLowerCase().includes(arrows(words)) || cells.state[k].includes(words),
-  );
-  const half = (k) => halfWidth(cells.low?.[k], cells.high?.[k]);
-  const text = (v, k) =>
-    quantity(v, meaning.unit, { signed: differs, digits: differs ? 3 : 4, half: half(k) });
-  const rows = order
-    .slice(0, 200)
-    .map((k) =>
-      h(
-        "tr",
-        { class: "go", ...opens(k, choose) },
-        h("td", {}, arrows(cells.name[k])),
-        h(
-          "td",
-          { class: "n" },
-          has(cells.value?.[k]) ? text(cells.value[k], k) : "",
-          cells.disturbed?.[k] ? " (disturbed)" : "",
-        ),
-        h(
-          "td",
-          { class: "n" },
-          has(cells.low?.[k]) ? `${text(cells.low[k], k)} to ${text(cells.high[k], k)}` : "",
-        ),
-        h(
-          "td",
-          {},
-          has(cells.value?.[k])
-            ? ({ seeds: `${cells.n[k]} seeds`, images: "images" }[cells.unit[k]] ?? "")
-            : "",
-        ),
-        h("td", {}, badge(cells.state[k])),
-      ),
-    );
-  const more =
-    order.length > 200
-      ? h("p", { class: "hint" }, `${order.length - 200} more; filter to see them`)
-      : null;
-  const heads = [
-    ["cell", ""],
-    [meaning ? (differs ? "difference" : "value") : "", "n"],
-    [meaning ? "95% interval" : "", "n"],
-    [meaning ? "over" : "", ""],
-    ["state", ""],
-  ];
-  put(at("ranking-title"), meaning?.ranking ?? "Cells");
-  redraw(at("ranking"), h("div", { class: "scroll" }, table(heads, rows)), more);
-}
-
-function drawFailures() {
-  const { failures, cells } = state.view;
-  at("failures-card").hidden = failures.length === 0;
-  redraw(
-    at("failures"),
-    table(
-      ["cell", "seed", "state", "reason"],
-      failures.map((f) =>
-        h(
-          "tr",
-          { class: "go", "data-run": f.run, ...openSeed(f.number, f.seed) },
-          h("td", {}, arrows(cells.name[f.number])),
-          h("td", {}, f.seed),
-          h(
-            "td",
-            {},
-            h(
-              "span",
-              { class: "state bad" },
-              f.state === "completed" ? "no comparison" : (STATES[f.state]?.[1] ?? f.state),
-            ),
-          ),
-          h("td", { class: "wide" }, f.reason),
-        ),
-      ),
-    ),
-  );
-}
-
-function choose(cell, add) {
-  const chosen = state.chosen.includes(cell)
-    ? add
-      ? state.chosen.filter((k) => k !== cell)
-      : [cell]
-    : add
-      ? [...state.chosen, cell].slice(-MOST)
-      : [cell];
+// Open a cell, or add it to those that are compared.
+act.choose = (cell, add) => {
+  const { chosen } = state;
   at("panel").scrollTop = 0;
-  show(chosen);
-}
+  if (NARROW.matches && !add) at("panel").scrollIntoView();
+  if (!add) return show([cell]);
+  const others = chosen.filter((k) => k !== cell);
+  show(others.length < chosen.length ? others : [...chosen, cell].slice(-MOST));
+};
+
+act.chooseSeed = (seed) => (cell, add) => {
+  state.seeds[cell] = seed;
+  act.choose(cell, add);
+};
 
 function show(chosen) {
   state.chosen = chosen;
-  writeHash();
-  drawGrid();
-  drawPareto();
+  writeAddress();
+  drawChosen();
+  if (state.view.search) drawSearch();
   drawPanel();
 }
 
-let drawn = 0;
-let lost = "";
-let pressed = false;
 async function drawPanel() {
+  if (!state.view || !state.sweep) return;
   const request = ++drawn;
-  const names = state.chosen.map((k) => state.view?.cells.name[k] ?? `cell ${k}`);
-  const asked = state.chosen.map((k) =>
-    ask(`api/sweeps/${state.sweep}/cells/${k}${k in state.seeds ? `?seed=${state.seeds[k]}` : ""}`),
-  );
-  let details = [];
+  const cells = shown();
+  const names = cells.map((k) => state.view.cells.name[k] ?? `cell ${k}`);
+  const seed = (k) => ({ seed: state.seeds[k] ?? "" });
   try {
-    details = await Promise.all(asked);
+    const path = `api/sweeps/${state.sweep}/cells`;
+    const details = await Promise.all(cells.map((k) => ask(`${path}/${k}`, seed(k))));
+    lost = "";
+    if (request === drawn) putPanel(details, names);
   } catch (error) {
     lost = error.message;
     live("off", error.message);
-    return;
   }
-  lost = "";
-  if (request !== drawn) return;
+}
+
+function putPanel(details, names) {
   const panel = at("panel");
-  const unfolded = [...panel.querySelectorAll("details")].map((d) => d.open);
-  const scroll = panel.scrollTop;
-  showPanel(panel, details, names, {
-    remove: (k) => show(state.chosen.filter((other) => other !== k)),
-    seed: (k, seed) => {
-      state.seeds[k] = seed;
-      drawPanel();
-    },
-  });
-  panel.querySelectorAll("details").forEach((d, k) => {
-    d.open = unfolded[k] ?? false;
-  });
-  panel.scrollTop = scroll;
-}
-
-function readHash() {
-  const hash = new URLSearchParams(location.hash.slice(1));
-  state.sweep = hash.get("sweep") ?? state.sweep;
-  picked = hash.has("metric");
-  state.metric = hash.get("metric") ?? state.metric;
-  state.chosen = (hash.get("cells") ?? "")
-    .split(",")
-    .filter((k) => /^\d+$/.test(k))
-    .map(Number)
-    .slice(0, MOST);
-}
-
-function writeHash() {
-  const hash = new URLSearchParams({ sweep: state.sweep });
-  if (picked) hash.set("metric", state.metric);
-  if (state.chosen.length) hash.set("cells", state.chosen.join(","));
-  history.replaceState(null, "", `#${hash}`);
+  const unfolded = new Map(
+    [...panel.querySelectorAll("details")].map((d) => [d.dataset.name, d.open]),
+  );
+  const { scrollTop } = panel;
+  const remove = state.chosen.length ? (k) => show(state.chosen.filter((c) => c !== k)) : null;
+  const choose = (k, chosen) => {
+    state.seeds[k] = chosen;
+    writeAddress();
+    drawPanel();
+  };
+  showPanel(panel, details, names, { remove, seed: choose });
+  for (const d of panel.querySelectorAll("details"))
+    d.open = unfolded.get(d.dataset.name) ?? d.open;
+  panel.scrollTop = scrollTop;
 }
 
 start();

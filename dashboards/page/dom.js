@@ -40,73 +40,18 @@ export function choice(values, selected, onchange, { text = arrows, ...attribute
 export const badge = (state, text = STATES[state]?.[1] ?? state) =>
   h("span", { class: `state${BAD.includes(state) ? " bad" : ""}` }, text);
 
+export const swatch = (colour) => {
+  const dot = h("span", { class: "swatch" });
+  dot.style.background = colour;
+  return dot;
+};
+
 export const at = (id) => document.getElementById(id);
 export const put = (element, ...children) => element.replaceChildren(...present(children));
+// Return a name with real arrows.
+export const arrows = (name) => name.replaceAll("->", "\u2192");
 // Return whether a value is there: the server sends null where there is no number.
 export const has = (value) => value !== null && value !== undefined;
-
-// Numbers and names as people read them.
-export const MINUS = "\u2212";
-export function number(value, { signed = false, digits = 3, half = 0 } = {}) {
-  if (!has(value)) return "";
-  if (half > 0) return precise(value, half, signed);
-  const size = Math.abs(value);
-  const text =
-    size !== 0 && (size < 1e-3 || size >= 1e5)
-      ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e")
-      : String(Number(value.toPrecision(digits)));
-  return ((signed && value > 0 ? "+" : "") + text).replaceAll("-", MINUS);
-}
-// Return a value to the second digit of the half-width of its interval, as `precise` in units.py.
-function precise(value, half, signed) {
-  const decimals = 1 - Math.floor(Math.log10(Number(half.toExponential(1))));
-  const text =
-    decimals <= 6
-      ? (Math.round(value * 10 ** decimals) / 10 ** decimals).toFixed(Math.max(0, decimals))
-      : value.toExponential(
-          Math.max(0, decimals + Math.floor(Math.log10(Math.abs(value) || half))),
-        );
-  return ((signed && Number(text) >= 0 ? "+" : "") + text)
-    .replace("e+0", "")
-    .replaceAll("-", MINUS);
-}
-// Return half the width of an interval; 0 where there is none.
-export const halfWidth = (low, high) => (has(low) && has(high) ? (high - low) / 2 : 0);
-const PREFIXES = {
-  "-9": "n",
-  "-6": "\u00b5",
-  "-3": "m",
-  0: "",
-  3: "k",
-  6: "M",
-  9: "G",
-  12: "T",
-  15: "P",
-  18: "E",
-  21: "Z",
-};
-const SHORT = { byte: "B" };
-// Return the unit of numbers divided by 10^power: `GFLOP`, `ms`, or a power of ten.
-export function unitOf(unit, power) {
-  if (!unit) return power ? `units of ${number(10 ** power)}` : "";
-  return power in PREFIXES && (power >= 0 || unit === "s")
-    ? PREFIXES[power] + (SHORT[unit] ?? unit)
-    : `${number(10 ** power)} ${unit}`;
-}
-// Return a value with its unit: `7.65 GFLOP`, `12.4 s`.
-export function quantity(value, unit, options = {}) {
-  if (!unit || !has(value)) return number(value, options);
-  const size = Math.abs(value);
-  const power =
-    size >= 1000 && unit !== "s"
-      ? Math.min(21, 3 * Math.floor(Math.log10(size) / 3))
-      : size < 0.1 && size > 0 && unit === "s"
-        ? -3
-        : 0;
-  const half = (options.half ?? 0) / 10 ** power;
-  return `${number(value / 10 ** power, { ...options, half })} ${unitOf(unit, power)}`;
-}
-export const arrows = (name) => name.replaceAll("->", "\u2192");
 
 export const STATES = {
   completed: ["", "completed"],
@@ -123,3 +68,19 @@ export const STATES = {
   untried: ["", "not tried"],
 };
 export const BAD = ["failed", "diverged", "stopped", "interrupted"];
+
+// Give an element new children; what had the focus keeps it, and a list its place.
+export function redraw(element, ...children) {
+  const all = () => [...element.querySelectorAll("[tabindex], button, summary, input")];
+  const focused = document.activeElement;
+  const place = all().indexOf(focused);
+  const cell = focused?.dataset?.cell;
+  const scroll = element.querySelector(".scroll");
+  const [top, left] = [scroll?.scrollTop, scroll?.scrollLeft];
+  put(element, ...children);
+  if (scroll)
+    Object.assign(element.querySelector(".scroll") ?? {}, { scrollTop: top, scrollLeft: left });
+  if (place < 0) return;
+  const again = cell && all().find((other) => other.dataset.cell === cell);
+  (again || all()[place])?.focus({ preventScroll: true });
+}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.synthetic import FD, small, write_sweep
-from tread_lab.dashboards.cell import POINTS, cell, curve, differences, stages
+from tread_lab.dashboards.cell import (
+    ADVICE,
+    ENDED_BADLY,
+    POINTS,
+    cell,
+    curve,
+    differences,
+    ending,
+    stages,
+)
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
@@ -69,3 +78,18 @@ def test_a_time_that_other_work_on_the_machine_decided_is_marked(tmp_path: Path)
     frame.loc[1, ["throughput/step_seconds", "heldout/loss"]] /= 10
     marked = [m["metric"] for m in cell(lab, plan, frame, 1)["metrics"] if m["disturbed"]]
     assert marked == ["throughput/step_seconds"]
+
+
+def test_a_failure_has_its_attempts_the_end_of_its_log_and_what_to_do(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(states={(2, 8): "failed"}, history=True))
+    plan = lab.sweep("placement").plan()
+    run = lab.run(plan.trials[2].run)
+    attempt = run.attempts.open(host="node7", pid=123)
+    run.attempts.close(attempt, "oom", reason="out of memory", traceback="Traceback: here")
+    tree = ending(run, plan)
+    assert tree["attempts"][0]["where"] == "process 123 on node7, 1 device"
+    assert tree["attempts"][0]["traceback"] == "Traceback: here"
+    assert tree["log"][-1][0] == 200 and len(tree["log"]) == 12
+    assert "--retry-failed" in tree["advice"]
+    for state in ENDED_BADLY:
+        assert state in ADVICE

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.dashboards import views
 from tread_lab.frames import trials_frame
+from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.specs.decode import encode
+from tread_lab.specs.sweep import BudgetSpec
 
 
 @pytest.fixture
@@ -122,3 +127,42 @@ def diverged_baseline(root: Path) -> Lab:
     plan = lab.sweep("placement").plan()
     lab.run(plan.trials[0].run).finish(RunState.DIVERGED, step=200, reason="diverged on purpose")
     return lab
+
+
+def test_names_leave_out_what_all_trials_share(frame: pd.DataFrame, tmp_path: Path) -> None:
+    assert views.cells(frame, "gap/heldout")["short"] == ["dense", "0->4", "2->8", "5->8"]
+    lab = write_sweep(tmp_path / "two", small(rates=(0.25, 0.5)))
+    two = views.cells(trials_frame(lab, "placement"), "gap/heldout")
+    assert two["short"] == two["name"]
+
+
+def test_the_best_cell_is_the_one_of_the_answer(frame: pd.DataFrame) -> None:
+    assert views.best(frame) == 2  # 2->8
+    assert views.best(frame.assign(state="pending")) is None
+
+
+def test_a_search_shows_trials_in_order_the_best_so_far_and_what_decides(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(rates=(0.25, 0.5), states={(0, 4): "failed"}))
+    plan = dataclasses.replace(
+        lab.sweep("placement").plan(),
+        search={"sampler": "tpe", "objectives": ["gap/heldout"]},
+        sources={"sweep": {"search": {"trials": 9}}},
+    )
+    tree = views.search(plan, trials_frame(lab, "placement"))
+    assert tree is not None and tree["trials"] == 9
+    known = [value for value in tree["values"] if value is not None]
+    assert [value is None for value in tree["values"]] == [True, True, False, False, False, False]
+    assert tree["best"][2:] == list(np.minimum.accumulate(known))
+    assert set(tree["importance"]) == {"start", "rate"}  # `end` never varied
+    assert sum(tree["importance"].values()) == pytest.approx(1)
+
+
+def test_a_budget_is_told_in_the_terminals_words(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    folder, frame = lab.sweep("placement"), trials_frame(lab, "placement")
+    assert views.budget(folder, folder.plan(), frame) == ""
+    limits = BudgetSpec(hours=2, trials=5)
+    write_json(folder.budget_path, encode(limits))
+    said = views.budget(folder, folder.plan(), frame)
+    assert said == "2 h (0 h spent), 5 trials (3 started)"
+    assert said == limits.text(flops=0, hours=0, trials=3)

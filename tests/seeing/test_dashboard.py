@@ -66,7 +66,7 @@ def test_a_running_sweep_is_followed_without_a_reload(
     gates = [GATE.format(place=WINDOW, path=str(at), nth=n // 2 + 1) for n, at in stops.items()]
     with served(Lab(tmp_path / "lab")) as url:
         page.open(url)
-        page.wait("document.querySelector('#question').innerText.startsWith('No sweep')")
+        page.wait("document.querySelector('#none')?.hidden === false")
         with driven(zygote, tmp_path, SWEEP, "".join(gates)) as driver:
             for step, gate in stops.items():
                 page.wait(f"document.querySelector('#running progress')?.value === {step}")
@@ -86,7 +86,7 @@ def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote
     head, live = "#panel .heads h2", "document.querySelector('#live')"
     with served(Lab(tmp_path / "lab")) as url:
         page.open(url)
-        page.wait("document.querySelector('#question').innerText.startsWith('No sweep')")
+        page.wait("document.querySelector('#none')?.hidden === false")
         with driven(zygote, tmp_path, SEARCH) as driver:
             cells = "document.querySelectorAll('#grid g.cell').length"
             for trial in range(1, 6):
@@ -242,7 +242,7 @@ def test_failures_stand_with_their_reason_and_look_different(
         page.wait("document.querySelector('#panel .reason')?.innerText === 'failed on purpose'")
         heights = "[...document.querySelectorAll('tr.go')].map((r) => r.offsetHeight)"
         assert page.js(f"Math.min(...{heights})") >= 24  # as WCAG 2.5.8 asks of targets
-        assert page.js("[...document.querySelectorAll('th')].every((t) => t.innerText)")
+        assert page.js("[...document.querySelectorAll('th')].every((t) => t.textContent)")
         assert page.js("getComputedStyle(document.querySelector('.state.bad')).color") == (
             "rgb(181, 79, 0)"  # a contrast of 5 on white
         )
@@ -255,7 +255,8 @@ def test_space_opens_a_cell_and_keeps_its_focus(placed: Lab, page: Page) -> None
     with served(placed) as url:
         page.open(f"{url}#sweep=route_placement")
         page.wait("document.querySelector('#grid g.cell')")
-        for part in ("#grid g.cell", "#ranking tbody tr", "#pareto g.point"):
+        for part in ("#grid g.cell", "#ranking tbody button", "#pareto g.point"):
+            page.wait(f"document.querySelector('{part}')")
             page.js(f"document.querySelector('{part}').focus()")
             name = page.js("(document.activeElement.dataset.cell)")
             for kind in ("keyDown", "keyUp"):

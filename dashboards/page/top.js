@@ -1,0 +1,67 @@
+// The head of a sweep: its question, its answer and how sure it is, progress, what runs now.
+import { arrows, at, h, put, redraw, STATES } from "./dom.js";
+import { opens } from "./keys.js";
+import { number } from "./numbers.js";
+import { act, state } from "./state.js";
+
+export function drawHead() {
+  const { question, answer, questions } = state.view;
+  document.title = `${state.view.name} \u2013 tread-lab`;
+  put(at("question"), question);
+  put(at("compared"), questions[""] ? `compared ${questions[""]}` : "");
+  put(at("finding"), answer ? answer.sentence : "");
+  put(at("certainty"), answer ? answer.certainty : "");
+  const keys = Object.keys(questions);
+  at("asked").hidden = keys.length < 2;
+  put(
+    at("ask"),
+    keys.map((key) => h("option", { value: key }, questions[key])),
+  );
+  at("ask").value = keys.includes(state.question) ? state.question : "";
+}
+
+export function drawProgress() {
+  const { counts, time_left: left, budget } = state.view;
+  const order = Object.keys(STATES).filter((name) => counts[name]);
+  const runs = order.reduce((sum, name) => sum + counts[name], 0);
+  const bar = at("progress");
+  const kept = new Map([...bar.children].map((part) => [part.dataset.state, part]));
+  put(
+    bar,
+    order.map((name) => {
+      const part =
+        kept.get(name) ?? h("span", { "data-state": name, class: name, title: STATES[name][1] });
+      part.style.flexGrow = counts[name];
+      return part;
+    }),
+  );
+  const done = ["completed", "failed", "diverged", "stopped"].reduce(
+    (sum, name) => sum + (counts[name] ?? 0),
+    0,
+  );
+  bar.setAttribute("aria-label", `${done} of ${runs} runs have ended`);
+  put(
+    at("counts"),
+    h("strong", { id: "done" }, `${done} of ${runs} runs`),
+    order.map((name) =>
+      h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
+    ),
+    left ? h("span", { id: "left" }, `about ${left} left`) : [],
+    budget ? h("span", { id: "budget" }, `budget: ${budget}`) : [],
+  );
+}
+
+export function drawRunning() {
+  const { running, cells } = state.view;
+  redraw(
+    at("running"),
+    running.map((run) => {
+      const loss = run.loss === null ? "" : `, loss ${number(run.loss)}`;
+      const name = `${arrows(cells.name[run.number] ?? "")}, seed ${run.seed}`;
+      const opened = { "data-run": run.run, ...opens(run.number, act.chooseSeed(run.seed)) };
+      const now = run.measuring ? "being measured" : `step ${run.step}/${run.steps}${loss}`;
+      const bar = h("progress", { max: run.steps, value: run.step, "aria-label": now });
+      return h("li", {}, h("div", opened, name, bar, now));
+    }),
+  );
+}

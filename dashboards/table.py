@@ -1,0 +1,172 @@
+"""The ranking as a table: columns, rows that an expression keeps, any order, as CSV and LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.analysis.figures.kind import quality_metrics
+from tread_lab.analysis.figures.placements import other_axes
+from tread_lab.analysis.report.sheet import sheet
+from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex
+from tread_lab.dashboards.views import Tree, cell_numbers, choices, settled
+from tread_lab.frames import ranking_caption, ranking_key
+from tread_lab.records.plan import StoredPlan
+from tread_lab.specs.cell import CellNames, evaluate
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import cell_label
+
+ROWS = 300  # of the page
+BESIDE = 3  # metrics beside the ranking's own that are shown until others are chosen
+FACTS = ("rank", "value", "gap", "gap_low", "gap_high", "n", "flops", "energy", "hours", "state")
+SORTED_BY = {  # head of a column as people read it -> column with its numbers
+    "interval over": "n",
+    "FLOPs / dense": "flops",
+    "energy / dense": "energy",
+    "device-hours / dense": "hours",
+}
+
+
+@dataclass(frozen=True)
+class RankingTable:
+    """The ranking of a sweep, numbers beside texts.
+
+    Attributes:
+        metric: that cells are ranked by.
+        numbers: rows of `ranking`.
+        texts: the same rows as people read them.
+        cells: (role, cell) of each row.
+        shown: the columns that the report shows, less what names and caption tell.
+    """
+
+    metric: str
+    numbers: pd.DataFrame
+    texts: pd.DataFrame
+    cells: pd.Series[Any]
+    shown: list[str]
+
+    @property
+    def heads(self) -> list[str]:
+        return list(map(str, self.texts))
+
+    @staticmethod
+    def of(frame: pd.DataFrame, metric: str = "") -> RankingTable:
+        """Return the ranking by a metric, the `ranking_key` where there is no such metric.
+
+        Raises:
+            UserError: nothing has been measured yet.
+        """
+        frame = settled(frame)
+        key = metric if metric in choices(frame) else ranking_key(frame)
+        first = [m for m in quality_metrics(frame) if m != key][:BESIDE]
+        others = [m for m in choices(frame) if m not in (key, "gap/heldout")]
+        numbers = ranking(frame, key, beside=list(dict.fromkeys([*first, *others])))
+        texts = formatted(numbers, str(key))
+        named = {"cell", "route", *other_axes(frame)}  # what the name of a cell tells
+        hidden = named | set(others) - set(first)
+        over = set(texts.get("interval over", ())) - {""}
+        hidden |= {"interval over"} if len(over) == 1 else set()
+        shown = [str(head) for head in texts if head not in hidden]
+        cells = pd.Series(numbers.attrs["cells"], index=numbers.index)
+        return RankingTable(str(key), numbers, texts, cells, shown)
+
+    def kept(self, plan: StoredPlan, where: str) -> RankingTable:
+        """Return the rows for which an expression holds; baselines always stay.
+
+        Raises:
+            UserError: the expression holds of no trial because it can be evaluated for none.
+        """
+        if not where.strip():
+            return self
+        trials = {(t.role, cell_label(t)): t for t in reversed(plan.trials)}
+        known = [name for name in FACTS if name in self.numbers]
+        keep, problem = [], None
+        for pair, row in zip(self.cells, self.numbers[known].to_dict("records")):
+            trial = trials[pair]
+            try:
+                names = CellNames(trial.spec, trial.cell, _facts(row))
+                keep.append(trial.role == "baseline" or bool(evaluate(where, names)))
+            except UserError as error:
+                keep.append(False)
+                problem = problem or error
+        roles = [role for role, _ in self.cells]
+        if problem is not None and not any(k and r == "trial" for k, r in zip(keep, roles)):
+            raise problem
+        return self._rows(self.cells.index[keep])
+
+    def ordered(self, sort: str) -> RankingTable:
+        """Return the rows sorted by a column, from above for `-column`; empty ones come last."""
+        head = sort.removeprefix("-")
+        if head not in map(stable, self.heads):
+            return self
+        column = SORTED_BY.get(head, "value" if head == self.metric else head)
+        keys = self.numbers[column if column in self.numbers else "rank"]
+        known = sorted(keys.dropna().index, key=lambda k: _natural(keys[k]), reverse=sort[0] == "-")
+        return self._rows([*known, *keys.index[keys.isna()]])
+
+    def tree(self, frame: pd.DataFrame, comparison: str) -> Tree:
+        """Return what the page shows."""
+        place = cell_numbers(frame)
+        seen = sheet(self.texts, ROWS)
+        return {
+            "caption": ranking_caption(self.metric, comparison) + self._over(),
+            "heads": seen.heads,
+            "keys": list(map(stable, self.heads)),
+            "numeric": seen.numeric,
+            "shown": [head in self.shown for head in self.heads],
+            "cells": [place[pair] for pair in self.cells],
+            "rows": seen.rows,
+        }
+
+    def _over(self) -> str:
+        """Return what all intervals are over, where they are over one thing."""
+        over = set(self.texts.get("interval over", ())) - {""}
+        return f"; [95% intervals] over {over.pop()}" if len(over) == 1 else ""
+
+    def csv(self) -> str:
+        """Return all columns with their whole numbers."""
+        return str(self.numbers.to_csv(index=False))
+
+    def latex(self, columns: str) -> str:
+        """Return the columns named in a comma-separated list, else those that the report shows."""
+        named = [head for head in self.heads if stable(head) in columns.split(",")]
+        return to_latex(self.texts[named or self.shown])
+
+    def _rows(self, index: Any) -> RankingTable:
+        parts = (self.numbers.loc[index], self.texts.loc[index], self.cells.loc[index])
+        return RankingTable(self.metric, *parts, self.shown)
+
+
+def ranking_table(
+    plan: StoredPlan,
+    frame: pd.DataFrame,
+    metric: str = "",
+    where: str = "",
+    sort: str = "",
+    question: str = "",
+) -> RankingTable:
+    """Return the rows of a ranking that a page asks for; the frame answers the question already."""
+    return RankingTable.of(frame, metric).kept(plan, where).ordered(sort)
+
+
+def stable(head: str) -> str:
+    """Return a column's name without the power of ten, which changes as results come in."""
+    return re.sub(r" \(1e-?\d+\)$", "", head)
+
+
+def _natural(value: Any) -> list[tuple[bool, float, str]]:
+    """Return what orders numbers by size, and texts with their numbers by size."""
+    parts = re.findall(r"\d+(?:\.\d+)?|[^\d]+", value) if isinstance(value, str) else [value]
+    numbers = [not isinstance(part, str) or part[0].isdigit() for part in parts]
+    return [
+        (not number, float(part) if number else 0.0, "" if number else part)
+        for number, part in zip(numbers, parts)
+    ]
+
+
+def _facts(row: Mapping[Any, Any]) -> Tree:
+    return {str(name): float("nan") if value is pd.NA else value for name, value in row.items()}

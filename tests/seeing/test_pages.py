@@ -1,0 +1,182 @@
+"""The pages that people live in: their answer first, by keyboard, on any screen, in both themes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.analysis.conftest import ENDINGS
+from tests.browser import Browser, Page
+from tests.seeing.conftest import needs_chromium, served
+from tests.synthetic import Synthetic, small, write_sweep
+from tread_lab.analysis.report.answer import answer
+from tread_lab.frames import trials_frame
+from tread_lab.records.durable import write_json
+from tread_lab.records.lab import Lab
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+DRAWN = "document.querySelector('#panel svg') && document.querySelector('#ranking td')"
+SERIOUS = """
+axe.run({rules: {"label-content-name-mismatch": {enabled: true}}}).then((found) => found.violations
+  .filter((v) => ["serious", "critical"].includes(v.impact))
+  .map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200)).join(" | ")}`))
+"""
+ROWS = "[...document.querySelectorAll('#ranking tbody tr')].map((r) => r.innerText)"
+ROUTES = ((0, 4), (0, 6), (0, 8), (2, 8), (5, 8))
+LONG = "a_sweep_whose_name_has_eighty_characters_so_that_whatever_is_too_narrow_for_it_shows"
+
+
+def axe() -> Path | None:
+    """axe-core: the file that AXE names, else that of the package axe-core-python."""
+    if named := os.environ.get("AXE"):
+        return Path(named)
+    found = importlib.util.find_spec("axe_core_python")
+    return Path(found.origin).parent / "axe.min.js" if found and found.origin else None
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A grid, one axis with three seeds, a search, one with every ending, and one long name."""
+    root = tmp_path_factory.mktemp("pages")
+    write_sweep(root, Synthetic(name="grid", routes=ROUTES, pictures=True))
+    rates = (0.25, 0.5, 0.75)
+    shift = {0: 0.001, 1: -0.001, 2: 0.0}
+    axis = small(name="axis", routes=((2, 8),), rates=rates, seeds=(0, 1, 2), seed_shift=shift)
+    write_sweep(root, axis)
+    write_sweep(root, Synthetic(name="endings", states={**ENDINGS, (0, 2): "interrupted"}))
+    write_sweep(root, small(name=LONG, budgets=(200, 400)))
+    lab = write_sweep(root, small(name="search", routes=ROUTES, rates=rates))
+    path = lab.sweep("search").plan_path
+    plan = json.loads(path.read_text())
+    settings = {"sampler": "tpe", "objectives": ["gap/heldout"], "space": {"cells": 78}}
+    sweep = {"sweep": {"search": {"trials": 20}}}
+    write_json(path, {**plan, "search": settings, "space": [], "sweep": sweep})
+    return lab
+
+
+def opened(page: Page, address: str) -> None:
+    page.open(address)
+    page.wait(DRAWN)
+
+
+@pytest.mark.parametrize("width", [1400, 900, 420])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_screen(
+    lab: Lab, page: Page, theme: str, width: int
+) -> None:
+    program = axe()
+    if program is None:
+        pytest.skip("no axe-core: install axe-core-python, or let AXE name its axe.min.js")
+    page.resize(width, 900)
+    with served(lab) as url:
+        for sweep in ("", "grid", "axis", "endings", "search", LONG):
+            page.open(f"{url}?{sweep}#theme={theme}" + (f"&sweep={sweep}" if sweep else ""))
+            page.wait(DRAWN if sweep else "document.querySelectorAll('#lab .finding').length > 2")
+            page.js(program.read_text() + ";0")
+            assert page.js(SERIOUS) == [], sweep
+            assert page.js("document.documentElement.scrollWidth <= innerWidth"), sweep
+            assert page.errors == []
+
+
+def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
+    lab: Lab, page: Page
+) -> None:
+    said = answer(lab, trials_frame(lab, "grid"))
+    with served(lab) as url:
+        opened(page, f"{url}#sweep=grid")
+        assert page.text("#finding") == said.sentence
+        assert page.text("#certainty") == said.certainty
+        assert page.text("#panel .heads h2") == "2\u21928 s=0.5"
+        page.click("#grid g.cell[aria-label^='0\u21924']")
+        page.wait("document.querySelector('#panel h2').innerText.startsWith('0\u21924')")
+        page.call("Input.dispatchKeyEvent", type="keyDown", key="Escape")
+        page.wait("document.querySelector('#panel h2').innerText.startsWith('2\u21928')")
+        assert "cells" not in page.js("location.hash")
+
+
+def test_arrow_keys_move_on_the_map_and_every_point_has_its_name(lab: Lab, page: Page) -> None:
+    name = "document.activeElement.getAttribute('aria-label').split(',')[0]"
+    with served(lab) as url:
+        opened(page, f"{url}#sweep=grid")
+        assert page.js("document.querySelectorAll('#grid [tabindex=\"0\"]').length") == 1
+        page.js("document.querySelector('#grid [tabindex=\"0\"]').focus()")
+        for key, cell in (("ArrowUp", "0\u21928"), ("ArrowLeft", "0\u21926")):
+            page.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+            assert page.js(name) == f"{cell} s=0.5"
+        names = "[...document.querySelectorAll('#pareto .point .name')].map((n) => n.textContent)"
+        shown = {f"{start}\u2192{end}" for start, end in ROUTES}
+        assert set(page.js(names)) == {"dense", *shown}
+        page.js("document.querySelector('#pareto .point').focus()")
+        seen = "getComputedStyle(document.activeElement.querySelector('.name')).visibility"
+        assert page.js(seen) == "visible"
+
+
+def test_a_copied_link_opens_the_same_view_elsewhere(
+    lab: Lab, page: Page, chromium: Browser
+) -> None:
+    with served(lab) as url:
+        opened(page, f"{url}#sweep=grid")
+        for text, problem in (("lenght > 4", "did you mean 'length'?"), ("length > 4", "")):
+            page.js(f"document.querySelector('#where').value = {text!r}")
+            page.js("document.querySelector('#where').dispatchEvent(new Event('input'))")
+            page.wait(f"document.querySelector('#where-problem').innerText.endsWith({problem!r})")
+        page.wait(f"{ROWS}.length === 5")
+        page.click("#ranking th:nth-child(3) button")
+        page.wait("document.querySelector('#ranking th[aria-sort=ascending]')")
+        page.js("document.querySelector('#ranking .columns').open = true")
+        page.click("#ranking .columns label:nth-child(3)")
+        page.click("#ranking tbody tr:nth-child(2) button")
+        page.wait("location.hash.includes('cells=')")
+        page.click("#theme")
+        assert page.errors == []
+        address, rows = page.js("location.href"), page.js(ROWS)
+        with chromium.page() as other:
+            opened(other, address)
+            assert other.js(ROWS) == rows
+            assert other.text("#panel h2") == page.text("#panel h2")
+            assert other.js("document.documentElement.dataset.theme") == "light"
+            page_csv = "fetch(document.querySelector('#csv').href).then((a) => a.text())"
+            assert other.js(page_csv).count("\n") == 1 + len(rows)
+
+
+def test_an_axis_is_a_curve_with_its_seeds_and_a_search_shows_how_it_went(
+    lab: Lab, page: Page
+) -> None:
+    with served(lab) as url:
+        opened(page, f"{url}#sweep=axis")
+        assert page.js("document.querySelectorAll('#grid .along .point').length") == 3
+        assert page.js("document.querySelectorAll('#grid .along .interval').length") == 3
+        assert page.js("document.querySelectorAll('#grid .along .seed').length") == 9
+        assert "over all seeds" in page.text("#panel .mean-of-seeds")
+        opened(page, f"{url}?search#sweep=search")
+        assert page.text("#searched p").startswith("15 of 20 trials of 78 cells, chosen by tpe")
+        assert page.js("document.querySelectorAll('#searched svg .point .reach').length") == 15
+        assert page.js("document.querySelectorAll('#searched .thread').length") == 15
+        assert page.js("document.querySelectorAll('#searched .bar').length") == 3
+        assert "PED-ANOVA" in page.text("#searched")
+        assert page.errors == []
+
+
+def test_a_failure_says_how_it_ended_and_what_to_do(lab: Lab, page: Page) -> None:
+    with served(lab) as url:
+        opened(page, f"{url}#sweep=endings")
+        page.click("#grid g.cell[data-state=failed]")
+        page.wait("document.querySelector('#panel .ending')")
+        assert "--retry-failed" in page.text("#panel .advice")
+        assert page.js("document.querySelectorAll('#panel .ending tbody tr').length") == 12
+
+
+def test_the_lab_lists_its_sweeps_with_their_answers(lab: Lab, page: Page) -> None:
+    with served(lab) as url:
+        page.open(url)
+        page.wait("document.querySelectorAll('#lab .finding').length === 5")
+        assert page.js("document.querySelectorAll('#lab article').length") == 5
+        assert answer(lab, trials_frame(lab, "grid")).sentence in page.text("#lab")
+        assert "16 completed" in page.text("#lab") and "kB" in page.text("#lab")
+        page.click("#lab a[href='#sweep=grid']")
+        page.wait("document.querySelector('#question').innerText.startsWith('Where should')")
