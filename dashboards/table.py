@@ -70,6 +70,7 @@ class RankingTable:
         hidden = named | set(others) - set(first)
         over = set(texts.get("interval over", ())) - {""}
         hidden |= {"interval over"} if len(over) == 1 else set()
+        hidden |= {"state"} if set(texts["state"]) == {"completed"} else set()
         shown = [str(head) for head in texts if head not in hidden]
         cells = pd.Series(numbers.attrs["cells"], index=numbers.index)
         return RankingTable(str(key), numbers, texts, cells, shown)

@@ -9,7 +9,7 @@ export function lines(curves, { metric, zero = false, over = "training step", ma
   const width = 330;
   const height = 190;
   const box = { left: 52, right: 16, top: 18, bottom: 30 };
-  const shown = curves.filter((c) => c.x.length > 0);
+  const shown = curves.filter((c) => c.value.some(has));
   if (!shown.length) return null;
   const values = shown.flatMap((c) => c.value).filter(has);
   const y = span(zero ? [...values, 0] : values, 0.05);

@@ -8,7 +8,7 @@ const PICK = ["metric", "question", "where", "sort", "columns"];
 const seen = () => {
   const { keys, shown: own } = state.table;
   const named = state.columns.split(",");
-  return keys.map((key, k) => (state.columns ? named.includes(key) : own[k]));
+  return keys.map((key, k) => k === 0 || (state.columns ? named.includes(key) : own[k]));
 };
 
 export const picked = () => Object.fromEntries(PICK.map((name) => [name, state[name]]));
@@ -60,21 +60,23 @@ export function drawRanking() {
     const parts = row.map((text, k) => {
       const name = table.keys[k];
       const content = k === 0 ? button(cell, text) : name === "state" ? status(text) : text;
-      return h(
-        k ? "td" : "th",
-        { class: table.numeric[k] && k ? "n" : null, scope: k ? null : "row" },
-        content,
-      );
+      return h(k ? "td" : "th", { class: kind(k, text), scope: k ? null : "row" }, content);
     });
     const open = (event) => event.target.closest("button") ?? act.choose(cell, event.shiftKey);
     return h(
       "tr",
       { class: chosen ? "go chosen" : "go", onclick: open },
       parts[0],
-      keep(parts).slice(columns[0] ? 1 : 0),
+      keep(parts).slice(1),
     );
   }
 }
+
+// Return the class of a column's cells: numbers to the right, reasons with room.
+const kind = (k, text) => {
+  if (state.table.keys[k] === "state") return text.includes(": ") ? "said" : null;
+  return state.table.numeric[k] && k ? "n" : null;
+};
 
 // Return the button that opens a row's cell: its rank, or its name where it has none.
 function button(cell, rank) {
@@ -101,11 +103,10 @@ function head(text, k) {
   const order = { [key]: "ascending", [`-${key}`]: "descending" }[state.sort];
   const next = { ascending: `-${key}`, descending: "" }[order] ?? key;
   const mark = { ascending: " \u25b4", descending: " \u25be" }[order] ?? "";
-  const kind = state.table.numeric[k] && k ? "n" : null;
   const label = k === 0 ? "rank, cell" : text;
   return h(
     "th",
-    { class: kind, scope: "col", "aria-sort": order ?? "none" },
+    { class: kind(k, ""), scope: "col", "aria-sort": order ?? "none" },
     h("button", { onclick: () => act.select({ sort: next }) }, label + mark),
   );
 }

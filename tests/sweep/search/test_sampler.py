@@ -32,6 +32,7 @@ from tread_lab.sweep.search.sampler import (
     SAMPLERS,
     Observation,
     directions,
+    importances,
     propose,
 )
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -230,6 +231,14 @@ def test_values_of_an_axis_become_distributions_of_optuna() -> None:
     assert distribution("a", "b", 1) == CategoricalDistribution(["a", "b", 1])
     assert distribution(True, False) == CategoricalDistribution([True, False])
     assert distribution([1, 2], None) == CategoricalDistribution(["[1, 2]", None])
+
+
+def test_what_alone_decides_a_search_has_all_of_the_importance() -> None:
+    cells = [{"a": a, "b": b, "c": 1} for a in range(6) for b in range(6)]
+    for objective, sign in (("gap/heldout", 1), ("is@1k", -1)):
+        shares = importances(cells, [sign * cell["a"] for cell in cells], objective)
+        assert list(shares) == ["a", "b"] and shares["a"] > 0.95  # `c` never varied
+    assert importances(cells[:1], [1.0], "gap/heldout") == {}
 
 
 @pytest.mark.parametrize("in_order", [True, False])
