@@ -148,6 +148,7 @@ function takeAll(tree, table) {
   );
   const unlike = (k) => state.fresh.has(k) || tree.cells.state[k] !== "completed";
   const anew = !earlier?.version || earlier.best !== tree.best || lost;
+  if (!earlier?.version) for (const axis of state.guessed) delete state.filters[axis];
   Object.assign(state, { view: tree, table, version: tree.version });
   draw();
   if (anew || shown().some(unlike)) drawPanel();

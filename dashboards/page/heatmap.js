@@ -17,7 +17,8 @@ export function heatmap(view, choose, most) {
   const top = 8;
   const room = Math.max(most - left - 6, LEAST * columns.values.length);
   const width = Math.min(130, room / columns.values.length);
-  const height = Math.max(15, Math.min(56, 0.62 * width, 430 / rows.values.length));
+  const least = rows.values.length > 18 ? 15 : 24; // a finger's, as WCAG 2.5.8 asks
+  const height = Math.max(least, Math.min(56, 0.62 * width, 430 / rows.values.length));
   const size = Math.max(10, Math.min(15, width / 5, height / 2.2)); // of the numbers
   const tall = top + rows.values.length * height;
   const texts = width >= 30;

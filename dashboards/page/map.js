@@ -36,12 +36,15 @@ export function drawFilters() {
         going.some((place) => value(place) === one),
       );
       if (!values.includes(state.filters[dimension.key])) {
-        const best = value(cells.at[state.view.best] ?? []);
-        state.filters[dimension.key] = values.includes(best) ? best : values[0];
+        const best = cells.at[state.view.best];
+        const near = best && values.find((one) => one === value(best));
+        state.filters[dimension.key] = near ?? values[0];
+        state.guessed.add(dimension.key);
       }
       going = going.filter((place) => value(place) === state.filters[dimension.key]);
       const filter = (value) => {
         state.filters[dimension.key] = value;
+        state.guessed.delete(dimension.key);
         writeAddress();
         drawFilters();
         drawMap();

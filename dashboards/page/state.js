@@ -10,6 +10,7 @@ const unchosen = () => ({
   sort: "",
   columns: "",
   filters: {}, // above the map, by axis
+  guessed: new Set(), // axes whose filter nobody has chosen
   chosen: [], // cells
   seeds: {}, // by cell
 });
@@ -44,7 +45,8 @@ export function readAddress() {
 export function writeAddress() {
   const hash = new URLSearchParams();
   for (const name of PLAIN) if (state[name]) hash.set(name, state[name]);
-  for (const [axis, value] of Object.entries(state.filters)) hash.append("at", `${axis}=${value}`);
+  for (const [axis, value] of Object.entries(state.filters))
+    if (!state.guessed.has(axis)) hash.append("at", `${axis}=${value}`);
   const seed = (k) => (k in state.seeds ? `${k}.${state.seeds[k]}` : k);
   if (state.chosen.length) hash.set("cells", state.chosen.map(seed).join(","));
   history.replaceState(null, "", `#${hash}`);

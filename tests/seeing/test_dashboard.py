@@ -144,6 +144,7 @@ def test_choices_above_the_map_go_together_where_trials_are_listed(
     limits = {"1": "5", "2": "6", "3": "as in the experiment", "0.0001": "as in the experiment"}
     with served(lab) as url:
         page.open(url)
+        page.wait("document.querySelector('#grid g.cell[data-value]')")  # the records are read
         page.wait("document.querySelectorAll('[data-filter]').length === 2")
         assert set(page.js(offered)["train.lr"]) == {*limits}
         for rate, limit in limits.items():
