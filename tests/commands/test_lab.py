@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_what_is_named_is_shown_on_stdout_alone(
     ("words", "line"),
     [
         (["status", RUN, "--watch"], "no sweep"),
-        (["status", "placment"], "has no sweep 'placment', did you mean 'placement'"),
+        (["status", "placment"], "lab, did you mean 'placement'?"),
         (["status", "--root", "absent"], "does not exist"),
         (["export", "placement", "out", "--step", "5"], "--step: of a run; placement is a sweep"),
         (["export", RUN, "out", "--without-weights"], f"has no sweep '{RUN}'"),
@@ -50,6 +51,11 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["import", "absent.zip"], "cannot read absent.zip: No such file or directory"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
+        (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
+        (["stop", RUN[:8]], f"run {RUN} has ended already: completed"),
+        (["rm", RUN[:8], "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
+        (["tag", "placement", "a b"], "tag 'a b': a word of letters"),
+        (["note", "placement", " "], "a note has 1 to 4,000 characters"),
         (["figures", "other"], "no sweep 'other'"),
         (["figures", "placement", "--root", "absent"], "does not exist"),
         (["report", "placement", "--root", "absent"], "does not exist"),
@@ -80,6 +86,49 @@ def test_sweeps_are_synced_in_their_order(
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]
+
+
+def test_notes_and_tags_are_shown_with_what_they_are_said_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_sweep(tmp_path, small(similarity=True))
+    root = ["--root", str(tmp_path)]
+    for words in (
+        ["note", "placement", "one seed only"],
+        ["tag", "placement", "paper", "b2"],
+        ["tag", "placement", "b2", "--remove"],
+        ["note", RUN[:6], "best so far"],
+        ["tag", RUN[:6], "keep"],
+    ):
+        assert main([*words, *root]) == 0
+    assert capsys.readouterr().out == "paper, b2\npaper\nkeep\n"
+    assert main(["note", "placement", *root]) == 0
+    assert capsys.readouterr().out == "one seed only\n"
+    assert main(["status", "placement", *root]) == 0
+    assert capsys.readouterr().out.splitlines()[1:5] == [
+        "tags: paper",
+        "note: one seed only",
+        f"tags of run {RUN}: keep",
+        f"note of run {RUN}: best so far",
+    ]
+    assert main(["status", RUN, *root]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert {"tags keep", "note best so far"} <= set(lines)
+    assert main(["status", RUN, "--json", *root]) == 0
+    tree = json.loads(capsys.readouterr().out)
+    assert (tree["notes"], tree["tags"]) == (["best so far"], ["keep"])
+
+
+def test_what_would_be_lost_is_said_and_lost_with_yes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = write_sweep(tmp_path, small())
+    assert main(["rm", "placement", "--root", str(tmp_path)]) == 0
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("placement loses its plan and figures and 4 runs (4 completed, ")
+    assert last == "--yes removes this for good" and lab.sweeps() == ["placement"]
+    assert main(["rm", "placement", "--yes", "--root", str(tmp_path)]) == 0
+    assert (lab.sweeps(), lab.runs()) == ([], [])
 
 
 def test_a_sweep_that_is_exported_and_imported_is_told_and_looks_the_same(

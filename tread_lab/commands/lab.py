@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from tread_lab.commands.options import DONE, Export, Gc, Import, Schema, Status, Sync
+from tread_lab.commands.options import (
+    DONE,
+    Export,
+    Gc,
+    Import,
+    Note,
+    Rm,
+    Schema,
+    Status,
+    Stop,
+    Sync,
+    Tag,
+)
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.errors import UserError, suggest
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
 from tread_lab.terminal.archive import show_bytes, show_exported, show_imported
-from tread_lab.terminal.console import answer, shown_problems
+from tread_lab.terminal.console import answer, answers, show_lines, shown_problems
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 
 
@@ -24,22 +34,49 @@ def status(options: Status) -> int:
         return show_lab(lab, as_json=options.as_json)
     if options.watch:
         watch_sweep(lab, lab.known_sweep(name).name)
-    elif name in lab.sweeps():
-        show_sweep(lab, name, as_json=options.as_json)
+    elif isinstance(folder := lab.known(name), SweepFolder):
+        show_sweep(lab, folder.name, as_json=options.as_json)
     else:
-        show_run(_run_named(lab, name), as_json=options.as_json)
+        show_run(folder, as_json=options.as_json)
     return DONE
 
 
-def _run_named(lab: Lab, name: str) -> RunFolder:
-    """Return a run by its name; what cannot begin one is taken for the name of a sweep.
+def stop(options: Stop) -> int:
+    """Ask a sweep's driver, or a run's worker, to end with a checkpoint; return the exit code."""
+    folder = Lab.existing(options.root).known(options.name)
+    answer(folder.request_stop(options.why))
+    return DONE
 
-    Raises:
-        UserError: there is no such run, or no such sweep.
-    """
-    if re.fullmatch("[0-9a-f]+", name):
-        return lab.known_run(name)
-    raise UserError(f"{lab.root} has no sweep {name!r}{suggest(name, lab.sweeps())}")
+
+def note(options: Note) -> int:
+    """Add a note to a sweep or a run, or print those that it has; return the exit code."""
+    remarks = Lab.existing(options.root).known(options.name).remarks
+    if options.text is not None:
+        remarks.add_note(options.text)
+    for text in remarks.notes if options.text is None else ():
+        answer(text)
+    return DONE
+
+
+def tag(options: Tag) -> int:
+    """Give tags to a sweep or a run, or take them away, and print them; return the exit code."""
+    remarks = Lab.existing(options.root).known(options.name).remarks
+    remarks.add_tags(options.tags, remove=options.remove)
+    answer(", ".join(remarks.tags) or "no tags")
+    return DONE
+
+
+def rm(options: Rm) -> int:
+    """Say what removing a sweep or a run would lose; remove it with `--yes`."""
+    from tread_lab.sweep.removal import removal_of, remove
+
+    lab = Lab.existing(options.root)
+    removal = removal_of(lab, lab.known(options.name).name)
+    show_lines(answers, removal.lines())
+    if options.yes:
+        remove(removal)
+    answer("removed; MLflow keeps its view" if options.yes else "--yes removes this for good")
+    return DONE
 
 
 def gc(options: Gc) -> int:

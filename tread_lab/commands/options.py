@@ -214,7 +214,7 @@ class Sweep(Driven, OnDevice, AsJson):
     )
     retry_failed: str | None = option(
         "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
-        " hung, parent; put it last",
+        " hung, parent, or stopped ones: stopped; put it last",
         nargs="?",
         const="",
         metavar="KINDS",
@@ -300,6 +300,42 @@ class Doctor(AsJson, OfLab):
         "make small stand-ins for the files that you bring, and print the commands of a rehearsal",
         metavar="FOLDER",
     )
+
+
+@dataclass(kw_only=True)
+class OfAny(OfLab):
+    """A command about a sweep or a run."""
+
+    name: str = argument("a sweep, or the start of a run's signature", metavar="SWEEP|RUN")
+
+
+@dataclass(kw_only=True)
+class Stop(OfAny):
+    """end a running sweep or run, with checkpoints, from anywhere"""
+
+    why: str = option("a reason, which the record keeps", "", metavar="TEXT")
+
+
+@dataclass(kw_only=True)
+class Note(OfAny):
+    """add a note to a sweep or a run"""
+
+    text: str | None = argument("the note (default: print the notes)", nargs="?", metavar="TEXT")
+
+
+@dataclass(kw_only=True)
+class Tag(OfAny):
+    """give tags to a sweep or a run"""
+
+    tags: Sequence[str] = argument("words (default: print the tags)", nargs="*", metavar="TAG")
+    remove: bool = option("take the tags away", False)
+
+
+@dataclass(kw_only=True)
+class Rm(OfAny):
+    """say what removing a sweep or a run would lose, and remove it"""
+
+    yes: bool = option("remove it", False)
 
 
 @dataclass(kw_only=True)
@@ -532,6 +568,10 @@ COMMANDS = {
     "dashboard": Command(Dashboard, "views", "dashboard --port 8601"),
     "recommend": Command(Recommend, "views", "recommend route_placement"),
     "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
+    "stop": Command(Stop, "lab", "stop route_placement"),
+    "note": Command(Note, "lab", 'note 3f2a "the schedule was too short"'),
+    "tag": Command(Tag, "lab", "tag 3f2a paper"),
+    "rm": Command(Rm, "lab", "rm route_placement --yes"),
     "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
     "import": Command(Import, "lab", "import placement.zip --root lab"),
     "gc": Command(Gc, "lab", "gc --yes"),

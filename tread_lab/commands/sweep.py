@@ -22,6 +22,7 @@ from tread_lab.config.load import asked_file, load_sweep
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
+from tread_lab.records.remarks import ended_on_request
 from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import Unavailable, UserError, lookup
@@ -222,7 +223,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
     show_lines(notices, preflight(open_tasks, launch.devices))
     if not options.allow_mixed:
         check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
-    with folder.lock():
+    with folder.lock(), ended_on_request(folder.remarks, say):
         store_plan(folder, plan)
         if plan.budget is not None:
             write_json(folder.budget_path, encode(plan.budget))

@@ -113,7 +113,9 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     """One run, the evaluations of the plan first and in its order."""
     result = run.result()
     if result is None:
-        return Record(run.state())
+        state = run.state()
+        asked = state is RunState.STOPPED
+        return Record(state, run.remarks.stop, run.step()) if asked else Record(state)
     state, reason, steps = result["state"], str(result.get("reason", "")), result.get("step")
     if state is not RunState.COMPLETED:
         return Record(state, reason, steps)

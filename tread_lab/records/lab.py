@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,16 @@ class Lab:
             what = "no run" if not runs else f"{len(runs)} runs match"
             raise UserError(f"{what} {name!r} in {self.root}; `tread-lab status` lists them")
         return self.run(runs[0])
+
+    def known(self, name: str) -> SweepFolder | RunFolder:
+        """Return the folder of a stored sweep, or of the run whose name begins so.
+
+        Raises:
+            UserError: there is no such run, or no such sweep; suggests a near name.
+        """
+        if name in self.sweeps() or not re.fullmatch("[0-9a-f]+", name):
+            return self.known_sweep(name)
+        return self.known_run(name)
 
     def runs(self) -> list[RunFolder]:
         """Return the folders of all runs on record, by name; other files beside them are none."""

@@ -17,6 +17,7 @@ from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.metric_names import heldout_named
+from tread_lab.records.remarks import Remarks
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -86,6 +87,10 @@ class RunFolder:
     def exported(self) -> bool:
         """Whether this is a folder of exported weights, which has a spec and no more records."""
         return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()
+
+    @property
+    def remarks(self) -> Remarks:
+        return Remarks(self.path)
 
     @property
     def log_path(self) -> Path:
@@ -199,6 +204,20 @@ class RunFolder:
         tree = read_json(self.path / file) or []
         return list(tree.get(key, ()) if isinstance(tree, dict) else tree)
 
+    def request_stop(self, why: str = "") -> str:
+        """Ask whoever trains the run to end it with a checkpoint; return what follows.
+
+        It is not trained again unless somebody asks for that.
+
+        Raises:
+            UserError: the run has ended.
+        """
+        if (result := self.result()) is not None:
+            raise UserError(f"run {self.name} has ended already: {result['state']}")
+        self.remarks.add("stop", why)
+        how = "within seconds, with a checkpoint" if self.locked else "it was not running"
+        return f"run {self.name} is stopped ({how}); --retry-failed=stopped goes on with it"
+
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
@@ -210,8 +229,10 @@ class RunFolder:
         return changed_files(self.path, (self.result() or {}).get("files", {}))
 
     def reopen(self) -> None:
-        """Delete the terminal state, so that the run is resumed."""
+        """Delete the terminal state, or lift a request to stop, so that the run is resumed."""
         (self.path / "result.json").unlink(missing_ok=True)
+        if self.remarks.stop:
+            self.remarks.add("continue")
 
     def result(self) -> dict[str, Any] | None:
         """Return the `RunState` in which the run has ended and its facts, `None` before that."""
@@ -228,12 +249,14 @@ class RunFolder:
         return entries[-1].step if entries else 0
 
     def state(self) -> RunState:
-        """Return the state of the run by its record and its lock."""
+        """Return the state of the run by its record, its lock, and a request to stop."""
         result = self.result()
         if result is not None:
             return RunState(result["state"])
         if self.locked:
             return RunState.RUNNING
+        if self.remarks.stop:
+            return RunState.STOPPED
         return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
 
     def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:

@@ -30,10 +30,10 @@ STAGE = ".import"  # the folder of a lab where an import unpacks; the next one e
 # What an archive may hold: records that no reader runs. Figures and reports are drawn again, and a
 # study and MLflow's store are made again.
 _EXPECTED = re.compile(
-    r"""sweep/(plan|plans/\d{4})\.json | sweep/(asked|spent|stopped)\.jsonl
+    r"""sweep/(plan|plans/\d{4})\.json | sweep/(asked|spent|stopped|remarks)\.jsonl
     | references/[A-Za-z0-9][\w.+-]*\.json
     | runs/[0-9a-f]{16}/(
-        spec\.yaml | (data|origin|keep_steps|result)\.json | (attempts|log)\.jsonl
+        spec\.yaml | (data|origin|keep_steps|result)\.json | (attempts|log|remarks)\.jsonl
         | stacks/attempt-\d+\.txt | evaluations/[0-9a-f]{16}/[\w-]+\.(json|npy|npz|png)
         | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
     re.VERBOSE | re.ASCII,

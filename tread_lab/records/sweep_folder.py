@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.records.durable import write_text
-from tread_lab.records.locks import exclusive, is_held
+from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import StoredPlan, read_plan
+from tread_lab.records.remarks import Remarks
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
 from tread_lab.specs.cell import Cell, Tree, Trial
@@ -95,6 +96,10 @@ class SweepFolder:
         return self.path / "budget.json"
 
     @property
+    def remarks(self) -> Remarks:
+        return Remarks(self.path)
+
+    @property
     def suggestions_path(self) -> Path:
         return self.path / "asked.jsonl"
 
@@ -144,6 +149,20 @@ class SweepFolder:
     def lock(self) -> AbstractContextManager[None]:
         """Lock the sweep against other drivers until the block, or the process, ends."""
         return exclusive(self.path / LOCK, f"sweep {self.name}")
+
+    def request_stop(self, why: str = "") -> str:
+        """Ask the driver to end the sweep, as by SIGTERM, wherever it runs; return what follows.
+
+        Raises:
+            UserError: no driver works at it.
+        """
+        if not self.driven:
+            raise UserError(f"sweep {self.name} is not running; there is nothing to stop")
+        self.remarks.add("stop", why)
+        return (
+            f"sweep {self.name}: {holder(self.path / LOCK)} saves checkpoints and ends; the same"
+            " `tread-lab sweep` goes on"
+        )
 
     @property
     def driven(self) -> bool:

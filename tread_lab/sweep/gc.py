@@ -151,8 +151,8 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     for path in _unfinished(folder.path):
         yield Removable(UNFINISHED, path, path.stat().st_size, folder.name)
     state = folder.state()
-    if state not in ENDED or folder.damaged():
-        return
+    if state not in ENDED or folder.result() is None or folder.damaged():
+        return  # one that somebody has stopped may go on
     done = {evaluation.path.name for evaluation in folder.evaluations() if evaluation.done}
     if state is not RunState.DIVERGED and not set(planned) <= done:
         return

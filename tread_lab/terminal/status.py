@@ -19,7 +19,7 @@ from tread_lab.records.provenance import measured, mixtures, provenance_differen
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
@@ -77,12 +77,23 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
         print(json.dumps(rows, indent=1))
         return
     answer(sweep.headline())
+    show_lines(answers, remark_lines(lab, name, sweep.runs))
     answers.print(sweep.table(ROWS))
     if len(sweep.runs) > ROWS:
         answer(f"... and {len(sweep.runs) - ROWS} more")
     show_lines(answers, sweep.lost_baselines())
     for line in (*mixtures(lab, sweep.runs), *without_weights(lab, sweep.runs)):
         answer(line)
+
+
+def remark_lines(lab: Lab, name: str, runs: Iterable[str]) -> Iterator[str]:
+    """Yield the notes and tags of a sweep, then those of its runs."""
+    places: list[SweepFolder | RunFolder] = [lab.sweep(name), *map(lab.run, runs)]
+    for place in places:
+        whose = "" if place.name == name else f" of run {place.name}"
+        if tags := place.remarks.tags:
+            yield f"tags{whose}: {', '.join(tags)}"
+        yield from (f"note{whose}: {note}" for note in place.remarks.notes)
 
 
 def without_weights(lab: Lab, runs: Iterable[str]) -> Iterator[str]:
@@ -187,6 +198,7 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
     from tread_lab.sweep.trial.task import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks
+    asked = [t.run for t in tasks if lab.run(t.run).remarks.stop]
     failed = [s for t in tasks if (s := run_status(lab.run(t.run))).state is RunState.FAILED]
     checked = [task for task in tasks if task.run not in whole]
     ended = [task for task in checked if lab.run(task.run).result() is not None]
@@ -194,6 +206,9 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
     if failed:
         kinds = counts_text(Counter(status.kind for status in failed))
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
+    if asked := [run for run in asked if lab.run(run).result() is None]:
+        were = "1 run was" if len(asked) == 1 else f"{len(asked):,} runs were"
+        say(f"{were} stopped by request; --retry-failed=stopped goes on with them")
     if lacking:
         why = next((s.reason for f in lacking if (s := run_status(f)).reason), "")
         lack = "1 run lacks" if len(lacking) == 1 else f"{len(lacking):,} runs lack"
@@ -207,12 +222,16 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     trees = [e.read() or {} for e in folder.evaluations()]
     if as_json:
         metrics = [{**e.get("metrics", {}), **_step(e)} for e in trees]
-        print(json.dumps({**status.tree(), "result": result, "metrics": metrics}, indent=1))
+        remarks = {"notes": folder.remarks.notes, "tags": folder.remarks.tags}
+        tree = {**status.tree(), "result": result, "metrics": metrics, **remarks}
+        print(json.dumps(tree, indent=1))
         return
     pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", status.state)]
     pairs += [("kind", status.kind)] if status.kind else []
     pairs += [("reason", status.reason)] if status.reason else []
     pairs.append(("step", f"{status.step}/{spec.train.steps}"))
+    pairs += [("tags", ", ".join(tags))] if (tags := folder.remarks.tags) else []
+    pairs += [("note", note) for note in folder.remarks.notes]
     pairs += [("weights", "none: imported without")] if folder.lacks_weights else []
     for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""

@@ -20,6 +20,7 @@ from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.remarks import REMARKS
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import state_in_sweep
@@ -96,6 +97,7 @@ def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
     return list(trials.values())
 
 
+LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 FORMAT = 4  # of what is shown; another number sends everything once more
 STATUS = {
     RunState.RUNNING: "RUNNING",
@@ -272,7 +274,9 @@ class Projection:
         """Return what people filter and group by; the seeds of a cell share the tag `cell`."""
         attempts = run.origin()
         origin = attempts[-1] if attempts else {}
-        code, reason = str(origin.get("code") or ""), str((run.result() or {}).get("reason") or "")
+        code, remarks = str(origin.get("code") or ""), run.remarks
+        reason = str((run.result() or {}).get("reason") or remarks.stop)
+        notes = [f"**{state}**: {reason[:2000]}"] if reason else []
         tags = {
             "cell": trial.label,
             "role": trial.stored.role,
@@ -282,12 +286,13 @@ class Projection:
             "code": code,
             "device": str(origin.get("device") or ""),
             "problem": problem,
+            "tags": ", ".join(remarks.tags),
             "attempts": str(len(attempts)) if len(attempts) > 1 else "",
             "mlflow.source.name": f"tread-lab sweep {self._plan.name}",
             "mlflow.source.type": "LOCAL",
             "mlflow.source.git.commit": code.removesuffix("-dirty"),
             "mlflow.loggedImages": "True" if has_pictures(files) else "",
-            "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
+            "mlflow.note.content": "\n\n".join([*notes, *remarks.notes])[:LONGEST_NOTE],
         }
         return {name: value for name, value in tags.items() if value}
 
@@ -307,7 +312,7 @@ def first_entries(entries: Iterable[Entry]) -> list[Entry]:
 
 def run_marks(run: RunFolder) -> list[Any]:
     """Name, size and time of every file of a record that a view is made from."""
-    names = ("spec.yaml", "origin.json", "log.jsonl", "result.json")
+    names = ("spec.yaml", "origin.json", "log.jsonl", "result.json", REMARKS)
     paths = [*(run.path / name for name in names), *run.path.glob("evaluations/*/metrics.json")]
     return sorted(mark for path in paths if (mark := file_mark(path)))
 

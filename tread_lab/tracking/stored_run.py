@@ -17,7 +17,7 @@ from tread_lab.tracking.projection import View, file_mark
 NAME = "name"  # of the run, beside the names of tags
 NOTE = "mlflow.note.content"
 FACTS = ("cell", "role", "state", "signature", "code", "device")  # tags that the sync alone writes
-SHARED = (NAME, NOTE, "problem", "attempts")  # places where a person may have written too
+SHARED = (NAME, NOTE, "problem", "attempts", "tags")  # places where a person may have written too
 
 
 @dataclass(frozen=True)

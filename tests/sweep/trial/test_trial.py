@@ -16,6 +16,7 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import Diverged, Progress
+from tread_lab.records import remarks
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry
 from tread_lab.records.status import RunState
@@ -24,6 +25,7 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
+from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report, median_step_seconds, run_trial
 
@@ -248,6 +250,40 @@ def test_training_is_metered_on_a_device_of_its_own_alone_and_closed_with_the_re
     assert training.closed == 1
     (attempt,) = lab.run(task.run).attempts.read()
     assert (attempt.ended, attempt.phase, attempt.reason) == ("interrupted", "train", "")
+
+
+def test_a_run_that_is_asked_to_stop_keeps_its_steps_and_goes_on_when_it_is_reopened(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remarks, "_POLL", 0.0)
+    task = Task(tiny(steps=6))
+    folder = lab.run(task.run)
+    phases = []
+    for report in run_trial(lab, task, CPU):
+        phases.append((report.phase, report.step))
+        if report.step == 3:
+            folder.request_stop("too slow")
+    assert phases == [("train", 1), ("train", 2), ("train", 3), ("stopped", 3)]
+    assert (folder.state(), folder.result()) == (RunState.STOPPED, None)
+    assert folder.attempts.read()[-1].ended == "interrupted"
+    (again,) = run_trial(lab, task, CPU)
+    assert again.phase == "stopped" and again.note.endswith(": too slow")
+    assert failed_tasks(lab, [task]) == [] and failed_tasks(lab, [task], ["stopped"]) == [task]
+    reopen(lab, task)
+    steps = [report.step for report in run_trial(lab, task, CPU) if report.phase == "train"]
+    assert steps == [4, 5, 6] and folder.state() is RunState.COMPLETED
+    with pytest.raises(UserError, match="has ended already: completed"):
+        folder.request_stop()
+
+
+def test_a_run_does_not_start_from_one_that_was_stopped(
+    lab: Lab, tiny: Tiny, training: Any
+) -> None:
+    child = Task(tiny(seed=1, init_from={"run": encode(tiny())}))
+    lab.run_of(tiny()).request_stop()
+    *_, last = run_trial(lab, child, CPU)
+    assert (last.phase, training.given) == ("failed", [])
+    assert last.note.endswith("which it starts from, has stopped")
 
 
 def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(

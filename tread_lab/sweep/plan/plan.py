@@ -120,9 +120,10 @@ class Plan:
         return self.open_of(lab, self.tasks)
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
-        """Return those of `tasks` with something left to do; runs stopped early have nothing."""
+        """Return those of `tasks` with something left to do; stopped runs have nothing."""
         stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
-        return [t for t in tasks if t.run not in stopped and not is_complete(lab, t)]
+        open_tasks = [t for t in tasks if t.run not in stopped and not is_complete(lab, t)]
+        return [t for t in open_tasks if not lab.run(t.run).remarks.stop]
 
     @property
     def train_flops(self) -> int:

@@ -15,6 +15,7 @@ from tread_lab.specs.signature import signature
 from tread_lab.sweep.trial.task import Task
 
 PARENT = "parent"  # kind of failure of a run whose parent failed
+STOPPED = "stopped"  # no failure: somebody has asked the run to stop
 
 
 @dataclass(frozen=True)
@@ -58,25 +59,29 @@ def consequence(attempts: Sequence[Attempt]) -> str:
 
 
 def failed_kind(folder: RunFolder) -> str | None:
-    """Return the kind of a run's failure, or `None` if the run has not failed."""
+    """Return the kind of a run's failure, `STOPPED`, or `None` if the run has not failed."""
     result = folder.result() or {}
+    if not result and folder.state() is RunState.STOPPED:
+        return STOPPED
     return str(result.get("kind", "exception")) if result.get("state") is RunState.FAILED else None
 
 
 def failed_tasks(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -> list[Task]:
-    """Return the failed tasks of these kinds (all kinds by default) and those failed by a parent.
+    """Return the tasks of these kinds (by default all that failed) and those failed by a parent.
 
     Raises:
         UserError: there is no such kind of failure.
     """
     for name in kinds:
-        if name not in FAILURES:
-            raise UserError(f"--retry-failed: no kind of failure {name!r}{suggest(name, FAILURES)}")
+        if name not in (*FAILURES, STOPPED):
+            near = suggest(name, (*FAILURES, STOPPED))
+            raise UserError(f"--retry-failed: no kind of failure {name!r}{near}")
+    kinds = kinds or FAILURES
     failed: dict[str, Task] = {}
     for task in tasks:  # parents stand before their children
         kind = failed_kind(lab.run(task.run))
         follows = any(signature(parent) in failed for parent in task.spec.ancestors)
-        if kind is not None and (not kinds or kind in kinds or (kind == PARENT and follows)):
+        if kind is not None and (kind in kinds or (kind == PARENT and follows)):
             failed[task.run] = task
     return list(failed.values())
 

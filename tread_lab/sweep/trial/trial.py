@@ -26,6 +26,7 @@ from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
+from tread_lab.records.remarks import StopRequest
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
@@ -95,7 +96,7 @@ def run_trial(
         if is_repairable(folder):
             folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
-        if report.phase != DEFERRED:
+        if report.phase not in (DEFERRED, RunState.STOPPED):
             result = folder.result() or {}
             note = result.get("reason", report.note)
             report = replace(report, phase=result["state"], step=report.steps, note=note)
@@ -133,6 +134,8 @@ def _attempt(
         _fail_without_parent(folder, lab.run(parent.run))
     if folder.result() is not None and is_measured(lab, task):
         return report
+    if folder.result() is None and (asked := folder.remarks.stop):
+        return replace(report, phase=RunState.STOPPED, note=asked)
     decision = decide(counted_attempts(folder, worker))
     if decision.whole_device and not worker.whole:
         return deferred
@@ -158,6 +161,9 @@ def _train_and_evaluate(
             if folder.result() is None:
                 report = yield from _train(folder, task.spec, device, report, under_way, ranks)
                 release(device)  # of the training
+            if report.phase == RunState.STOPPED:
+                under_way.ended = "interrupted"
+                return report
             state = folder.state()
             under_way.ended = "diverged" if state is RunState.DIVERGED else "completed"
             under_way.start_evaluating()
@@ -232,7 +238,7 @@ def _train_parent(
 def _fail_without_parent(folder: RunFolder, parent: RunFolder) -> None:
     """End a run as failed if its parent has no weights to start from."""
     state = parent.state()
-    if not state.measurable:
+    if parent.result() is None or not state.measurable:
         reason = f"run {parent.name}, which it starts from, has {state}"
         folder.finish(RunState.FAILED, kind=PARENT, reason=reason)
 
@@ -245,12 +251,16 @@ def _train(
     under_way: OpenAttempt,
     ranks: Ranks,
 ) -> Generator[Report, None, Report]:
-    """Train to the end and write the result; return the last report."""
+    """Train to the end and write the result; return the last report.
+
+    Whoever asks the run to stop leaves it with a checkpoint and without a result.
+    """
     check_memory(spec, device, ranks.count)
     folder.write_origin({**origin(spec, device), "started": time.time()})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
     meter = open_meter(device) if alone else None
+    request = StopRequest(folder.remarks)
     try:
         with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
             for progress in steps:
@@ -258,6 +268,8 @@ def _train(
                 report = Report(folder.name, "train", *at)
                 under_way.progress()
                 yield report
+                if asked := request.asked():
+                    return replace(report, phase=RunState.STOPPED, note=asked)
     except Diverged as end:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
         return report

@@ -1,0 +1,58 @@
+"""What is removed is what nothing else needs, and what that is stands before it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.synthetic import Synthetic, tiny_spec, write_sweep
+from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError, signature
+from tread_lab.sweep.removal import removal_of, remove
+
+SHARED = {signature(tiny_spec(None, steps=400)), signature(tiny_spec((2, 8), steps=400))}
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Two sweeps that share a baseline and a cell."""
+    for name, routes in (("a", ((2, 8), (1, 4))), ("b", ((2, 8), (3, 9)))):
+        write_sweep(tmp_path, Synthetic(name=name, routes=routes, seeds=(0,)))
+    return Lab(tmp_path)
+
+
+def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
+    lab.sweep("a").remarks.add_note("not needed")
+    removal = removal_of(lab, "a")
+    own = signature(tiny_spec((1, 4), steps=400))
+    assert ([run.name for run in removal.runs], set(removal.kept)) == ([own], SHARED)
+    first, second = removal.lines()
+    assert first.startswith("a loses its plan and figures and 1 run (1 completed, ")
+    assert first.endswith(", 1 note)") and second == "2 runs stay for sweep b"
+    assert lab.sweep("a").plan_path.exists() and lab.run(own).path.exists()
+    remove(removal)
+    assert lab.sweeps() == ["b"] and not lab.run(own).path.exists()
+    assert len(lab.runs()) == 3
+    remove(removal_of(lab, "b"))
+    assert (lab.sweeps(), lab.runs()) == ([], [])
+
+
+def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:
+    run = signature(tiny_spec((2, 8), steps=400))
+    with pytest.raises(UserError) as error:
+        removal_of(lab, run[:6])
+    assert str(error.value) == f"run {run} is needed by sweep a, sweep b; remove that first"
+    remove(removal_of(lab, "a"))
+    remove(removal_of(lab, "b"))
+
+
+def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:
+    with lab.sweep("a").lock(), pytest.raises(UserError, match="a is running; `tread-lab stop a`"):
+        removal_of(lab, "a")
+    with lab.run(signature(tiny_spec((1, 4), steps=400))).lock():
+        with pytest.raises(UserError, match="a is running"):
+            removal_of(lab, "a")
+    lab.sweep("b").plan_path.write_text("{")
+    with pytest.raises(UserError, match=r"sweep b: .*plan.json is damaged"):
+        removal_of(lab, "a")

@@ -1,0 +1,165 @@
+"""Remarks of people on a run or a sweep: notes, tags, and requests to stop, a line each."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tread_lab.records.log import append_line, read_lines
+from tread_lab.specs.errors import UserError, suggest
+
+REMARKS = "remarks.jsonl"  # in the folder of a run or a sweep
+_POLL = 1.0  # seconds between two looks for a request to stop
+_LONGEST = 4000  # characters of a note
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One line: what was done, by whom and when.
+
+    Attributes:
+        event: `note`, `tag`, `untag`, `stop`, or `continue` after a stop.
+        text: the note, the tag, or why to stop.
+        by: user and host.
+        time: in seconds.
+    """
+
+    event: str
+    text: str
+    by: str
+    time: float
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """What people have said of the run or sweep in a folder, in the order of saying."""
+
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return self.folder / REMARKS
+
+    def read(self, offset: int = 0) -> list[Remark]:
+        """Return all remarks from a byte of the file on."""
+        names = Remark.__dataclass_fields__.keys()
+        lines = (line for line in read_lines(self.path, offset) if names <= line.keys())
+        return [Remark(**{name: line[name] for name in names}) for line in lines]
+
+    @property
+    def notes(self) -> list[str]:
+        return [remark.text for remark in self.read() if remark.event == "note"]
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags that were given and not taken away since, in the order of giving."""
+        tags: dict[str, None] = {}
+        for remark in self.read():
+            if remark.event == "tag":
+                tags.setdefault(remark.text)
+            elif remark.event == "untag":
+                tags.pop(remark.text, None)
+        return list(tags)
+
+    @property
+    def stop(self) -> str:
+        """Who asked to stop, and why; empty where nobody did, or the run was continued since."""
+        last = next((r for r in reversed(self.read()) if r.event in ("stop", "continue")), None)
+        return "" if last is None or last.event == "continue" else _asked(last)
+
+    def add(self, event: str, text: str = "") -> None:
+        """Add a remark of the user of this process.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        remark = Remark(event, text, f"{_user()} on {os.uname().nodename}", time.time())
+        append_line(self.path, vars(remark))
+
+    def add_note(self, text: str) -> None:
+        """Add a note.
+
+        Raises:
+            UserError: it is empty or too long.
+        """
+        if not 0 < len(text.strip()) <= _LONGEST:
+            raise UserError(f"a note has 1 to {_LONGEST:,} characters, this one {len(text):,}")
+        self.add("note", text.strip())
+
+    def add_tags(self, tags: Iterable[str], *, remove: bool = False) -> None:
+        """Give or take away tags.
+
+        Raises:
+            UserError: one of them is no word, or is to be taken away and is not there.
+        """
+        tags, given = list(tags), self.tags
+        for tag in tags:
+            if not re.fullmatch(r"[\w.+:/-]{1,60}", tag):
+                raise UserError(f"tag {tag!r}: a word of letters, digits and . + : / - _")
+            if remove and tag not in given:
+                raise UserError(f"tag {tag!r} is not there{suggest(tag, given)}")
+        for tag in tags:
+            if remove or tag not in given:
+                self.add("untag" if remove else "tag", tag)
+
+
+class StopRequest:
+    """Tells, with at most a look a second, who has asked to stop since this object was made."""
+
+    def __init__(self, remarks: Remarks) -> None:
+        self._remarks, self._next = remarks, 0.0
+        self._begin = self._size()
+
+    def asked(self) -> str:
+        """Return who asked and why; empty as long as nobody has."""
+        if time.monotonic() < self._next:
+            return ""
+        self._next = time.monotonic() + _POLL
+        if self._size() == self._begin:
+            return ""
+        new = self._remarks.read(self._begin)
+        return next((_asked(remark) for remark in new if remark.event == "stop"), "")
+
+    def _size(self) -> int:
+        try:
+            return self._remarks.path.stat().st_size
+        except OSError:
+            return 0
+
+
+@contextmanager
+def ended_on_request(remarks: Remarks, say: Callable[[str], None]) -> Iterator[None]:
+    """Within the block, a request to stop is a SIGTERM to this process, whoever asks and where."""
+    request, over = StopRequest(remarks), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL):
+            if asked := request.asked():
+                say(f"{remarks.folder.name}: {asked}")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    threading.Thread(target=watch, name="stop-request", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _asked(remark: Remark) -> str:
+    return f"stopped by {remark.by}" + (f": {remark.text}" if remark.text else "")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container without a name for its user
+        return f"user {os.getuid()}"

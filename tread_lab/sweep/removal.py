@@ -1,0 +1,126 @@
+"""Removal of a sweep or a run from a lab: what would be lost, what stays, and the deed itself."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import TRAIN_SECONDS
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.signature import signature
+from tread_lab.specs.units import amount, counted, counts_text, duration
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What removing a sweep, or one run, would take away.
+
+    Attributes:
+        sweep: the sweep's folder, `None` where a run alone is removed.
+        runs: the folders of the runs that nothing else needs.
+        kept: by run of the sweep, what needs it: other sweeps, and runs that started from it.
+    """
+
+    name: str
+    sweep: SweepFolder | None
+    runs: tuple[RunFolder, ...]
+    kept: Mapping[str, tuple[str, ...]]
+
+    @property
+    def bytes(self) -> int:
+        folders = [run.path for run in self.runs] + ([self.sweep.path] if self.sweep else [])
+        files = (path for folder in folders for path in folder.rglob("*"))
+        return sum(path.lstat().st_size for path in files if not path.is_dir())
+
+    def lines(self) -> list[str]:
+        """Return what would be lost, and what stays, for people."""
+        states = Counter(run.state() for run in self.runs)
+        results = [(run.result() or {}).get("metrics") or {} for run in self.runs]
+        spent = sum(float(metrics.get(TRAIN_SECONDS, 0)) for metrics in results)
+        notes = sum(len(run.remarks.notes) for run in self.runs)
+        notes += len(self.sweep.remarks.notes) if self.sweep else 0
+        lost = [counts_text(states)] if states else []
+        lost += [f"{duration(spent)} of training", amount(self.bytes)]
+        lost += [counted(notes, "note")] if notes else []
+        what = ["its plan and figures"] if self.sweep else []
+        what += [f"{counted(len(self.runs), 'run')} ({', '.join(lost)})"] if self.runs else []
+        lines = [f"{self.name} loses {' and '.join(what)}"]
+        if self.kept:
+            users = dict.fromkeys(user for users in self.kept.values() for user in users)
+            lines.append(f"{counted(len(self.kept), 'run')} stay for {', '.join(users)}")
+        return lines
+
+
+def removal_of(lab: Lab, name: str) -> Removal:
+    """Return what removing a sweep, or the run whose name begins so, would take away.
+
+    Raises:
+        UserError: there is none, somebody works at it, a sweep needs the run, or the plan of
+            another sweep cannot be read, so that nobody knows what it needs.
+    """
+    sweep = lab.sweep(name) if name in lab.sweeps() else None
+    own = list(sweep.plan().runs()) if sweep else [lab.known_run(name).name]
+    users = _users(lab, own, without=name)
+    if sweep is None and users:
+        needed = ", ".join(users[own[0]])
+        raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
+    runs = tuple(lab.run(run) for run in own if run not in users and lab.run(run).path.exists())
+    if (sweep and sweep.driven) or any(run.locked for run in runs):
+        raise UserError(f"{name} is running; `tread-lab stop {name}` ends it")
+    return Removal(sweep.name if sweep else runs[0].name, sweep, runs, users)
+
+
+def remove(removal: Removal) -> None:
+    """Remove runs, then the sweep; what was cut off is done by the same command.
+
+    Raises:
+        Busy: somebody has begun to work at one of them.
+    """
+    if removal.sweep is None:
+        _remove_runs(removal.runs)
+        return
+    with removal.sweep.lock():
+        _remove_runs(removal.runs)
+        _remove(removal.sweep.path)
+
+
+def _remove_runs(runs: Iterable[RunFolder]) -> None:
+    for run in runs:
+        with run.lock():
+            _remove(run.path)
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise UserError(f"cannot remove {folder}: {error.strerror or error}") from None
+
+
+def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[str, ...]]:
+    """Return by run what else needs it: sweeps that plan it, and runs outside that began from it.
+
+    Raises:
+        UserError: the plan of a sweep cannot be read.
+    """
+    own, problems = dict.fromkeys(runs), list[UserError]()
+    plans = lab.of_sweeps(lambda sweep: sweep.plan().runs(), problems)
+    if others := [problem for problem in problems if f"sweep {without}:" not in str(problem)]:
+        raise others[0]
+    users: dict[str, dict[str, None]] = {}
+    for name, planned in plans.items():
+        for run in planned if name != without else ():
+            if run in own:
+                users.setdefault(run, {})[f"sweep {name}"] = None
+    for folder in lab.runs():
+        spec = folder.readable_spec() if folder.name not in own else None
+        for parent in map(signature, spec.ancestors if spec else ()):
+            if parent in own:
+                users.setdefault(parent, {})[f"run {folder.name}"] = None
+    return {run: tuple(names) for run, names in users.items()}
