@@ -28,6 +28,7 @@ MENDS = {
     "cuda": "a machine with a CUDA device",
     "webdataset": "pip install webdataset",
     "apprise": "pip install 'tread-lab[notify]'",
+    "wandb": "pip install 'tread-lab[wandb]'",
     "prometheus": "apt-get install prometheus",
     "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
 }

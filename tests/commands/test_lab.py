@@ -82,7 +82,7 @@ def test_sweeps_are_synced_in_their_order(
     for name in "abc":
         write_sweep(tmp_path, small(name=name))
     report = "tread_lab.commands.mlflow_view.sync_now"
-    monkeypatch.setattr(report, lambda lab, name: SyncReport(name, runs=3))
+    monkeypatch.setattr(report, lambda lab, name, tracker: SyncReport(name, runs=3))
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]

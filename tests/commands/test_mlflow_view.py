@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ from tread_lab.commands import mlflow_view
 from tread_lab.commands.mlflow_view import live_sync, sync_if_possible, sync_now
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
-from tread_lab.tracking.tracker import LiveSync, SyncReport
+from tread_lab.tracking.tracker import SyncReport
 
 
 class Tracked:
@@ -32,11 +31,19 @@ class Tracked:
 def test_a_sweep_is_followed_unless_mlflow_is_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mlflow_view, "_tracker", lambda lab: ("tracker", lab.root))
-    assert isinstance(live_sync(Lab(tmp_path), "s", off=True), nullcontext)
-    live = live_sync(Lab(tmp_path), "s")
-    assert isinstance(live, LiveSync) and live._sweep == "s"
-    assert live._build() == ("tracker", tmp_path)  # type: ignore[comparison-overlap]
+    asked = list[tuple[str, str, bool]]()
+
+    class Followed(Tracked):
+        def sync(self, name: str, *, closing: bool = False) -> SyncReport:
+            asked.append((self.what[0], name, closing))
+            return SyncReport(name)
+
+    monkeypatch.setattr(mlflow_view, "_tracker", lambda lab, kind: Followed(kind))
+    for trackers in ((), ("mlflow",), ("tensorboard", "wandb")):
+        with live_sync(Lab(tmp_path), "s", trackers):
+            pass
+    assert [kind for kind, *_ in asked] == ["mlflow", "wandb", "tensorboard"]
+    assert {what for _, *what in map(list, asked) for what in [tuple(what)]} == {("s", True)}
 
 
 def test_a_sync_that_fails_is_a_line_or_an_error(

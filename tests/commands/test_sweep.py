@@ -196,17 +196,22 @@ def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     synced: list[Any] = []
-    monkeypatch.setattr(sweep, "sync_if_possible", lambda lab, name: synced.append(name))
     monkeypatch.setattr(
-        sweep, "live_sync", lambda lab, name, off: synced.append(off) or nullcontext()
+        sweep, "sync_if_possible", lambda lab, name, trackers: synced.append((name, *trackers))
+    )
+    monkeypatch.setattr(
+        sweep, "live_sync", lambda lab, name, trackers: synced.append(trackers) or nullcontext()
     )
     followed = [word for word in COMMAND if word != "--no-mlflow"]
     assert main([*followed, BOTH, "--budget", "trials=1"]) == 0
-    assert [len(spec.routes) for spec in pretended.done] == [0, 1] and synced == [False, "s"]
+    assert [len(spec.routes) for spec in pretended.done] == [0, 1] and synced == [
+        ("mlflow",),
+        ("s", "mlflow"),
+    ]
     said = "the budget of s is used up: "
     assert said in capsys.readouterr().err
     assert main([*COMMAND, BOTH, "--budget", "trials=2"]) == 0
-    assert len(pretended.done) == 3 and synced[2:] == [True] and drawn == ["s", "s"]
+    assert len(pretended.done) == 3 and synced[2:] == [(), ("s",)] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 2
 

@@ -1,38 +1,46 @@
-"""MLflow's view of the records: followed while a sweep runs, brought up to date after it."""
+"""Trackers' views of the records: followed while a sweep runs, brought up to date after it."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 from tread_lab.terminal.console import say
 from tread_lab.tracking.tracker import LiveSync, SyncReport, Tracker
+from tread_lab.tracking.trackers import TRACKERS
+
+MLFLOW = ("mlflow",)
 
 
-def live_sync(lab: Lab, name: str, *, off: bool = False) -> AbstractContextManager[object]:
-    """Return a context in which MLflow follows a sweep's records, unless it is `off`."""
-    return nullcontext() if off else LiveSync(lambda: _tracker(lab), name)
+@contextmanager
+def live_sync(lab: Lab, name: str, trackers: Sequence[str] = MLFLOW) -> Iterator[None]:
+    """Let each tracker follow a sweep's records within the block."""
+    with ExitStack() as stack:
+        for kind in trackers:
+            stack.enter_context(LiveSync(partial(_tracker, lab, kind), name))
+        yield
 
 
-def _tracker(lab: Lab) -> Tracker:
-    from tread_lab.tracking.mlflow_tracker import MlflowTracker  # imports mlflow
-
-    return MlflowTracker(lab, lab.mlflow_uri)
+def _tracker(lab: Lab, kind: str) -> Tracker:
+    return TRACKERS[kind].make(lab)
 
 
-def sync_if_possible(lab: Lab, name: str) -> None:
-    """Sync a sweep; where the store does not answer, say so and go on."""
-    try:
-        sync_now(lab, name)
-    except UserError as error:
-        say(f"{error}; the records are complete, `tread-lab sync {name}` shows them later")
+def sync_if_possible(lab: Lab, name: str, trackers: Sequence[str] = MLFLOW) -> None:
+    """Sync a sweep; where a store does not answer, say so and go on."""
+    for tracker in trackers:
+        try:
+            sync_now(lab, name, tracker)
+        except UserError as error:
+            say(f"{error}; the records are complete, `tread-lab sync {name}` shows them later")
 
 
-def sync_now(lab: Lab, name: str) -> SyncReport:
-    """Bring MLflow up to date with a sweep's records; return what was done.
+def sync_now(lab: Lab, name: str, tracker: str = "mlflow") -> SyncReport:
+    """Bring a tracker up to date with a sweep's records; return what was done.
 
     Raises:
-        UserError: the store is not MLflow's or does not answer.
+        UserError: the store is not the tracker's or does not answer.
     """
-    return _tracker(lab).sync(name)
+    return _tracker(lab, tracker).sync(name)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tread_lab.sweep.execution.executors import EXECUTORS
+from tread_lab.tracking.trackers import TRACKERS
 
 DONE = 0
 UNFINISHED = 1
@@ -186,6 +187,12 @@ class Driven(Watched, OfLab, Changed):
         metavar="LIMIT",
     )
     no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
+    tracker: Sequence[str] = option(
+        "follow the sweep in it; repeat it for several (mlflow)",
+        [],
+        action="append",
+        choices=tuple(TRACKERS),
+    )
     allow_mixed: bool = option(
         "run although code, data or weights differ from those of earlier runs", False
     )
@@ -214,7 +221,7 @@ class Sweep(Driven, OnDevice, AsJson):
     )
     retry_failed: str | None = option(
         "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
-        " hung, parent, or stopped ones: stopped; put it last",
+        " hung, parent; =stopped: those that were asked to stop; put it last",
         nargs="?",
         const="",
         metavar="KINDS",
@@ -520,8 +527,9 @@ class Schema:
 
 @dataclass(kw_only=True)
 class Sync(OfLab):
-    """rebuild the MLflow store from the records"""
+    """rebuild the MLflow store, or another tracker's, from the records"""
 
+    tracker: str = option("the tracker (mlflow)", "mlflow", choices=tuple(TRACKERS))
     names: Sequence[str] = argument("sweeps (default: all)", metavar="SWEEP", nargs="*")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
-from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
+from tread_lab.commands.mlflow_view import MLFLOW, live_sync, sync_if_possible
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.commands.resolve import (
     check_one_device,
@@ -65,6 +65,7 @@ from tread_lab.terminal.plan import (
     show_plan,
 )
 from tread_lab.terminal.status import show_unfinished
+from tread_lab.tracking.trackers import check_installed
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def sweep(options: Sweep) -> int:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, plan=options.plan)
     target = notification_target(options.notify)
+    check_installed(options.tracker)
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
@@ -149,6 +151,11 @@ def sweep(options: Sweep) -> int:
         print(sweep_text(asked[1], [options.file, *overrides]), end="", flush=True)
     _show(launch, notices if asked else answers)
     return DONE
+
+
+def _trackers(options: Sweep) -> Sequence[str]:
+    """Return the names of the trackers that follow the sweep."""
+    return options.tracker or (() if options.no_mlflow else MLFLOW)
 
 
 def check_price(price: float | None, *, plan: bool) -> None:
@@ -259,7 +266,7 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
         launch.resources, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
     )
     with ExitStack() as stack:
-        stack.enter_context(live_sync(lab, plan.name, off=launch.options.no_mlflow))
+        stack.enter_context(live_sync(lab, plan.name, _trackers(launch.options)))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
@@ -296,12 +303,11 @@ def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
     from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
 
     options, lab, name = launch.options, launch.lab, launch.plan.name
-    folder = lab.sweep(name)
+    folder, trackers = lab.sweep(name), _trackers(options)
     figures = write_figures(lab, name) if redraw or not folder.drawn else []
-    if not options.no_mlflow:
-        sync_if_possible(lab, name)
+    sync_if_possible(lab, name, trackers)
     show_ranking(lab, name, as_json=options.as_json)
-    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    show_places(lab, folder, figures, mlflow="mlflow" in trackers)
     if queue.full:
         say(f"the budget of {name} is used up: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

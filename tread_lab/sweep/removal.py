@@ -46,7 +46,8 @@ class Removal:
         notes = sum(len(run.remarks.notes) for run in self.runs)
         notes += len(self.sweep.remarks.notes) if self.sweep else 0
         lost = [counts_text(states)] if states else []
-        lost += [f"{duration(spent)} of training", amount(self.bytes)]
+        lost += [f"{duration(spent)} of training"] if spent else []
+        lost.append(amount(self.bytes))
         lost += [counted(notes, "note")] if notes else []
         what = ["its plan and figures"] if self.sweep else []
         what += [f"{counted(len(self.runs), 'run')} ({', '.join(lost)})"] if self.runs else []

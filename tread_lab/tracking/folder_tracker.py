@@ -1,0 +1,93 @@
+"""Trackers that keep a folder for each trial: written anew where its records have changed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from pathlib import Path
+
+from tread_lab.frames import Memory
+from tread_lab.records.durable import read_json, write_json, writing
+from tread_lab.records.lab import Lab
+from tread_lab.records.locks import exclusive
+from tread_lab.records.status import RunState
+from tread_lab.specs.errors import UserError
+from tread_lab.tracking.projection import Number, Projection, ShownTrial, View, trials_of
+from tread_lab.tracking.tracker import SyncReport
+
+_SENT = "sent.json"  # in the folder of a trial: the fingerprint of what it shows
+Write = Callable[[Path, str, View], None]  # folder, name of the sweep, what is shown
+
+
+class FolderTracker:
+    """Makes `<lab>/<name>/<sweep>/<trial>` show the records; what has not changed is not touched.
+
+    Args:
+        name: the folder in the lab.
+        write: writes one trial into an empty folder.
+        ended: whether trials are shown only once they have ended.
+    """
+
+    def __init__(self, lab: Lab, name: str, write: Write, *, ended: bool = False) -> None:
+        self._lab, self._name, self._write, self._ended = lab, name, write, ended
+        self._memory: dict[str, Memory] = defaultdict(Memory)
+
+    def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
+        """Make the folders equal to the records of a sweep; again changes nothing.
+
+        Raises:
+            UserError: no such sweep, or the folder cannot be written.
+        """
+        sweep = self._lab.known_sweep(sweep_name)
+        plan, root = sweep.plan(), self._lab.root / self._name / sweep.name
+        memory = self._memory["/".join([sweep.name, *plan.planned])]
+        projection = Projection(self._lab, plan, memory)
+        done, problems, shown = Counter[str](), list[str](), set[str]()
+        with exclusive(root / ".lock", f"{self._name} of {sweep.name}"):
+            for trial in trials_of(sweep.name, plan):
+                state = projection.state(trial)
+                if state is RunState.PENDING or (self._ended and not state.ended):
+                    continue
+                shown.add(_folder_name(trial))
+                try:
+                    done.update(self._trial(root, sweep.name, trial, state, projection))
+                except UserError as error:
+                    problems.append(f"{trial.key}: {error}")
+            for mark in root.glob(f"*/{_SENT}"):
+                if mark.parent.name not in shown:
+                    shutil.rmtree(mark.parent)
+                    done["removed"] += 1
+        return SyncReport(sweep.name, len(shown), **done, problems=tuple(problems))
+
+    def _trial(
+        self, root: Path, sweep: str, trial: ShownTrial, state: RunState, projection: Projection
+    ) -> dict[str, int]:
+        """Write one trial unless it stands there; return what was done."""
+        folder, stamp = root / _folder_name(trial), projection.stamp(trial, state)
+        stored = read_json(folder / _SENT)
+        if stored == {"stamp": stamp}:
+            return {"unchanged": 1}
+        view, new = projection.view(trial, state), root / ".new"
+        shutil.rmtree(new, ignore_errors=True)
+        with writing(folder):
+            new.mkdir(parents=True)
+            self._write(new, sweep, view)
+            write_json(new / _SENT, {"stamp": stamp})
+            shutil.rmtree(folder, ignore_errors=True)
+            new.rename(folder)
+        return {"updated" if stored else "created": 1, "values": len(numbers_of(view))}
+
+
+def numbers_of(view: View) -> list[Number]:
+    """Return every value of a trial in the order of its steps."""
+    numbers = [*view.logged.values(), *view.during, *view.measured.values()]
+    return sorted(numbers, key=lambda number: number.step)
+
+
+def _folder_name(trial: ShownTrial) -> str:
+    """Return a name that people recognise and no other trial of the sweep has."""
+    label = re.sub(r"[^\w.=+-]+", "_", f"{trial.label} seed {trial.stored.seed}")[:80]
+    return f"{label}-{zlib.crc32(trial.key.encode()):08x}"
