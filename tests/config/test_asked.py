@@ -72,6 +72,21 @@ ASKED: dict[str, tuple[list[str], str, dict[str, Any]]] = {
             "evaluate": ["heldout_loss"],
         },
     ),
+    "a search over Hydra's intervals": (
+        [
+            "route=2->8",
+            "train.lr=tag(log, interval(1e-3, 1e-2))",
+            "search.sampler=random",
+            "evaluate=heldout_loss",
+        ],
+        "tiny-lr",
+        {
+            "fixed": {"route": "2->8"},
+            "axes": {"train.lr": "0.001..0.01 log"},
+            "search": {"sampler": "random"},
+            "evaluate": ["heldout_loss"],
+        },
+    ),
     "a variation of the base alone": (
         ["route=2->8", "match=train_flops", "evaluate=heldout_loss"],
         "tiny-route",
@@ -99,7 +114,8 @@ def test_what_is_asked_plans_the_runs_of_its_file_and_of_the_file_that_is_printe
     Path("printed.yaml").write_text(sweep_text(tree[1], ["tiny", *words]))
     plans = [planned(["tiny", *words], capsys)]
     plans += [planned([file], capsys) for file in ("written.yaml", "printed.yaml")]
-    assert plans[0]["trials"] and plans[0] == plans[1] == plans[2]
+    assert plans[0]["runs"] or plans[0]["space"]
+    assert plans[0] == plans[1] == plans[2]
 
 
 def test_the_plan_of_what_is_asked_prints_its_file_alone(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.specs import UserError, decode
-from tread_lab.specs.axes import Space, cell_of, distinct, grid
+from tread_lab.specs.axes import Space, cell_of, distinct, grid, is_range
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -130,6 +130,17 @@ def test_a_rule_may_use_fields_that_nothing_sets_and_the_tokens() -> None:
     assert [t.cell["start"] for t in found.trials if t.role == "trial"] == [0]
 
 
+def test_a_scaled_range_of_which_no_count_is_given_has_33_places_for_a_search() -> None:
+    space = Space(grid({"a": "1e-4..1e-2 log"}, "axes"))
+    assert (len(space), space.coordinates) == (33, {"a": ()})
+    middle = space.cells[space.number_at({"a": 0.5})]["a"]
+    assert middle == 1e-3  # halfway in the logarithm
+    for text in ("1e-4..1e-2 log", "0..7", " 0 .. 8 step 2"):
+        assert is_range(text)
+    for value in ("../x", "2->8", 3, "1..", "0.1..0.9"):
+        assert not is_range(value)
+
+
 def test_seeds_may_be_a_range() -> None:
     assert decode(SweepSpec, {"experiment": "tiny", "seeds": "0..3"}).seeds == (0, 1, 2, 3)
 
@@ -189,6 +200,10 @@ def test_cells_that_set_the_same_in_another_order_are_equal() -> None:
             [{"a.b.c": 1, "d": 3}, {"a.b.c": 2, "d": 4}],
         ),
         ([{"a": [1]}, {"b": [2]}], [{"a": 1}, {"b": 2}]),
+        ({"a": "1e-4..1e-2 log 5"}, [{"a": x} for x in (1e-4, 3.16e-4, 1e-3, 3.16e-3, 1e-2)]),
+        ({"a": [3, "0.1..0.5 linear 3"]}, [{"a": 3}, {"a": 0.1}, {"a": 0.3}, {"a": 0.5}]),
+        ({"a": "8..64 log 4"}, [{"a": 8}, {"a": 16}, {"a": 32}, {"a": 64}]),
+        ({"a": "1..4 log 33"}, [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}]),
     ],
 )
 def test_axes_in_every_spelling_become_these_cells(axes: Any, found: list[Any]) -> None:
@@ -199,7 +214,11 @@ def test_axes_in_every_spelling_become_these_cells(axes: Any, found: list[Any]) 
     ("axes", "said"),
     [
         ([{"a": [1]}, 3], r"^axes\[1\]: expected a mapping of axes, got 3"),
-        ({"a": "\u0663..\u0665"}, r"is not a range; write 0..7 or 0..8 step 2"),
+        ({"a": "\u0663..\u0665"}, r"is not a range; write 0..7, 0..8 step 2, 1e-4..1e-2 "),
+        ({"a": "0.1..0.9"}, r"is not a range; write .* or 0.1..0.9 linear 9"),
+        ({"a": "0..1.0 log"}, r"^axes.a: the range .*: from a smaller to a larger number, log"),
+        ({"a": "1..3 linear 1"}, r"'1..3 linear 1': from a smaller to a larger"),
+        ({"a": "1e-4..1e-2 log"}, r"'1e-4..1e-2 log': 33 cells, more than 4; split"),
         ({"a": "5..4"}, r"^axes.a: the range '5..4' is empty"),
         ({"a": "1..2 step 0"}, r"^axes.a: the range '1..2 step 0' is empty"),
         ({"zip": {}}, r"^axes.zip: expected axes that vary together, got {}"),

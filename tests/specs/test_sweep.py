@@ -167,7 +167,8 @@ def test_a_rule_may_be_its_kind_alone_and_one_objective_is_enough_for_most_sampl
 @pytest.mark.parametrize(
     ("seeds", "said"),
     [([], "seeds: \\[\\] must be distinct, at least one"), ([1, 1], "must be distinct"),
-     ([3, -1], "seeds: must not be negative, got -1"), ("0..x", "is not a range")],
+     ([3, -1], "seeds: must not be negative, got -1"), ("0..x", "is not a range"),
+     ("0.5..1.5 linear 3", "seeds: whole numbers, got 0.5..1.5")],
 )  # fmt: skip
 def test_seeds_that_cannot_be_are_refused(seeds: Any, said: str) -> None:
     with pytest.raises(UserError, match=said):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.cell import Cell
@@ -14,6 +14,14 @@ from tread_lab.specs.fields import dotted
 
 ZIP = "zip"  # the key under which axes vary together
 MOST_CELLS = 200_000
+_WHOLE = r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})(?:\s+step\s+(\d{1,15}))?\s*"
+_NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?"
+_SCALED = rf"\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s+(log|linear)(?:\s+(\d{{1,15}}))?\s*"
+_VALUES = 33  # of a scaled range that does not say how many: a search chooses among them
+_SCALES: Mapping[str, Callable[[float, float, float], float]] = {
+    "log": lambda first, last, share: first * (last / first) ** share,
+    "linear": lambda first, last, share: first + (last - first) * share,
+}
 
 
 def grid(axes: Any, name: str) -> list[Cell]:
@@ -121,24 +129,46 @@ def _values(values: Any, path: str) -> list[Any]:
 
 def is_range(value: Any) -> bool:
     """Return whether a value is the text of a range of numbers, such as `0..7`."""
-    return isinstance(value, str) and bool(re.match(r"\s*-?[\d.e+-]*?\d\s*\.\.\s*-?\d", value))
+    return isinstance(value, str) and any(
+        re.fullmatch(form, value, flags=re.ASCII) for form in (_WHOLE, _SCALED)
+    )
 
 
-def numbers(text: str, path: str) -> list[int]:
-    """Return the whole numbers of a range: `0..7`, both ends inclusive, or `0..8 step 2`.
+def numbers(text: str, path: str) -> list[int] | list[float]:
+    """Return the numbers of a range, both ends inclusive.
+
+    `0..7` and `0..8 step 2` are whole numbers. `1e-4..1e-2 log` are 33 numbers at equal ratios,
+    `0.1..0.9 linear 9` are 9 at equal distances; whole ones where both ends are written so.
 
     Raises:
         UserError: not a range, or one without or with too many numbers.
     """
-    form = r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})(?:\s+step\s+(\d{1,15}))?\s*"
-    match = re.fullmatch(form, text, flags=re.ASCII)
+    if (scaled := re.fullmatch(_SCALED, text, flags=re.ASCII)) is not None:
+        return _scaled(*scaled.groups(), f"{path}: the range {text!r}")
+    match = re.fullmatch(_WHOLE, text, flags=re.ASCII)
     if match is None:
-        raise UserError(f"{shown(text)} is not a range; write 0..7 or 0..8 step 2").at(path)
+        forms = "0..7, 0..8 step 2, 1e-4..1e-2 log or 0.1..0.9 linear 9"
+        raise UserError(f"{shown(text)} is not a range; write {forms}").at(path)
     first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
     if step == 0 or last < first:
         raise UserError(f"the range {text!r} is empty").at(path)
     check_count((last - first) // step + 1, f"{path}: the range {text!r}")
     return list(range(first, last + 1, step))
+
+
+def _scaled(
+    start: str, end: str, scale: str, count: str | None, place: str
+) -> list[int] | list[float]:
+    """Return the numbers that a scale puts between two, to three digits; equal ones once."""
+    first, last, values = float(start), float(end), int(count or _VALUES)
+    if not first < last or values < 2 or (scale == "log" and first <= 0):
+        raise UserError("from a smaller to a larger number, log from above 0").at(place)
+    check_count(values, place)
+    shares = (k / (values - 1) for k in range(1, values - 1))
+    inner = (float(f"{_SCALES[scale](first, last, share):.3g}") for share in shares)
+    every = dict.fromkeys([first, *inner, last])
+    is_whole = {".", "e"}.isdisjoint(start + end)
+    return list(dict.fromkeys(map(round, every))) if is_whole else list(every)
 
 
 Point = dict[str, float | str]

@@ -200,6 +200,8 @@ class SweepSpec:
 def _seeds(seeds: Any) -> tuple[int, ...]:
     if isinstance(seeds, str):
         seeds = numbers(seeds, "seeds")
+    if any(isinstance(seed, float) for seed in seeds):
+        raise UserError(f"seeds: whole numbers, got {seeds[0]:g}..{seeds[-1]:g}")
     if len(set(seeds)) != len(seeds) or not seeds:
         raise UserError(f"seeds: {list(seeds)} must be distinct, at least one")
     if min(seeds) < 0:

@@ -16,6 +16,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.trial import TrialState
+from tread_lab.sweep.plan.extension import plan_to_run
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
@@ -199,7 +200,9 @@ def test_the_plan_stays_as_it_was_and_shows_what_was_asked(lab: Lab, tiny: Any) 
 
 def test_more_trials_go_on_and_other_settings_are_refused(lab: Lab, tiny: Any) -> None:
     searched(lab, planned(tiny))
-    more = searched(lab, planned(tiny, trials=8))
+    more_trials = planned(tiny, trials=8)
+    assert plan_to_run(lab.sweep("searched"), more_trials, extend=True) is more_trials
+    more = searched(lab, more_trials)
     assert len(more.done) == 2 * 2 and len(cells(lab)) == 8
     with pytest.raises(UserError, match="planned with other"):
         check_plan(lab.sweep("searched"), planned(tiny, seed=1))
@@ -228,6 +231,8 @@ def test_values_of_an_axis_become_distributions_of_optuna() -> None:
 
     assert distribution(1, 2, 5) == IntDistribution(1, 5, step=1)
     assert distribution(0.25, 1, 0.5) == FloatDistribution(0.25, 1.0)
+    assert distribution(1e-4, 1e-3, 1e-2) == FloatDistribution(1e-4, 1e-2, log=True)
+    assert distribution(0.0, 1e-3, 1e-2) == FloatDistribution(0.0, 1e-2)
     assert distribution("a", "b", 1) == CategoricalDistribution(["a", "b", 1])
     assert distribution(True, False) == CategoricalDistribution([True, False])
     assert distribution([1, 2], None) == CategoricalDistribution(["[1, 2]", None])

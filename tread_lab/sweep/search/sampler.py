@@ -230,8 +230,14 @@ def distribution(space: Space, axis: str) -> BaseDistribution:
         steps = math.gcd(*(v - min(values) for v in values))
         return IntDistribution(min(values), max(values), step=max(steps, 1))
     if types <= {int, float}:
-        return FloatDistribution(min(values), max(values))
+        return FloatDistribution(min(values), max(values), log=_is_log(values))
     return CategoricalDistribution(values)
+
+
+def _is_log(values: Sequence[float]) -> bool:
+    """Return whether positive values lie further apart the larger they are."""
+    steps = np.diff(sorted(values))
+    return min(values) > 0 and len(steps) > 1 and bool(steps[-1] > 2 * steps[0])
 
 
 def _param(value: Any) -> Any:
