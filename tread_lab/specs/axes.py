@@ -144,7 +144,7 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
         UserError: not a range, or one without or with too many numbers.
     """
     if (scaled := re.fullmatch(_SCALED, text, flags=re.ASCII)) is not None:
-        return _scaled(*scaled.groups(), f"{path}: the range {text!r}")
+        return _scaled(*scaled.groups(), place=f"{path}: the range {text!r}")
     match = re.fullmatch(_WHOLE, text, flags=re.ASCII)
     if match is None:
         forms = "0..7, 0..8 step 2, 1e-4..1e-2 log or 0.1..0.9 linear 9"
@@ -157,7 +157,7 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
 
 
 def _scaled(
-    start: str, end: str, scale: str, count: str | None, place: str
+    start: str, end: str, scale: str, count: str | None, *, place: str
 ) -> list[int] | list[float]:
     """Return the numbers that a scale puts between two, to three digits; equal ones once."""
     first, last, values = float(start), float(end), int(count or _VALUES)
