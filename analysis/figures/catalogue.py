@@ -6,25 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tread_lab.analysis.figures.curves import SELECTION_RATE
-from tread_lab.analysis.figures.effects import CELLS, TWO_WAYS
-from tread_lab.analysis.figures.guidance_costs import GUIDANCE
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
-from tread_lab.analysis.figures.loss_gap import (
-    ALL_OVER_STEPS,
-    GAP_AND_QUALITY,
-    GAP_BY_LENGTH,
-    GAP_OVER_STEPS,
+from tread_lab.analysis.figures import (
+    curves,
+    effects,
+    guidance_costs,
+    loss_gap,
+    over_training,
+    pareto,
+    placement_maps,
+    route_bars,
+    samples,
+    similarity,
+    time_to_equal,
 )
-from tread_lab.analysis.figures.over_training import OVER_COSTS, OVER_TRAINING
-from tread_lab.analysis.figures.pareto import PARETO, SAVINGS
-from tread_lab.analysis.figures.placement_maps import ROUTE_GRID, ROUTE_SPANS
+from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
 from tread_lab.analysis.figures.placements import panels
-from tread_lab.analysis.figures.route_bars import ROUTE_BARS
-from tread_lab.analysis.figures.samples import SAMPLES
-from tread_lab.analysis.figures.similarity import ALL_SIMILARITIES, SIMILARITY
 from tread_lab.analysis.figures.style import save
-from tread_lab.analysis.figures.time_to_equal import TIME_TO_EQUAL
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
 from tread_lab.frames import (
@@ -42,25 +39,25 @@ from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
 
 KINDS = (  # in the order of the report
-    ROUTE_GRID,
-    ROUTE_SPANS,
-    ROUTE_BARS,
-    CELLS,
-    TWO_WAYS,
-    SELECTION_RATE,
-    GUIDANCE,
-    PARETO,
-    SAVINGS,
-    TIME_TO_EQUAL,
-    OVER_TRAINING,
-    OVER_COSTS,
-    GAP_OVER_STEPS,
-    ALL_OVER_STEPS,
-    GAP_BY_LENGTH,
-    GAP_AND_QUALITY,
-    SIMILARITY,
-    ALL_SIMILARITIES,
-    SAMPLES,
+    placement_maps.grids,
+    placement_maps.spans,
+    route_bars.bars,
+    effects.cells,
+    effects.ways,
+    curves.selection_rates,
+    guidance_costs.guidances,
+    pareto.costs,
+    pareto.saved,
+    time_to_equal.times_to_equal,
+    over_training.by_guidance,
+    over_training.by_cost,
+    loss_gap.over_steps,
+    loss_gap.all_over_steps,
+    loss_gap.by_length,
+    loss_gap.with_quality,
+    similarity.pair,
+    similarity.all_routes,
+    samples.equal_seeds,
 )
 
 

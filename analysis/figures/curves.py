@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.placements import Array, measured_as, numbers_of
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.tables import published
@@ -102,28 +102,20 @@ def bare_curve(name: str, dense: bool, x: Array, value: Array) -> Curve:
 
 def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
     """Draw dense curves black and dashed, others in colour; cells without a number are lettered."""
-    values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
-    power = style.power_of_ten(np.concatenate([np.zeros(1), *values]))
     states: list[str] = []
     dense = sum(curve.dense for curve in found.curves)
     for k, curve in enumerate(found.curves):
-        value, low, high = (v / 10.0**power for v in (curve.value, curve.low, curve.high))
-        spread = np.nan_to_num(np.stack([value - low, high - value]))
-        known = np.isfinite(value)
+        known = np.isfinite(curve.value)
         shape, colour = style.curve_look(k - dense, dense=curve.dense)
-        ax.errorbar(
-            curve.x[known],
-            value[known],
-            spread[:, known],
-            fmt=shape,
-            color=colour,
-            label=style.arrow(curve.name),
-        )
+        spread = style.bars(curve.value, curve.low, curve.high)[:, known]
+        x, value, name = curve.x[known], curve.value[known], style.arrow(curve.name)
+        ax.errorbar(x, value, spread, fmt=shape, color=colour, label=name)
         missing = np.array(curve.states)[~known].tolist()
         for x, state in zip(curve.x[~known], missing):
             style.mark_state(ax, float(x), state)
         states += missing
-    ax.set_ylabel(style.label(found.metric.split(" ")[0]) + style.times(power))
+    values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
+    style.value_axis(ax.yaxis, found.metric.split(" ")[0], *values)
     handles, _ = ax.get_legend_handles_labels()
     if legend:
         handles = [*handles, *style.state_legend(states)]
@@ -154,7 +146,7 @@ def _from_zero(curve: Curve) -> Curve:
 
 def published_rates() -> Curves:
     """Return Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric and model."""
-    table = published.table5()
+    table = published.table("Table 5")
     rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
     return Curves("delta/FID", (bare_curve("2->8", False, rate, fid - fid[0]),), "")
 
@@ -198,7 +190,9 @@ def rates_caption(found: Curves) -> str:
     return f"Best is s = {curve.x[k]:g} on {name}: {metric_text(found.metric)} {interval}."
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(compares=True)
+def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
+    """How many tokens are routed"""
     for metric in records.compared:
         found = rates(records.frame, metric)
         if found.curves:
@@ -208,6 +202,3 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             draw_rates(published_rates(), theirs)
             theirs.set_title(published.TABLE5_TITLE)
             yield Drawn(named("selection_rate", metric), rates_caption(found), fig, metric)
-
-
-SELECTION_RATE = FigureKind("How many tokens are routed", _drawn, compares=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
 from tread_lab.analysis.figures.placements import numbers_of, other_axes
 from tread_lab.analysis.figures.sentences import metric_text, number, routed
 from tread_lab.compare.intervals import t_interval
@@ -186,7 +186,9 @@ def draw_cell_gaps(gaps: pd.DataFrame, metric: str, axes: list[style.Axes]) -> N
     bars.set_xlabel("training FLOPs relative to dense (1 = dense)")
 
 
-def _cells(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(compares=True)
+def cells(records: SweepRecords) -> Iterator[Drawn]:
+    """All cells of the sweep"""
     frame = records.frame
     for metric in records.compared if records.panels > 1 else ():
         if frame[metric].notna().sum() > 1:
@@ -200,7 +202,9 @@ def _cells(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("cells", metric), caption, fig, metric)
 
 
-def _two_ways(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(compares=True)
+def ways(records: SweepRecords) -> Iterator[Drawn]:
+    """How much is the route, and how much the other axis?"""
     for metric in sample_metrics(records.frame):
         ways = two_ways(records.frame, metric)
         if ways is not None:
@@ -208,9 +212,3 @@ def _two_ways(records: SweepRecords) -> Iterator[Drawn]:
             fig, axes = style.figure(width=style.PAGE, height=height)
             draw_two_ways(ways, axes[0])
             yield Drawn(named("two_ways", metric), caption(ways), fig, metric)
-
-
-CELLS = FigureKind("All cells of the sweep", _cells, compares=True)
-TWO_WAYS = FigureKind(
-    "How much is the route, and how much the other axis?", _two_ways, compares=True
-)

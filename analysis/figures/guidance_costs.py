@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.sentences import metric_text, number, quantity, routed
 from tread_lab.analysis.figures.style import (
     BESIDE,
@@ -131,7 +131,9 @@ def _at_cost(point: GuidancePoint) -> str:
     return f"{number(point.value)} at {quantity(point.flops, 'FLOP')}"
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind()
+def guidances(records: SweepRecords) -> Iterator[Drawn]:
+    """Guidance: quality against the cost of an image"""
     planned = records.frame.attrs["planned"]
     columns = [c for c in planned if " w=" in c and not c.startswith("cost/")]
     for metric in dict.fromkeys(column.split(" ")[0] for column in columns):
@@ -141,6 +143,3 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             fig, axes = figure(width=1.2 + 1.9 * panels, height=2.4, columns=panels)
             draw_guidance_costs(points, metric, axes)
             yield Drawn(named("guidance", metric), caption(points, metric), fig, metric)
-
-
-GUIDANCE = FigureKind("Guidance: quality against the cost of an image", _drawn)

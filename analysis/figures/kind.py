@@ -103,6 +103,13 @@ class FigureKind:
     compares: bool = False
 
 
+def figure_kind(
+    **options: bool,
+) -> Callable[[Callable[[SweepRecords], Iterator[Drawn]]], FigureKind]:
+    """Make a kind of figure of the function that draws it; its docstring is the title."""
+    return lambda draw: FigureKind(str(draw.__doc__), draw, **options)
+
+
 def sample_metrics(frame: pd.DataFrame) -> list[str]:
     """Return the sweep's own measures of quality of samples."""
     columns = [c for c in own_metrics(frame) if "@" in c and ":" not in c]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, sample_metrics
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
 from tread_lab.analysis.figures.placements import (
     Array,
     Ints,
@@ -102,7 +103,7 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
 
 def draw_gap_by_length(planned: Placements, ax: style.Axes) -> None:
     """Draw points with intervals; routes that share a start or an end share a marker."""
-    power, value, spread = style.scaled(planned.value, planned.low, planned.high)
+    spread = style.bars(planned.value, planned.low, planned.high)
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     start, end = commonest(planned.start), commonest(planned.end)
     first = planned.measured & (planned.start == start)
@@ -112,15 +113,14 @@ def draw_gap_by_length(planned: Placements, ax: style.Axes) -> None:
     families = [(members, text) for members, text in parts if members.any()]
     for family, (members, text) in enumerate(families):
         at = planned.length[members] + 0.16 * (family - (len(families) - 1) / 2)
-        colour, bars = FAMILIES[family], spread[:, members]
-        points, *_ = ax.errorbar(at, value[members], bars, linestyle="none", color=colour)
-        points.set(marker="os^"[family], label=text)
+        look: dict[str, Any] = {"fmt": "os^"[family], "color": FAMILIES[family], "label": text}
+        ax.errorbar(at, planned.value[members], spread[:, members], **look)
     if planned.measured_as:
         ax.set_title(f"intervals: {planned.measured_as}")
     correlation, _ = _of_length(planned)
     text = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
     ax.set_xlabel("route length, blocks skipped" + text)
-    ax.set_ylabel(style.label(planned.metric) + style.times(power))
+    style.value_axis(ax.yaxis, planned.metric, planned.value, planned.low, planned.high)
     ax.locator_params(axis="x", integer=True)
     if families:
         ax.legend(loc="best")
@@ -134,18 +134,19 @@ def _of_length(planned: Placements) -> tuple[float, int]:
 
 def draw_gap_and_quality(gap: Placements, quality: Placements, ax: style.Axes) -> None:
     """Draw points coloured by length, the baseline at the crossing of the two lines."""
-    power_x, x, spread_x = style.scaled(gap.value, gap.low, gap.high)
-    power_y, y, spread_y = style.scaled(quality.value, quality.low, quality.high)
+    x, y = (style.bars(places.value, places.low, places.high) for places in (gap, quality))
     ax.axhline(0, color=style.BLACK, linewidth=0.5)
     ax.axvline(0, color=style.BLACK, linewidth=0.5)
-    ax.errorbar(x, y, spread_y, spread_x, fmt="none", ecolor="#B0B0B0", elinewidth=0.6, capsize=0)
+    look: dict[str, Any] = {"fmt": "none", "ecolor": "#B0B0B0", "elinewidth": 0.6, "capsize": 0}
+    ax.errorbar(gap.value, quality.value, y, x, **look)
     norm = style.Normalize(min(gap.length, default=0), max(gap.length, default=1))
-    points = ax.scatter(x, y, c=gap.length, cmap=style.SEQUENTIAL, norm=norm, s=16, zorder=3)
+    colours: dict[str, Any] = {"c": gap.length, "cmap": style.SEQUENTIAL, "norm": norm}
+    points = ax.scatter(gap.value, quality.value, s=16, zorder=3, **colours)
     style.colour_bar(ax, points, "blocks skipped")
     correlation, _ = rank_correlation(gap.value, quality.value)
     ax.set_title(f"rank correlation {number(correlation)}" if np.isfinite(correlation) else "")
-    ax.set_xlabel(style.label(gap.metric) + style.times(power_x))
-    ax.set_ylabel(style.label(quality.metric) + style.times(power_y))
+    for axis, places in ((ax.xaxis, gap), (ax.yaxis, quality)):
+        style.value_axis(axis, places.metric, places.value, places.low, places.high)
 
 
 def draw_gap_over_steps(
@@ -156,20 +157,18 @@ def draw_gap_over_steps(
     Lines are darker for shorter routes, and those of one length have dashes of their own; `named`
     ones have a colour of the cycle and, past the colours, dashes.
     """
-    power = style.power_of_ten(np.concatenate([np.zeros(1), *(curve.gaps for curve in curves)]))
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
     for k, curve in enumerate(curves):
         colour = style.CYCLE[k % len(style.CYCLE)] if named else style.SEQUENTIAL(0.92 * k / last)
         turn = k // len(style.CYCLE) if named else lengths[:k].count(curve.length)
-        dashes, gaps = ("-", "--", ":", "-.")[turn % 4], curve.gaps / 10.0**power
-        label = style.arrow(curve.name)
-        ax.plot(curve.steps, gaps, dashes, color=colour, linewidth=0.9, label=label)
+        look: dict[str, Any] = {"color": colour, "linewidth": 0.9, "label": style.arrow(curve.name)}
+        ax.plot(curve.steps, curve.gaps, ("-", "--", ":", "-.")[turn % 4], **look)
     if curves:
         ax.legend(**style.place_legend(ax.get_lines()[1:], inside=0))
     ax.set_title(f"paired differences, smoothed over {halflife:g} logged entries")
     ax.set_xlabel("training step")
-    ax.set_ylabel("Δ training loss" + style.times(power))
+    style.value_axis(ax.yaxis, f"delta/{TRAIN_LOSS}", *(curve.gaps for curve in curves))
 
 
 def length_caption(planned: Placements) -> str:
@@ -208,7 +207,9 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
     )
 
 
-def _by_length(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(each_panel=True, compares=True)
+def by_length(records: SweepRecords) -> Iterator[Drawn]:
+    """Loss gap against the route's length"""
     planned = gap_by_length(records.frame) if GAP_TRAIN in records.frame else None
     if planned is not None and planned.measured.sum() > 2:
         fig, (ax,) = style.figure(height=2.2)
@@ -216,7 +217,9 @@ def _by_length(records: SweepRecords) -> Iterator[Drawn]:
         yield Drawn("gap_by_length", length_caption(planned), fig)
 
 
-def _with_quality(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(each_panel=True, compares=True)
+def with_quality(records: SweepRecords) -> Iterator[Drawn]:
+    """Loss gap and quality of samples"""
     for metric in sample_metrics(records.frame) if GAP_TRAIN in records.frame else ():
         gap, quality = gap_and_quality(records.frame, metric)
         if len(gap.routes) > 2:
@@ -226,14 +229,18 @@ def _with_quality(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("gap_and_quality", metric), text, fig, metric)
 
 
-def _over_steps(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(each_panel=True)
+def over_steps(records: SweepRecords) -> Iterator[Drawn]:
+    """Loss gap over training"""
     if curves := gap_over_steps(records.frame, records.history):
         fig, (ax,) = style.figure(height=max(2.2, 0.5 + 0.13 * len(curves)))
         draw_gap_over_steps(curves, ax)
         yield Drawn("gap_over_steps", steps_caption(curves), fig)
 
 
-def _all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind()
+def all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
+    """Loss gap over training, all cells"""
     several = records.panels > 1
     frame = with_the_baselines_loss(records.frame) if several else records.frame
     if several and (curves := gap_over_steps(frame, records.history)):
@@ -241,13 +248,3 @@ def _all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
         fig, (ax,) = style.figure(width=style.PAGE, height=height)
         draw_gap_over_steps(curves, ax, named=True)
         yield Drawn("gap_over_steps_all", "The loss gap of every cell over training.", fig)
-
-
-GAP_BY_LENGTH = FigureKind(
-    "Loss gap against the route's length", _by_length, each_panel=True, compares=True
-)
-GAP_AND_QUALITY = FigureKind(
-    "Loss gap and quality of samples", _with_quality, each_panel=True, compares=True
-)
-GAP_OVER_STEPS = FigureKind("Loss gap over training", _over_steps, each_panel=True)
-ALL_OVER_STEPS = FigureKind("Loss gap over training, all cells", _all_over_steps)

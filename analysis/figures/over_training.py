@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named, quality_metrics
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, quality_metrics
 from tread_lab.analysis.figures.sentences import joined, number, quantity, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
 from tread_lab.frames import STEP, disturbed, own_metrics
@@ -163,7 +163,9 @@ def _ends(found: Curves) -> Iterator[tuple[Curve, int]]:
             yield curve, int(k)
 
 
-def _by_guidance(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind()
+def by_guidance(records: SweepRecords) -> Iterator[Drawn]:
+    """Quality over training"""
     for metric in budget_metrics(records.training):
         found = over_training(records.training, metric)
         many = max(len(panel.curves) for _, panel in found.panels)
@@ -175,7 +177,9 @@ def _by_guidance(records: SweepRecords) -> Iterator[Drawn]:
         yield Drawn(named("over_training", metric), caption(found), fig, metric)
 
 
-def _by_cost(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind()
+def by_cost(records: SweepRecords) -> Iterator[Drawn]:
+    """Over steps, images and device-hours"""
     for metric in stage_metrics(records.training):
         found = over_costs(records.training, metric)
         fig, axes = figure(width=PAGE, height=2.3, columns=len(COSTS))
@@ -188,7 +192,3 @@ def _by_cost(records: SweepRecords) -> Iterator[Drawn]:
         note = f" Other work on the machine disturbed the hours of {joined(busy)}."
         text = costs_caption(found) + note * bool(len(busy))
         yield Drawn(named("over_costs", metric), text, fig, metric)
-
-
-OVER_TRAINING = FigureKind("Quality over training", _by_guidance)
-OVER_COSTS = FigureKind("Over steps, images and device-hours", _by_cost)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.placements import (
     Ints,
     Placements,
@@ -128,7 +128,9 @@ def baseline_title(frame: pd.DataFrame, metric: str) -> str:
     return f"dense baseline: {name} = {dense.mean():.4g}" if dense.notna().any() else ""
 
 
-def _grids(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(each_panel=True, compares=True)
+def grids(records: SweepRecords) -> Iterator[Drawn]:
+    """Where a route starts and ends"""
     for metric, places in records.placed():
         starts, ends = _blocks(places.start), _blocks(places.end)
         if min(len(starts), len(ends)) > 1:
@@ -140,7 +142,9 @@ def _grids(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
 
 
-def _spans(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(each_panel=True, compares=True)
+def spans(records: SweepRecords) -> Iterator[Drawn]:
+    """Placement as the paper draws it: the blocks of each route"""
     for metric, places in records.placed():
         rows = max(len(places.routes), len(published.FIG8))
         fig, (ours, theirs) = style.figure(width=style.PAGE, height=0.9 + 0.135 * rows, columns=2)
@@ -150,12 +154,3 @@ def _spans(records: SweepRecords) -> Iterator[Drawn]:
         theirs.set_title(published.FIG8_TITLE)
         draw_legend(places, fig)
         yield Drawn(named("route_spans", metric), best_route(places), fig, metric)
-
-
-ROUTE_GRID = FigureKind("Where a route starts and ends", _grids, each_panel=True, compares=True)
-ROUTE_SPANS = FigureKind(
-    "Placement as the paper draws it: the blocks of each route",
-    _spans,
-    each_panel=True,
-    compares=True,
-)

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.placements import (
     Ints,
     Placements,
@@ -71,22 +72,21 @@ def draw_route_bars(places: Placements, ax: style.Axes) -> None:
 
     The gap between the bars separates the two families.
     """
-    power, value, spread = style.scaled(places.value, places.low, places.high)
-    split = _split(places)
-    x = np.arange(len(value)) + (np.arange(len(value)) >= split)
+    x = np.arange(len(places.value))
+    x = x + (x >= _split(places))
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     colours = [style.difference_colour(places.metric, v) for v in places.value]
-    drawn = ax.bar(x, value, width=0.78, color=colours)
+    drawn = ax.bar(x, places.value, width=0.78, color=colours)
     if places.best is not None:
         drawn[places.best].set(edgecolor=style.BLACK, linewidth=1.2)
     known = np.isfinite(places.low)
-    ax.errorbar(
-        x[known], value[known], spread[:, known], fmt="none", ecolor=style.BLACK, elinewidth=0.7
-    )
+    spread = style.bars(places.value, places.low, places.high)[:, known]
+    look: dict[str, Any] = {"fmt": "none", "ecolor": style.BLACK, "elinewidth": 0.7}
+    ax.errorbar(x[known], places.value[known], spread, **look)
     _label_families(ax, places, x)
     for at, state in zip(x[~places.measured], places.states[~places.measured]):
         _draw_state(ax, float(at), str(state))
-    ax.set_ylabel(style.label(places.metric) + style.times(power))
+    style.value_axis(ax.yaxis, places.metric, places.value, places.low, places.high)
 
 
 def _split(places: Placements) -> int:
@@ -123,7 +123,9 @@ def _draw_state(ax: style.Axes, x: float, state: str) -> None:
     ax.set_ylim(low, max(high, height * 1.9))
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind(each_panel=True)
+def bars(records: SweepRecords) -> Iterator[Drawn]:
+    """Placement from short to long routes"""
     for metric, places in records.placed():
         width = style.COLUMN if len(places.routes) <= 18 else style.PAGE
         parts = list(records.compared_parts(metric))
@@ -141,6 +143,3 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
         draw_route_bars(in_families(published_placements()), theirs)
         theirs.set_title(published.FIG8_TITLE)
         yield Drawn(named("route_bars", metric), " ".join(captions), fig, metric)
-
-
-ROUTE_BARS = FigureKind("Placement from short to long routes", _drawn, each_panel=True)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
 from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
 from tread_lab.frames import best_first, cells_frame
@@ -180,12 +180,11 @@ def caption(rows: SampleRows) -> str:
     )
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind()
+def equal_seeds(records: SweepRecords) -> Iterator[Drawn]:
+    """Samples from equal seeds"""
     rows = sample_rows(records.lab, records.frame)
     if rows is not None and len(rows.rows) > 1:
         fig, (ax,) = figure(width=PAGE, height=0.25 + 0.53 * len(rows.rows))
         draw_samples(rows, ax)
         yield Drawn("samples", caption(rows), fig)
-
-
-SAMPLES = FigureKind("Samples from equal seeds", _drawn)

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
 from tread_lab.analysis.figures.sentences import ARROW, number
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
@@ -159,8 +159,9 @@ def _split(records: SweepRecords) -> tuple[list[Similarity], list[Similarity]]:
     return [matrix for matrix in matrices if not matrix.routes][:1], routed
 
 
-def _pair(records: SweepRecords) -> Iterator[Drawn]:
-    """Draw dense beside the best route."""
+@figure_kind(each_panel=True)
+def pair(records: SweepRecords) -> Iterator[Drawn]:
+    """Similarity of block outputs"""
     dense, routed = _split(records)
     if dense and routed:
         best = _best(records.frame, routed)
@@ -169,8 +170,9 @@ def _pair(records: SweepRecords) -> Iterator[Drawn]:
         yield Drawn("similarity", caption(dense[0], best), fig)
 
 
-def _all(records: SweepRecords) -> Iterator[Drawn]:
-    """Draw every measured route on one page."""
+@figure_kind(each_panel=True, in_report=False)
+def all_routes(records: SweepRecords) -> Iterator[Drawn]:
+    """Similarity of block outputs, all routes"""
     dense, routed = _split(records)
     if dense and len(routed) > 1:
         shown, columns = [*dense, *routed], 6
@@ -180,9 +182,3 @@ def _all(records: SweepRecords) -> Iterator[Drawn]:
         for ax in axes[len(shown) :]:
             ax.set_axis_off()
         yield Drawn("similarity_all", "One colour scale; each route's blocks are framed.", fig)
-
-
-SIMILARITY = FigureKind("Similarity of block outputs", _pair, each_panel=True)
-ALL_SIMILARITIES = FigureKind(
-    "Similarity of block outputs, all routes", _all, each_panel=True, in_report=False
-)

@@ -15,12 +15,14 @@ import matplotlib
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import ScalarFormatter
 from numpy.typing import NDArray
 
 from tread_lab.records.durable import replacing
@@ -180,18 +182,32 @@ def power_of_ten(values: NDArray[np.float64]) -> int:
     return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
 
 
-def scaled(
+def bars(
     value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]:
-    """Return k, value / 10^k, and [2, n] error bars in the same unit, 0 where there is none."""
-    power = power_of_ten(np.concatenate([value, low, high]))
-    value, low, high = (v / 10.0**power for v in (value, low, high))
-    return power, value, np.nan_to_num(np.stack([value - low, high - value]))
+) -> NDArray[np.float64]:
+    """Return [2, n] lengths of error bars, 0 where there is no interval."""
+    return np.nan_to_num(np.stack([value - low, high - value]))
 
 
 def times(power: int) -> str:
     """Return what an axis label adds for values divided by 10^power: ` (x 10^-3)`; empty for 0."""
     return rf" ($\times 10^{{{power}}}$)" if power else ""
+
+
+def scale_axis(axis: Axis, text: str, power: int) -> None:
+    """Name an axis whose ticks are divided by 10^power."""
+    axis.set_label_text(text)
+    if power:
+        ticks = ScalarFormatter(useOffset=False)
+        ticks.set_powerlimits((power, power))
+        axis.set_major_formatter(ticks)
+        axis.get_offset_text().set_visible(False)  # the text says it
+
+
+def value_axis(axis: Axis, metric: str, *values: NDArray[np.float64]) -> None:
+    """Name an axis by its metric and the power of ten by which its ticks are divided."""
+    power = power_of_ten(np.concatenate([np.zeros(1), *values]))
+    scale_axis(axis, label(metric) + times(power), power)
 
 
 _ZERO: dict[str, Any] = {"marker": ".", "markersize": 3, "linestyle": "none"}
@@ -217,8 +233,7 @@ def colour_bar(ax: Axes, drawn: ScalarMappable, text: str, *, power: int = 0) ->
     """Add the colour bar of a map; its ticks are divided by 10^power."""
     bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, aspect=28)
     bar.outline.set_visible(False)
-    bar.ax.yaxis.set_major_formatter(lambda v, _: f"{v / 10.0**power:g}".replace("-", MINUS))
-    bar.set_label(text + times(power))
+    scale_axis(bar.ax.yaxis, text + times(power), power)
 
 
 def curve_look(k: int, *, dense: bool) -> tuple[str, str]:
@@ -252,13 +267,12 @@ def difference_colour(metric: str, value: float) -> str:
     return GREY if sign == 0 else BLUE if sign * value < 0 else ORANGE
 
 
-def draw_difference(
-    ax: Axes, metric: str, x: float, y: float, *, value: float, hollow: bool, **bars: Any
+def draw_point(
+    ax: Axes, x: float, y: float, colour: str, *, hollow: bool = False, **look: Any
 ) -> None:
-    """Draw a dot in the colour of a difference, with its error bars."""
-    colour = difference_colour(metric, value)
+    """Draw a dot with its error bars."""
     fill = "white" if hollow else colour
-    ax.errorbar([x], [y], fmt="o", color=colour, markerfacecolor=fill, **bars)
+    ax.errorbar([x], [y], color=colour, markerfacecolor=fill, **({"fmt": "o"} | look))
 
 
 def draw_difference_rows(
@@ -273,14 +287,13 @@ def draw_difference_rows(
 
     Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
     """
-    power, values, spread = scaled(value, low, high)
-    undecided = holds_zero(low, high)
+    spread, undecided = bars(value, low, high), holds_zero(low, high)
     ax.axvline(0, color=BLACK, linewidth=0.7)
     for k in np.flatnonzero(np.isfinite(value)).tolist():
-        bar, x = spread[:, k : k + 1], values[k]
-        draw_difference(ax, metric, x, -k, value=x, hollow=undecided[k], xerr=bar)
+        colour, bar = difference_colour(metric, value[k]), spread[:, k : k + 1]
+        draw_point(ax, value[k], -k, colour, hollow=undecided[k], xerr=bar)
     ax.set_yticks(-np.arange(len(names)), names)
-    ax.set_xlabel(label(metric) + times(power))
+    value_axis(ax.xaxis, metric, value, low, high)
     ax.set_ylim(0.5 - len(names), 0.5)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curve, bare_curve, curves
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, named
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.over_training import (
     budget_metrics,
     over_training,
@@ -120,33 +121,32 @@ def factors_frame(found: TimeToEqual) -> pd.DataFrame:
 
 def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
     """Draw curves against cost, and at every level an arrow from dense to the other's cost."""
-    power = style.power_of_ten(np.concatenate([np.zeros(1), *(c.value for c in found.curves)]))
     dense = sum(curve.dense for curve in found.curves)
     colours: dict[str, str] = {}
     for k, curve in enumerate(found.curves):
         shape, colours[curve.name] = style.curve_look(k - dense, dense=curve.dense)
-        value, colour = curve.value / 10.0**power, colours[curve.name]
-        ax.plot(curve.cost, value, shape, color=colour, label=style.arrow(curve.name))
+        look: dict[str, Any] = {"color": colours[curve.name], "label": style.arrow(curve.name)}
+        ax.plot(curve.cost, curve.value, shape, **look)
     lower = metric_kind(found.metric).sign >= 0
     reached = [factor for factor in found.factors if np.isfinite(factor.value)]
     best = (min if lower else max)([factor.level for factor in reached], default=0.0)
     for factor in reached:
         below = (factor.level == best) == lower  # the best one's name is on the side of no curve
-        level = factor.level / 10.0**power
-        _draw_factor(ax, factor, level, colours[factor.name], below=below)
+        _draw_factor(ax, factor, colours[factor.name], below=below)
     style.cost_axis(ax, [cost for curve in found.curves for cost in curve.cost])
     ax.set_xlabel(found.cost)
-    ax.set_ylabel(style.label(found.metric) + style.times(power))
+    style.value_axis(ax.yaxis, found.metric, *(curve.value for curve in found.curves))
     ax.legend(**style.place_legend(ax.get_lines()))
 
 
-def _draw_factor(ax: style.Axes, factor: Factor, level: float, colour: str, *, below: bool) -> None:
+def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) -> None:
     ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
-    ax.annotate("", (factor.cost, level), (factor.dense_cost, level), arrowprops=ends)
+    at = (factor.cost, factor.level), (factor.dense_cost, factor.level)
+    ax.annotate("", *at, arrowprops=ends)
     middle = (factor.cost * factor.dense_cost) ** 0.5
     name = ax.annotate(
         f"{factor.value:.2g}\N{MULTIPLICATION SIGN}",
-        (middle, level),
+        (middle, factor.level),
         xytext=(0, -2.5 if below else 2.5),  # the arrow may be shorter than its label
         textcoords="offset points",
         ha="center",
@@ -193,7 +193,9 @@ def caption(found: TimeToEqual) -> str:
     )
 
 
-def _drawn(records: SweepRecords) -> Iterator[Drawn]:
+@figure_kind()
+def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
+    """Time to equal quality"""
     frame = records.training
     for metric in budget_metrics(frame):
         column = over_training(frame, metric).panels[0][1].metric
@@ -206,6 +208,3 @@ def _drawn(records: SweepRecords) -> Iterator[Drawn]:
             draw_time_to_equal(published_time_to_equal(), right)
             right.set_title("DiT-XL/2, ImageNet-256 (published)")
             yield Drawn(named("time_to_equal", metric), caption(ours), fig, metric)
-
-
-TIME_TO_EQUAL = FigureKind("Time to equal quality", _drawn)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from tread_lab.analysis.figures.sentences import (
 from tread_lab.analysis.figures.style import MINUS, column_numbers
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
-from tread_lab.engine.cost.training import cost
+from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.frames import (
     HIGH,
     LOW,
@@ -88,10 +87,9 @@ class Table:
 
 def published_table(name: str) -> Table:
     """Return one of `published.TABLES`, such as `Table 5`."""
-    make = published.TABLES[name]
-    frame = make()
-    caption, _, note = (inspect.getdoc(make) or "").partition("\n")
-    return Table(name, caption, " ".join(note.split()), frame.attrs["source"], _texts(frame))
+    frame = published.table(name)
+    caption, note, source = (frame.attrs[key] for key in ("caption", "note", "source"))
+    return Table(name, caption, note, source, _texts(frame))
 
 
 def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -172,27 +170,13 @@ def sizes() -> pd.DataFrame:
     Parameters are the trainable ones with 4 output channels (no learned variance), in millions; a
     route adds none. Forward cost in GMAC on 256 tokens, dense and routed at s = 0.5.
     """
+    columns = ["size", "width", "heads", "layers", "route", "parameters_M", "dense_gmac"]
     rows = []
     for size, (depth, width, heads) in SIZES.items():
-        tree = _at_imagenet(size)
-        dense = cost(decode(RunSpec, tree))
-        route = decode(RunSpec, {**tree, "routes": ["2->B-4"]})
-        price = cost(route)
-        assert price.parameters == dense.parameters
-        rows.append(
-            {
-                "size": size,
-                "width": width,
-                "heads": heads,
-                "layers": depth,
-                "route": str(route.routes[0]),
-                "parameters_M": dense.parameters / 1e6,
-                "dense_gmac": dense.dense_macs / 1e9,
-                "routed_gmac": price.routed_macs / 1e9,
-                "speed_up": price.speedup,
-            }
-        )
-    return pd.DataFrame(rows)
+        price = _cost(size, {"routes": ["2->B-4"]})
+        shape = (size, width, heads, depth, f"2->{depth - 4}", price.parameters / 1e6)
+        rows.append((*shape, price.dense_macs / 1e9, price.routed_macs / 1e9, price.speedup))
+    return pd.DataFrame(rows, columns=[*columns, "routed_gmac", "speed_up"])
 
 
 def parameters() -> pd.DataFrame:
@@ -206,36 +190,21 @@ def parameters() -> pd.DataFrame:
         "MaskDiT": {"routes": ["0->B-1"], "bypass": "mask"},
         "SPRINT": {"routes": ["2->B-3"], "bypass": "sprint"},
     }
-    built = {
-        name: cost(decode(RunSpec, {**_at_imagenet("XL"), **tree})).parameters
-        for name, tree in kinds.items()
-    }
-    return pd.DataFrame({"model": built.keys(), "parameters_M": [n / 1e6 for n in built.values()]})
+    rows = [(name, _cost("XL", tree).parameters / 1e6) for name, tree in kinds.items()]
+    return pd.DataFrame(rows, columns=["model", "parameters_M"])
 
 
-def _at_imagenet(size: str) -> dict[str, Any]:
-    """Return a published size on latents of ImageNet-256."""
+def _cost(size: str, tree: dict[str, Any]) -> Cost:
+    """Return the cost of a published size on latents of ImageNet-256."""
     data = {"source": "latents", "channels": 4, "size": 32, "classes": 1000}
-    return {"model": f"DiT-{size}/2", "data": data}
+    return cost(decode(RunSpec, {"model": f"DiT-{size}/2", "data": data, **tree}))
 
 
 def all_published() -> str:
-    """Return the published results and speed-ups in Markdown: the page docs/published.md."""
-    tables = [_section(published_table(name)) for name in published.TABLES]
-    recipes, factors = (to_markdown(_texts(f())) for f in (published.recipes, published.speed_ups))
-    return "".join([_PREFACE, recipes, "\n", *tables, _FACTORS, factors])
-
-
-def _section(table: Table) -> str:
-    """One table of the page; nothing for one without results, which a spec holds."""
-    texts, note = table.texts, table.note
-    if "recipe" not in " ".join(texts.columns):
-        return ""
-    if "recipe" in texts and texts["recipe"].nunique() == 1:
-        note = f"Recipe: {texts['recipe'].iloc[0]}. {note}".strip()
-        texts = texts.drop(columns="recipe")
-    note = f"\n{note}\n" if note else ""
-    return f"**{table.name}.** {table.caption}\n\n{to_markdown(texts)}{note}\n"
+    """Return all published results in Markdown."""
+    tables = [published_table(name).markdown for name in published.TABLES]
+    others = [to_markdown(_texts(f())) for f in (published.recipes, published.speed_ups)]
+    return "\n".join([published.PREFACE, *others, *tables])
 
 
 def _texts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -261,27 +230,6 @@ _TWO = ("sfid", "is", "precision", "recall", "gmac")  # printed with two digits
 
 def _two(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
-
-
-_PREFACE = f"""# Published numbers
-
-Compare them with runs of the same model, data, budget and metric only. FID means Inception-2015
-features and 50,000 samples with uniform labels, scored against ADM's statistics of the training
-set, unless said; tread-lab's `fid@50k` is the same, `fid[heldout]` is not
-([metrics](metrics.md)). `python -m tread_lab.analysis.tables.paper_tables` makes this page.
-
-| named | from |
-|---|---|
-| Table, Fig. | {published.TREAD} |
-| Version 1 | {published.VERSION_1} |
-| Sparse guidance | {published.SPARSE} |
-
-**Only numbers of one recipe compare.** A difference with a dagger ({DAGGER}) mixes routing with a
-change of process or sampler, or may do so where one of the two is not stated. A blank is what the
-papers do not say.
-
-"""
-_FACTORS = "**Speed-ups as printed.** All are time to equal FID, not ratios of step times.\n\n"
 
 
 if __name__ == "__main__":

@@ -1,13 +1,22 @@
-"""One synthetic sweep of the paper's placements with every kind of ending, and one with seeds."""
+"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets, stages.
+
+`RENEW_SCREENS=1 python -m pytest tests/analysis` writes what is drawn now; read the difference.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.frames import trials_frame
@@ -39,8 +48,8 @@ def paper_frame(paper_lab: Lab) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="session")
-def seeds_frame(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """Four placements at two rates and three seeds, one of whose runs failed."""
+def seeds_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Four placements at two rates and three seeds, metered; one of the runs failed."""
     sweep = Synthetic(
         routes=((0, 4), (0, 8), (2, 8), (4, 8)),
         rates=(0.5, 0.75),
@@ -49,8 +58,30 @@ def seeds_frame(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
         states={((4, 8), 2): "failed"},
         history=False,
         similarity=False,
+        watts=300.0,
     )
-    return trials_frame(write_sweep(tmp_path_factory.mktemp("seeds"), sweep), "placement")
+    return write_sweep(tmp_path_factory.mktemp("seeds"), sweep)
+
+
+@pytest.fixture(scope="session")
+def seeds_frame(seeds_lab: Lab) -> pd.DataFrame:
+    """The rows of `seeds_lab`."""
+    return trials_frame(seeds_lab, "placement")
+
+
+@pytest.fixture(scope="session")
+def stages_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Two routes of two seeds, measured at three steps."""
+    sweep = Synthetic(
+        name="stages",
+        routes=((2, 8), (0, 10)),
+        seeds=(0, 1),
+        stages=(100, 200),
+        guided=True,
+        history=False,
+        similarity=False,
+    )
+    return write_sweep(tmp_path_factory.mktemp("stages"), sweep)
 
 
 @pytest.fixture(scope="session")
@@ -109,3 +140,50 @@ def metered_frame() -> pd.DataFrame:
     )
     frame.attrs |= {"axes": ["start", "end"], "foreign": []}
     return frame
+
+
+def seen(fig: Figure) -> Iterator[str]:
+    """Yield what a figure shows, a line for each thing that is drawn; its layout is left out."""
+    for ax in fig.axes:
+        limits = f"x {_numbers(ax.get_xlim())} {ax.get_xscale()}, y {_numbers(ax.get_ylim())}"
+        yield f"axes {ax.get_title('left')!r}, {ax.get_xlabel()!r}, {ax.get_ylabel()!r}: {limits}"
+        yield from _marks(ax)
+        texts = [text.get_text() for text in ax.texts if text.get_text()]
+        yield f"  texts {texts}"
+        yield f"  ticks {[t.get_text() for t in (*ax.get_xticklabels(), *ax.get_yticklabels())]}"
+    legends = [*fig.legends, *filter(None, (ax.get_legend() for ax in fig.axes))]
+    yield f"legends {[text.get_text() for legend in legends for text in legend.get_texts()]}"
+    yield fig.get_supxlabel()
+
+
+def _marks(ax: Axes) -> Iterator[str]:
+    for line in ax.lines:
+        if line.get_marker() in ("|", "_"):  # the end of an error bar
+            continue
+        places = zip(*map(np.atleast_1d, line.get_data()))
+        hollow = "hollow " * (line.get_markerfacecolor() == "white")
+        look = f"{to_hex(line.get_color())} {line.get_linestyle()}{line.get_marker()} {hollow}"
+        name = "" if str(line.get_label()).startswith("_") else line.get_label()
+        yield f"  line {look}{name!r}: {' '.join(map(_numbers, places))}"
+    for patch in ax.patches:
+        assert isinstance(patch, Rectangle)
+        look = f"{to_hex(patch.get_facecolor())}, {to_hex(patch.get_edgecolor())}"
+        width = f"{patch.get_linewidth():g} {patch.get_linestyle()} {patch.get_hatch() or ''}"
+        yield f"  box {look} {width}: {_numbers(patch.get_bbox().bounds)}"
+    for image in ax.images:
+        yield f"  image {image.get_size()}: {_numbers(image.get_clim())}"
+    for bars in ax.collections:
+        paths = (path.vertices for path in bars.get_paths())
+        yield f"  bars {' '.join(_numbers(np.ravel(path)) for path in paths if len(path) == 2)}"
+
+
+def _numbers(values: Iterable[Any]) -> str:
+    return ",".join(f"{value:.4g}" for value in values)
+
+
+def same_as_stored(path: Path, text: str) -> None:
+    """Compare a text with that of a file."""
+    if "RENEW_SCREENS" in os.environ:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), f"RENEW_SCREENS=1 renews {path.name}"

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from tread_lab.analysis.figures import catalogue
-from tread_lab.analysis.figures.over_training import OVER_COSTS
-from tread_lab.analysis.figures.samples import SAMPLES
+from tread_lab.analysis.figures.over_training import by_cost
+from tread_lab.analysis.figures.samples import equal_seeds
 from tread_lab.cli import main
 from tread_lab.data.resumable import STORED
 from tread_lab.metrics import fidelity, reference_file
@@ -98,7 +98,7 @@ def frechet(one: tuple[Any, Any], other: tuple[Any, Any]) -> float:
 @pytest.fixture
 def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of two dozen figures: each takes a second."""
-    monkeypatch.setattr(catalogue, "KINDS", (SAMPLES, OVER_COSTS))
+    monkeypatch.setattr(catalogue, "KINDS", (equal_seeds, by_cost))
     drawn = catalogue.all_figures
     monkeypatch.setattr(catalogue, "all_figures", lambda records: islice(drawn(records), 3))
 

@@ -7,77 +7,54 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pytest
 
 import tread_lab.analysis.figures.catalogue
+from tests.analysis.conftest import same_as_stored, seen
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, small, write_sweep
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, write_figures
 from tread_lab.analysis.figures.style import figure, power_of_ten, save, signed, times
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 
-EVERYTHING = {
-    "route_grid-gap-heldout",
-    "route_spans-gap-heldout",
-    "route_bars-gap-heldout",
-    "route_grid-fd-fashion16-v1-1k",
-    "route_spans-fd-fashion16-v1-1k",
-    "route_bars-fd-fashion16-v1-1k",
-    "gap_by_length",
-    "gap_over_steps",
-    "similarity",
-    "similarity_all",
-    "pareto-gap-heldout",
-    "pareto-fd-fashion16-v1-1k",
-    "savings-gap-heldout",
-    "savings-fd-fashion16-v1-1k",
-    "gap_and_quality-fd-fashion16-v1-1k",
-    "samples",
-}
-TABLES = {
-    f"{name}.{kind}"
-    for name in ("ranking", "comparison-heldout-loss", "comparison-fd-fashion16-v1-1k")
-    for kind in ("md", "tex")
-}
+DRAWINGS = Path(__file__).parent / "drawings"
 
 
-def test_a_placement_sweep_has_every_figure_twice_and_its_ranking(paper_lab: Lab) -> None:
-    paths = write_figures(paper_lab, "placement")
-    folder = paper_lab.sweep("placement").figures
-    expected = {f"{name}.{kind}" for name in EVERYTHING for kind in ("png", "pdf")}
-    assert {path.name for path in paths} == expected | TABLES
-    assert {path.name for path in folder.iterdir()} == {path.name for path in paths}
-    for path in paths:
-        start = path.read_bytes()[:5]
-        assert start == {".png": b"\x89PNG\r", ".pdf": b"%PDF-"}.get(path.suffix, start)
+@pytest.mark.parametrize("name", ["paper", "seeds", "budget", "stages"])
+def test_what_is_drawn_and_said_of_a_sweep(
+    name: str, request: pytest.FixtureRequest, undrawn: None
+) -> None:
+    """Every figure with its caption, and the tables."""
+    lab: Lab = request.getfixturevalue(f"{name}_lab")
+    (sweep,) = lab.sweeps()
+    folder = lab.sweep(sweep)
+    lines = list[str]()
+    for kind, drawn in all_figures(sweep_records(lab, folder)):
+        lines += [f"===== {drawn.name}: {kind.title}", drawn.caption, *seen(drawn.figure)]
+    written = write_figures(lab, sweep)
+    for path in written:
+        lines += [f"===== {path.name}"] if path.suffix in (".md", ".tex") else []
+        lines += [path.read_text()] if path.suffix == ".md" else []
+    same_as_stored(DRAWINGS / f"{name}.txt", "\n".join(lines))
+    assert {path.name for path in folder.figures.iterdir()} == {path.name for path in written}
+
+
+def test_figures_are_images_and_pages(tmp_path: Path) -> None:
+    for path in save(figure()[0], tmp_path, "empty"):
+        assert path.read_bytes()[:5] == {".png": b"\x89PNG\r", ".pdf": b"%PDF-"}[path.suffix]
 
 
 def test_only_what_is_there_is_drawn(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
     names = {path.name for path in write_figures(lab, "placement")}
-    assert names == TABLES
+    tables = ("ranking", "comparison-heldout-loss", "comparison-fd-fashion16-v1-1k")
+    assert names == {f"{name}.{kind}" for name in tables for kind in ("md", "tex")}
 
 
 def test_a_sweep_that_has_not_begun_draws_nothing(tmp_path: Path) -> None:
     states = {None: "pending", **dict.fromkeys(PAPER_PLACEMENTS, "pending")}
     assert write_figures(write_sweep(tmp_path, Synthetic(states=states)), "placement") == []
-
-
-def test_another_axis_has_a_set_of_figures_for_each_value(tmp_path: Path, undrawn: None) -> None:
-    lab = write_sweep(tmp_path, small(rates=(0.5, 0.75)))
-    names = {path.name for path in write_figures(lab, "placement")}
-    grids = {"route_grid-gap-heldout-rate=0.5.png", "route_grid-gap-heldout-rate=0.75.pdf"}
-    assert {*grids, "ranking.md", "cells-gap-heldout.png", "cells-gap-heldout.pdf"} <= names
-
-
-def test_a_sweep_over_budgets_draws_quality_over_training_and_time_to_equal(
-    budget_lab: Lab,
-    undrawn: None,
-) -> None:
-    names = {path.stem for path in write_figures(budget_lab, "budget")}
-    assert {"over_training-fd-fashion16-v1-1k", "time_to_equal-fd-fashion16-v1-1k"} <= names
-    assert "pareto-heldout-loss" in names  # gaps to several baselines cannot share a figure
 
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
@@ -98,11 +75,11 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_scaled_labels() -> None:
-    values = pd.Series([0.0134, -0.0015, float("nan")]).to_numpy()
+    values = np.array([0.0134, -0.0015, np.nan])
     assert power_of_ten(values) == -3
     assert signed(values * 1e3) == ["+13.4", "\N{MINUS SIGN}1.5", ""]
     assert times(-3) == r" ($\times 10^{-3}$)" and times(0) == ""
-    assert power_of_ten(pd.Series([2.7, -0.3]).to_numpy()) == 0
+    assert power_of_ten(np.array([2.7, -0.3])) == 0
 
 
 def test_reading_results_imports_no_torch_and_asks_no_network() -> None:

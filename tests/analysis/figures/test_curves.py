@@ -23,14 +23,12 @@ from tread_lab.analysis.figures.curves import (
     Curve,
     Curves,
     best_rate,
-    draw_rates,
     published_rates,
     rates,
     rates_caption,
 )
 from tread_lab.analysis.figures.loss_gap import gap_and_quality
 from tread_lab.analysis.figures.over_training import budget_metrics, over_training
-from tread_lab.analysis.figures.pareto import draw_pareto, pareto, pareto_front
 from tread_lab.analysis.figures.placements import placements
 from tread_lab.analysis.figures.samples import sample_rows, sheet
 from tread_lab.analysis.figures.style import figure
@@ -46,7 +44,6 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import TRAIN_FLOPS
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
 
 
 def test_rates_start_at_the_baseline_and_have_the_true_gaps(seeds_frame: pd.DataFrame) -> None:
@@ -68,10 +65,6 @@ def test_rates_start_at_the_baseline_and_have_the_true_gaps(seeds_frame: pd.Data
 def test_published_rates_are_table_5() -> None:
     (curve,) = published_rates().curves
     assert list(curve.value) == pytest.approx([0, -16.97, -22.13, 5.82])
-    _, (ax,) = figure()
-    draw_rates(published_rates(), ax)
-    drawn = np.concatenate([np.ravel(line.get_ydata()) for line in ax.lines])
-    assert set(np.round(curve.value, 2)) <= set(np.round(drawn, 2))
 
 
 def test_quality_over_training_without_and_with_guidance(budget_frame: pd.DataFrame) -> None:
@@ -121,38 +114,6 @@ def test_published_factors_are_the_printed_ones() -> None:
     assert not any(curve.intersects_bbox(box, filled=False) for curve in curves for box in boxes)
 
 
-def test_a_front_is_what_no_other_beats() -> None:
-    cost = np.array([1.0, 2.0, 2.0, 3.0, 4.0])
-    value = np.array([5.0, 4.0, 3.0, 3.0, 1.0])
-    assert list(pareto_front(cost, value)) == [True, False, True, False, True]
-    assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
-
-
-def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.DataFrame) -> None:
-    points = pareto(paper_frame)
-    assert len(points.value) == 17 - len(ENDINGS)
-    told = {state: len(names) for state, names in points.endings.items()}
-    assert told == {"diverged": 1, "failed": 1, "stopped": 1, "pending": 1}
-    for name, cost, value in zip(points.names, points.cost, points.value):
-        if name == "dense":
-            assert (cost, value) == (1, 0)
-        else:
-            i, j = map(int, name.removesuffix(" s=0.5").split("->"))
-            assert cost == pytest.approx((12 - 0.5 * (j - i + 1)) / 12)
-            assert value == pytest.approx(heldout_gap((i, j)))
-    _, (ax,) = figure()
-    draw_pareto(points, ax)
-    named = {text.get_text().replace(r"$\to$", "->") for text in ax.texts}
-    assert "dense" in named and named <= set(points.names)
-    ax.figure.canvas.draw()
-    boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
-    steps = next(line for line in ax.lines if line.get_drawstyle() == "steps-post")
-    front = steps.get_transform().transform_path(steps.get_path().cleaned())
-    assert not any(front.intersects_bbox(box, filled=False) for box in boxes)
-    dots = ax.transData.transform(np.stack([points.cost, points.value * 1e3], axis=1))
-    assert not any(box.contains(*dot) for box in boxes for dot in dots)
-
-
 def test_gap_and_quality_pair_the_same_routes(paper_frame: pd.DataFrame) -> None:
     gaps, quality = gap_and_quality(paper_frame, FD)
     assert len(gaps.routes) == 16 - len(ENDINGS) and gaps.routes == quality.routes
@@ -171,12 +132,6 @@ def test_samples_share_columns_and_keep_an_ending_of_every_kind(
             i, j = map(int, row.name.removesuffix(" s=0.5").split("->"))
             assert np.array_equal(row.images, sample_images((i, j))[:12])
     assert sheet(rows).shape == (len(rows.rows) * 7, 12 * 7, 1)
-
-
-@pytest.mark.parametrize("metric", ["gap/train", "similarity/adjacent", "cost/train_seconds"])
-def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str) -> None:
-    with pytest.raises(UserError, match="is no measure of quality, so it has no Pareto front"):
-        pareto(paper_frame, metric)
 
 
 def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from tests.synthetic import heldout_gap, small, write_sweep
 from tread_lab.analysis.figures.effects import (
     caption,
     cell_gaps,
-    draw_cell_gaps,
     draw_two_ways,
     two_ways,
 )
@@ -38,17 +37,6 @@ def test_every_cell_stands_once_in_plan_order_with_its_paired_gap(tmp_path: Path
     assert (gaps["low"] < gaps["value"]).all() and (gaps["value"] < gaps["high"]).all()
     shares = [(12 - 0.5 * n) / 12 for n in (5, 5, 7, 7, 4, 4)]
     assert gaps["flops"].tolist() == pytest.approx(shares)
-
-
-def test_a_cell_that_failed_has_a_place_and_no_number(tmp_path: Path) -> None:
-    frame = frame_of(tmp_path, states={(2, 8): "failed"})
-    gaps = cell_gaps(frame, "gap/heldout")
-    assert np.isnan(gaps["value"]).tolist() == [False, False, True, True, False, False]
-    fig, axes = figure(columns=2)
-    draw_cell_gaps(gaps, "gap/heldout", axes)
-    assert sum("failed" in text.get_text() for text in axes[0].texts) == 2
-    assert axes[0].get_ylim() == axes[1].get_ylim()
-    fig.canvas.draw()
 
 
 def test_an_unknown_metric_is_refused(tmp_path: Path) -> None:

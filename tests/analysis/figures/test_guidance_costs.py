@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.synthetic import FD, tiny_spec
-from tread_lab.analysis.figures.catalogue import write_figures
 from tread_lab.analysis.figures.guidance_costs import (
     by_cell,
     draw_guidance_costs,
@@ -62,18 +61,6 @@ def test_every_setting_is_a_point_at_its_cost(lab: Lab) -> None:
     assert [p.value for p in dense] == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
 
 
-def test_the_points_are_drawn_where_they_are(lab: Lab) -> None:
-    found = guidance_costs(trials_frame(lab, "g"), FD)
-    _, axes = figure(columns=2)
-    draw_guidance_costs(found, FD, axes)
-    assert [ax.get_title("left") for ax in axes] == ["dense", r"2$\to$8 s=0.5"]
-    for ax, points in zip(axes, by_cell(found).values()):
-        drawn = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
-        assert drawn == {(p.flops / 1e9, p.value) for p in points}
-        best = min(points, key=lambda p: p.value)
-        assert (best.flops / 1e9, best.value) in [text.xy for text in ax.texts]
-
-
 def test_the_best_has_its_weight_where_points_crowd(lab: Lab) -> None:
     found = guidance_costs(trials_frame(lab, "g"), FD)
     values = (0.52, 0.51, 0.5, 10.0)
@@ -81,14 +68,6 @@ def test_the_best_has_its_weight_where_points_crowd(lab: Lab) -> None:
     _, axes = figure(columns=2)
     draw_guidance_costs([*crowd, *found[4:]], FD, axes)
     assert (1.0, 0.5) in [text.xy for text in axes[0].texts]
-
-
-def test_the_figure_is_written_for_a_guidance_sweep_alone(
-    lab: Lab, paper_lab: Lab, undrawn: None
-) -> None:
-    written = {path.name for path in write_figures(lab, "g")}
-    assert "guidance-fd-fashion16-v1-1k.png" in written
-    assert not any(p.name.startswith("guidance") for p in write_figures(paper_lab, "placement"))
 
 
 def test_a_metric_without_settings_has_no_points(paper_lab: Lab) -> None:

@@ -9,15 +9,10 @@ import pytest
 from tests.analysis.conftest import ENDINGS
 from tests.synthetic import PAPER_PLACEMENTS, train_gap
 from tread_lab.analysis.figures.loss_gap import (
-    draw_gap_by_length,
-    draw_gap_over_steps,
     gap_by_length,
     gap_over_steps,
     length_caption,
-    steps_caption,
 )
-from tread_lab.analysis.figures.sentences import number
-from tread_lab.analysis.figures.style import figure
 from tread_lab.frames import history_frame
 from tread_lab.records.lab import Lab
 
@@ -86,33 +81,3 @@ def test_a_trial_that_is_its_own_baseline_has_no_curve(
     names = [gap.name for gap in gap_over_steps(frame, history)]
     assert len(names) == 12
     assert "dense s=0" not in names
-
-
-def test_drawings_hold_what_was_computed(paper_frame: pd.DataFrame, history: pd.DataFrame) -> None:
-    _, (left, right) = figure(columns=2)
-    draw_gap_by_length(gap_by_length(paper_frame), left)
-    points = [line for line in left.lines if line.get_marker() in "os^"]
-    assert sum(len(line.get_xdata()) for line in points) == 12
-    curves = gap_over_steps(paper_frame, history)
-    draw_gap_over_steps(curves, right)
-    assert len(right.lines) == 1 + len(curves)
-    assert len({str(line.get_color()) for line in right.lines[1:]}) == len(curves)
-    looks = {(c.length, line.get_linestyle()) for c, line in zip(curves, right.lines[1:])}
-    assert len(looks) == len(curves) > len({c.length for c in curves})  # of one length, own dashes
-    last = [line.get_ydata()[-1] * 1e-3 for line in right.lines[1:]]
-    assert last == pytest.approx([curve.gaps[-1] for curve in curves])
-    shortest, longest = (number(curve.gaps[-1], signed=True) for curve in (curves[0], curves[-1]))
-    assert f"is {shortest} from the dense run's" in steps_caption(curves)
-    assert shortest[0] in "+\N{MINUS SIGN}" and f" {longest}. Runs of" in steps_caption(curves)
-
-
-def test_both_families_are_moved_aside_and_none_is_blue_or_orange(
-    paper_frame: pd.DataFrame,
-) -> None:
-    gaps = gap_by_length(paper_frame)
-    _, (ax,) = figure()
-    draw_gap_by_length(gaps, ax)
-    lines = [line for line in ax.get_lines() if line.get_label() in ("0$\\to j$", "$i\\to$8")]
-    shifts = [{round(float(x) - round(float(x)), 2) for x in line.get_xdata()} for line in lines]
-    assert shifts == [{-0.08}, {0.08}]
-    assert {line.get_color() for line in lines} == {"#009E73", "#CC79A7"}

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.patches import Rectangle
 
 from tests.synthetic import similarity_matrix, tiny_spec
 from tread_lab.analysis.figures.similarity import (
-    draw_similarities,
     read_similarity,
-    similarities,
     window,
     window_means,
 )
-from tread_lab.analysis.figures.style import figure
 from tread_lab.records.lab import Lab
 
 
@@ -49,25 +44,3 @@ def test_routed_models_are_drawn_together_inside_their_window() -> None:
         dense = window_means(similarity_matrix(None), route)
         assert routed[0] == pytest.approx(0.97) and routed[0] > dense[0]
         assert routed[0] > routed[1]
-
-
-def test_all_completed_runs_dense_first(paper_lab: Lab, paper_frame: pd.DataFrame) -> None:
-    found = similarities(paper_lab, paper_frame)
-    assert len(found) == 13 and found[0].routes == ()
-    lengths = [matrix.routes[0][1] - matrix.routes[0][0] for matrix in found[1:]]
-    assert lengths == sorted(lengths)
-
-
-def test_the_routes_frame_is_solid_on_routed_and_dashed_on_dense(
-    paper_lab: Lab, paper_frame: pd.DataFrame
-) -> None:
-    found = similarities(paper_lab, paper_frame)
-    pair = [found[0], next(matrix for matrix in found if matrix.routes == ((2, 8),))]
-    _, axes = figure(columns=2)
-    draw_similarities(pair, axes, route=(2, 8))
-    for ax, style in zip(axes, ((0, (2.5, 1.5)), "-")):
-        frame = [patch for patch in ax.patches if isinstance(patch, Rectangle)][-1]
-        assert (frame.get_x(), frame.get_y(), frame.get_width()) == (1.5, 1.5, 7)
-        assert frame.get_linestyle() == style
-    assert axes[0].images[0].norm is axes[1].images[0].norm  # one scale for both
-    assert axes[1].get_xlabel().startswith("inside 0.97")
