@@ -1,4 +1,4 @@
-"""What Prometheus scrapes at `/metrics`: the state of each sweep, read anew from the records."""
+"""What Prometheus scrapes at `/metrics`: the state of each sweep, by the records that changed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 
 from tread_lab.dashboards.live import TAIL
 from tread_lab.records.durable import modified
@@ -34,6 +36,8 @@ GAUGES = {  # all can fall: records are removed, runs resume from a checkpoint
     "tread_lab_gpu_power_watts": "Power of the running runs' GPUs, summed.",
     "tread_lab_energy_joules": "Energy of all runs of the sweep whose energy is known.",
 }
+KEPT = 200_000  # results that are remembered, of some 300 bytes each
+Stamp = tuple[int, int, int]
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[str, Labels, float]
 
@@ -70,18 +74,19 @@ def _samples(lab: Lab) -> Iterator[Sample]:
 
 
 def _sweep_samples(lab: Lab, sweep: SweepFolder, label: Labels) -> Iterator[Sample]:
-    plan, stopped = sweep.plan(), sweep.stopped()
+    trials, runs = _planned(sweep, _stamp(sweep.plan_path), _stamp(sweep.suggestions_path))
+    stopped = sweep.stopped()
     states: Counter[RunState] = Counter(dict.fromkeys(RunState, 0))
     totals = _Totals()
     try:
         begun = set(os.listdir(lab.root / "runs"))  # noqa: PTH208 (the names are enough)
     except FileNotFoundError:
         begun = set()
-    for run in plan.runs():
+    for run in runs:
         state = totals.add(lab.run(run)) if run in begun else RunState.PENDING
         states[state_in_sweep(state, run, stopped)] += 1
     yield "tread_lab_sweep_readable", label, 1
-    yield "tread_lab_trials", label, len(plan.trials)
+    yield "tread_lab_trials", label, trials
     yield "tread_lab_sweep_driven", label, int(driven := sweep.driven)
     ended = not driven and all(state.ended for state, count in states.items() if count)
     yield "tread_lab_sweep_ended", label, int(ended)
@@ -97,6 +102,31 @@ def _sweep_samples(lab: Lab, sweep: SweepFolder, label: Labels) -> Iterator[Samp
         yield "tread_lab_energy_joules", label, sum(totals.joules)
 
 
+def _stamp(path: Path) -> Stamp:
+    """Return when a file was written, its size and its inode; zeros if it does not exist."""
+    try:
+        facts = os.stat(path)  # noqa: PTH116 (called for each run at each scrape)
+    except OSError:
+        return 0, 0, 0
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
+@lru_cache(maxsize=MOST)
+def _planned(sweep: SweepFolder, *stamps: Stamp) -> tuple[int, tuple[str, ...]]:
+    """Return how many trials a plan has and the names of its runs, read once for each `stamps`."""
+    plan = sweep.plan()
+    return len(plan.trials), tuple(plan.runs())
+
+
+@lru_cache(maxsize=KEPT)
+def _result(path: str, stamp: Stamp) -> tuple[RunState | None, float | None]:
+    """Return the state and the energy of a run that has ended, read once for each `stamp`."""
+    result = RunFolder(Path(path).parent).result()
+    if result is None:
+        return None, None
+    return RunState(result["state"]), (result.get("metrics") or {}).get(ENERGY)
+
+
 @dataclass
 class _Totals:
     """What the runs of a sweep add up to."""
@@ -107,14 +137,15 @@ class _Totals:
 
     def add(self, folder: RunFolder) -> RunState:
         """Add a run that has begun; return its state."""
-        result = folder.result()
-        state = folder.state() if result is None else RunState(result["state"])
-        paths = (folder.log_path, folder.path / "result.json")
-        self.newest = max(self.newest, *(modified(path) or 0.0 for path in paths))
+        path = folder.path / "result.json"
+        stamp = _stamp(path)
+        self.newest = max(self.newest, modified(folder.log_path) or 0.0, stamp[0] / 1e9)
+        ended, energy = _result(str(path), stamp) if any(stamp) else (None, None)
+        state = ended or folder.state()
         last = _last_values(folder) if state is RunState.RUNNING else {}
         if state is RunState.RUNNING:
             self.running.append(last)
-        energy = ((result or {}).get("metrics") or last).get(ENERGY)
+        energy = last.get(ENERGY) if ended is None else energy
         self.joules += [] if energy is None else [float(energy)]
         return state
 

@@ -23,8 +23,11 @@ from tests.long import LONG
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.metrics import GAUGES, metrics_text
+from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.sweep_folder import SweepFolder
 
 GRAFANA = json.loads((Path(__file__).parents[2] / "dashboards/grafana.json").read_text())
 QUERIES = [target["expr"] for panel in GRAFANA["panels"] for target in panel["targets"]]
@@ -93,6 +96,25 @@ def test_what_cannot_be_read_is_said_and_has_no_numbers(tmp_path: Path) -> None:
         **broken,
         'tread_lab_sweep_readable{sweep="placement"}': 0,
     }
+
+
+def test_a_scrape_reads_the_plans_and_results_that_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = write_sweep(tmp_path, small())
+    read: list[str] = []
+    result, plan = RunFolder.result, SweepFolder.plan
+    monkeypatch.setattr(RunFolder, "result", lambda run: (read.append(run.name), result(run))[1])
+    monkeypatch.setattr(SweepFolder, "plan", lambda sweep: (read.append("plan"), plan(sweep))[1])
+    first = metrics_text(lab)
+    assert len(read) == 5 and metrics_text(lab) == first and len(read) == 5
+    run = lab.run(lab.sweep("placement").plan().trials[-1].run)
+    write_json(run.path / "result.json", {"state": "failed", "reason": "later"})
+    del read[:]
+    of = 'tread_lab_runs{sweep="placement",status='
+    changed = values(metrics_text(lab))
+    assert (changed[f'{of}"failed"}}'], changed[f'{of}"completed"}}']) == (1, 3)
+    assert read == [run.name]
 
 
 def test_the_server_answers_in_the_text_format(tmp_path: Path) -> None:
