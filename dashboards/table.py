@@ -65,6 +65,7 @@ class RankingTable:
         first = [m for m in quality_metrics(frame) if m != key][:BESIDE]
         others = [m for m in choices(frame) if m not in (key, "gap/heldout")]
         numbers = ranking(frame, key, beside=list(dict.fromkeys([*first, *others])))
+        pairs = numbers.attrs.pop("cells")  # pandas copies attributes at every step
         texts = formatted(numbers, str(key))
         named = {"cell", "route", *other_axes(frame)}  # what the name of a cell tells
         hidden = named | set(others) - set(first)
@@ -72,7 +73,7 @@ class RankingTable:
         hidden |= {"interval over"} if len(over) == 1 else set()
         hidden |= {"state"} if set(texts["state"]) == {"completed"} else set()
         shown = [str(head) for head in texts if head not in hidden]
-        cells = pd.Series(numbers.attrs["cells"], index=numbers.index)
+        cells = pd.Series(pairs, index=numbers.index)
         return RankingTable(str(key), numbers, texts, cells, shown)
 
     def kept(self, plan: StoredPlan, where: str) -> RankingTable:

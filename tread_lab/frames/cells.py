@@ -42,12 +42,16 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     groups = trials.groupby(["role", "cell"], sort=False)
     dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
     fixed = [c for c in trials.columns if not is_metric(c) and c not in dropped]
+    keys = [trials["role"], trials["cell"]]
+    worst = trials["state"].map(STATES.index).groupby(keys, sort=False).max()
+    reasons = trials["reason"].where(trials["reason"] != "").groupby(keys, sort=False).first()
+    done = (trials["state"] == RunState.COMPLETED).groupby(keys, sort=False).sum()
     columns: dict[str, Any] = {
-        "state": groups["state"].agg(lambda states: max(states, key=STATES.index)),
-        "reason": groups["reason"].agg(lambda reasons: next(filter(None, reasons), "")),
+        "state": worst.map(STATES.__getitem__),
+        "reason": reasons.fillna(""),
         **{name: groups[name].first() for name in fixed},
         "seeds": groups.size(),
-        "completed": groups["state"].agg(lambda states: int((states == RunState.COMPLETED).sum())),
+        "completed": done,
     }
     for metric in metrics:
         columns |= _over_seeds(groups, metric, has_own=metric + LOW in trials.columns)
