@@ -158,7 +158,7 @@ function numbers(details, names) {
   });
   return h(
     "div",
-    { class: "numbers" },
+    { class: "numbers", tabindex: 0, role: "region", "aria-label": "numbers" },
     table(
       heads.map((text, k) => [text, k && "n"]),
       rows,

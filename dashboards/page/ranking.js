@@ -38,7 +38,10 @@ export function drawRanking() {
     at(kind).href = `api/sweeps/${state.sweep}/table.${kind}?${query}`;
   const columns = seen();
   const keep = (row) => row.filter((_, k) => columns[k]);
-  const rows = table.rows.map((row, k) => line(row, table.cells[k]));
+  // A table that was asked for a moment later may have a cell that a search has added since.
+  const known = (_, k) => table.cells[k] < state.view.cells.name.length;
+  const cells = table.cells.filter(known);
+  const rows = table.rows.filter(known).map((row, k) => line(row, cells[k]));
   const heads = h("tr", {}, keep(table.heads.map(head)));
   const head3 = h("thead", {}, heads);
   const drawn = h("table", {}, head3, h("tbody", {}, rows));

@@ -157,7 +157,7 @@ function parallel({ cells: order, values, objective }, cells) {
   });
   return h(
     "figure",
-    { class: "parallel" },
+    { class: "parallel", tabindex: 0, role: "region", "aria-label": "trials on all axes" },
     h(
       "figcaption",
       {},

@@ -153,7 +153,7 @@ def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched
     assert len(tree["cells"]["search"]["untried"]) == 3
     ask(searched, 1)
     settled(pages.live.sweep("placement"), 2)
-    assert pages.sweep("placement")["runs"] == 4
+    assert sum(pages.sweep("placement")["counts"].values()) == 4
 
 
 def test_the_page_is_told_how_old_the_records_are(searched: Lab, monkeypatch: Any) -> None:
