@@ -40,6 +40,7 @@ def test_tars_and_packed_arrays_give_the_same_samples(
     assert len(tars) == len(arrays)
     assert all(map(torch.equal, tars.take(ids), arrays.take(ids)))
     assert tars.shape == arrays.shape == (4, 8, 8)
+    assert not (tars.flips or arrays.flips)  # neither stores latents of mirrored images
 
 
 def test_other_members_and_folders_inside_a_tar_do_not_disturb(

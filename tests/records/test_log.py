@@ -78,6 +78,15 @@ def test_a_text_that_looks_like_a_checksum_is_read_as_written(tmp_path: Path) ->
     assert list(read_lines(tmp_path / "y.jsonl")) == [{"a": {"crc": "1", "b": 2}, "crc": "me"}]
 
 
+def test_an_append_reads_no_more_than_the_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_line(tmp_path / "x.jsonl", {"n": 1})
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("reads the whole file"))
+    append_line(tmp_path / "x.jsonl", {"n": 2})
+    assert [tree["n"] for tree in read_lines(tmp_path / "x.jsonl")] == [1, 2]
+
+
 def write(path: Path, *steps: int, key: str = "train/loss") -> None:
     with LogWriter(path) as log:
         for step in steps:
