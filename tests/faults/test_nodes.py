@@ -121,6 +121,7 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     with pytest.raises(Unavailable, match=rf"^no node can .* node {different.node_id[:12]} "):
         RayExecutor().run(lab, [Task(tiny(seed=9))], print)
     assert not lab.run_of(tiny(seed=9)).path.exists()
+    cluster.remove_node(different, allow_graceful=False)
 
 
 def test_the_doctor_names_what_is_wrong_on_each_node(

@@ -16,7 +16,6 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.trial import TrialState
-from tread_lab.sweep.plan.extension import plan_to_run
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
@@ -27,7 +26,7 @@ from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import check_plan, load_plan, store_plan
+from tread_lab.sweep.plan.storage import check_plan, load_plan, plan_to_run, store_plan
 from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
     SAMPLERS,
