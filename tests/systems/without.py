@@ -26,7 +26,6 @@ from tread_lab.specs.systems import SYSTEMS, load
 ROOT = Path(__file__).parents[2]
 TABLE = "tread_lab/specs/systems.py"
 MISSING = "TREAD_LAB_MISSING"  # the expression that an error about the system matches
-SCHEMAS = ("experiment", "sweep")
 CHECKS = (
     ("ruff", "check", "--ignore", "I001", "."),  # imports of what is missing sort elsewhere
     ("mypy",),
@@ -47,14 +46,10 @@ def copy_without(name: str, folder: Path) -> None:
     without = re.sub(rf'^ *_published\("{name}", .*\n', "", table, flags=re.M)
     assert without != table
     (folder / TABLE).write_text(without)
-    generate = [["tests/readme_tree.py"], *(["-m", "tread_lab", "schema", k] for k in SCHEMAS)]
-    for line in generate:
-        command, variables = [sys.executable, *line], {**os.environ, "PYTHONPATH": str(folder)}
-        text = subprocess.check_output(command, cwd=folder, env=variables, text=True)
-        if "schema" in line:
-            (folder / f"docs/schema/{line[-1]}.json").write_text(text)
-    for line in (["init", "--quiet"], ["add", "--all"]):
-        subprocess.run(["git", *line], cwd=folder, check=True)
+    tree, git = [sys.executable, "tests/readme_tree.py"], ["git", "init", "--quiet"]
+    variables = {**os.environ, "PYTHONPATH": str(folder)}
+    for line in (tree, git, ["git", "add", "--all"]):
+        subprocess.run(line, cwd=folder, env=variables, check=True)
 
 
 def errors_about(name: str) -> str:

@@ -28,7 +28,7 @@ _DOTTED = r"^[A-Za-z_]\w*(\.\w+)+$"
 
 
 def schema_text(kind: str) -> str:
-    """Return the schema of a kind of files as it stands in `docs/schema`.
+    """Return the schema of a kind of files as text.
 
     Raises:
         UserError: the kind is neither `sweep` nor `experiment`.
