@@ -1,53 +1,306 @@
-"""What can be said of the images without an engine: files parse, commands and paths exist."""
+"""The files of `docker/`: schemas, linters, KubeRay's rules, and the commands that they run."""
 
 from __future__ import annotations
 
+import copy
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from tests.readme_tree import ROOT
 from tread_lab.cli import parse
 
+DOCKER = ROOT / "docker"
+COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+OBJECTS = [
+    tree
+    for name in ("claim.yaml", "rayjob.yaml")
+    for tree in yaml.safe_load_all((DOCKER / name).read_text())
+]
+CLAIM, JOB, SERVICE, MLFLOW = OBJECTS
+LINES = (DOCKER / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
 
-def test_everything_the_image_copies_is_here() -> None:
-    lines = (ROOT / "docker/Dockerfile").read_text().splitlines()
-    copied = [word for line in lines if line.startswith("COPY") for word in line.split()[1:-1]]
+
+def lint(program: str, *arguments: str | Path) -> str:
+    """What a linter says of a file; the test is skipped where it is not installed."""
+    if (path := shutil.which(program)) is None:
+        pytest.skip(f"no {program} here")
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=120)
+    return f"{done.stdout}{done.stderr}" if done.returncode else ""
+
+
+def test_the_image_copies_what_is_here_and_not_ignored() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = [word for line in LINES if line.startswith("COPY") for word in line.split()[1:-1]]
     assert copied and all((ROOT / name).exists() for name in copied)
+    assert ignored[0] == "*" and sorted(copied) == sorted(w[1:] for w in ignored if w[0] == "!")
 
 
 def test_the_image_has_a_c_compiler_for_triton_wget_for_probes_nvml_and_a_user_with_a_number() -> (
     None
 ):
-    lines = (ROOT / "docker/Dockerfile").read_text().replace("\\\n", " ").splitlines()
-    installs = [line.split() for line in lines if "apt-get install" in line]
+    installs = [line.split() for line in LINES if "apt-get install" in line]
     assert any({"gcc", "libc6-dev", "wget"} <= set(words) for words in installs)
-    assert any("pip install" in line and ".[gpu,latents]" in line for line in lines)  # NVML
-    assert "USER 1000" in lines and any("useradd --uid 1000 " in line for line in lines)
+    (line,) = (line for line in LINES if "pip install" in line and ".[gpu,latents]" in line)
+    assert all(word in line for word in ("ray[default]", "psycopg2-binary", "boto3"))
+    assert "USER 1000" in LINES and any("useradd --uid 1000 " in line for line in LINES)
 
 
-def test_the_job_runs_a_command_that_parses_on_the_ray_that_is_pinned() -> None:
-    job, service, mlflow = yaml.safe_load_all((ROOT / "docker/rayjob.yaml").read_text())
-    program, *arguments = job["spec"]["entrypoint"].split()
+def test_hadolint_finds_nothing_that_is_not_explained() -> None:
+    for line, after in itertools.pairwise(LINES):
+        assert not after.startswith("# hadolint ignore") or line.startswith("# ")
+    assert lint("hadolint", DOCKER / "Dockerfile") == ""
+
+
+def test_compose_follows_its_schema() -> None:
+    schema = ("--builtin-schema", "vendor.compose-spec")
+    assert lint("check-jsonschema", *schema, DOCKER / "compose.yaml") == ""
+
+
+def test_compose_publishes_on_loopback_alone() -> None:
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    assert len(ports) == 5 and all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_every_secret_of_compose_comes_from_the_environment_and_has_no_default() -> None:
+    text = (DOCKER / "compose.yaml").read_text()
+    named = set(re.findall(r"\$\{(\w+)", text)) - {"TORCH_INDEX"}
+    assert named == set(re.findall(r"\$\{(\w+):\?set it in docker/\.env\}", text))
+    example = [
+        line for line in (DOCKER / "env.example").read_text().splitlines() if "#" not in line
+    ]
+    assert sorted(example) == sorted(f"{name}=" for name in named)
+    secret = re.compile(r"(?i)\w*(?:password|secret|token|access_key)\w*: (?!\"?\$\{|token$)")
+    assert not [line for line in text.splitlines() if secret.search(line)]
+    assert "docker/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+def test_services_of_compose_wait_for_what_says_that_it_is_healthy() -> None:
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        for needed, wait in service.get("depends_on", {}).items():
+            healthy = wait["condition"] == "service_healthy"
+            assert ("healthcheck" in services[needed]) is healthy, (name, needed)
+    parse(services["dashboard"]["command"])
+
+
+def test_prometheus_scrapes_the_dashboard_of_compose() -> None:
+    assert lint("promtool", "check", "config", DOCKER / "prometheus.yml") == ""
+    (scrape,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
+    (target,) = scrape["static_configs"][0]["targets"]
+    service, port = target.split(":")
+    assert COMPOSE["services"][service]["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def test_the_job_runs_a_command_that_parses_and_finds_its_volume_and_mlflow() -> None:
+    program, *arguments = JOB["spec"]["entrypoint"].split()
     assert program == "tread-lab" and parse(arguments).command == "sweep"
-    cluster = job["spec"]["rayClusterSpec"]
+    cluster = JOB["spec"]["rayClusterSpec"]
     pins = (ROOT / "constraints.txt").read_text().splitlines()
-    assert f"ray=={cluster['rayVersion']}" in pins  # the operator refuses a token without it
+    assert f"ray=={cluster['rayVersion']}" in pins
     (workers,) = cluster["workerGroupSpecs"]
     assert cluster["enableInTreeAutoscaling"] and workers["minReplicas"] >= 1
     assert workers["replicas"] < workers["maxReplicas"]  # else there is nothing to scale
     pods = [
-        part["template"]["spec"] for part in (cluster["headGroupSpec"], workers, mlflow["spec"])
+        part["template"]["spec"] for part in (cluster["headGroupSpec"], workers, MLFLOW["spec"])
     ]
+    claims = [pod["volumes"][0]["persistentVolumeClaim"]["claimName"] for pod in pods]
+    assert claims == [CLAIM["metadata"]["name"]] * 3
     assert [pod["securityContext"]["fsGroup"] for pod in pods] == [1000] * 3
     (variable,) = (v for v in pods[1]["containers"][0]["env"] if v["name"] == "MLFLOW_TRACKING_URI")
-    port = service["spec"]["ports"][0]["port"]
-    assert variable["value"] == f"http://{service['metadata']['name']}:{port}"
-    assert service["spec"]["selector"] == mlflow["spec"]["template"]["metadata"]["labels"]
+    port = SERVICE["spec"]["ports"][0]["port"]
+    assert variable["value"] == f"http://{SERVICE['metadata']['name']}:{port}"
+    assert SERVICE["spec"]["selector"] == MLFLOW["spec"]["template"]["metadata"]["labels"]
 
 
-def test_every_published_port_is_on_loopback() -> None:
-    services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
-    ports = [port for service in services.values() for port in service.get("ports", [])]
-    assert ports and all(port.startswith("127.0.0.1:") for port in ports)
-    assert Path(services["mlflow"]["build"]["context"]) == Path("..")
+# What KubeRay's operator refuses although its schema allows it (ValidateRayJobSpec and what that
+# calls, KubeRay 1.7): the rule, whether a job keeps it, and changes that break it.
+Tree = Any
+Rule = tuple[Callable[[Tree], bool], Mapping[str, Any]]
+CLUSTER = "spec.rayClusterSpec"
+HEAD, WORKERS = f"{CLUSTER}.headGroupSpec", f"{CLUSTER}.workerGroupSpecs.0"
+
+
+def at(tree: Tree, path: str, default: Any = None) -> Any:
+    """What stands at a dotted path of a tree."""
+    for key in path.split("."):
+        try:
+            tree = tree[int(key) if key.isdecimal() else key]
+        except (KeyError, IndexError):
+            return default
+    return tree
+
+
+def changed(tree: Tree, changes: Mapping[str, Any]) -> Tree:
+    """A copy of a tree with other values at dotted paths."""
+    tree = copy.deepcopy(tree)
+    for path, value in changes.items():
+        folder, _, key = path.rpartition(".")
+        at(tree, folder)[key] = value
+    return tree
+
+
+def groups(job: Tree) -> list[Tree]:
+    return [at(job, HEAD), *at(job, f"{CLUSTER}.workerGroupSpecs")]
+
+
+def numbers(text: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", text)]
+
+
+RULES: dict[str, Rule] = {
+    "a name is a label of DNS with at most 47 letters": (
+        lambda job: re.fullmatch(r"[a-z]([a-z0-9-]{,45}[a-z0-9])?", at(job, "metadata.name")),
+        {"metadata.name": "8-blocks"},
+    ),
+    "what is kept for a time is shut down": (
+        lambda job: (
+            at(job, "spec.shutdownAfterJobFinishes") or not at(job, "spec.ttlSecondsAfterFinished")
+        ),
+        {"spec.shutdownAfterJobFinishes": False},
+    ),
+    "that time is no negative number": (
+        lambda job: at(job, "spec.ttlSecondsAfterFinished", 0) >= 0,
+        {"spec.ttlSecondsAfterFinished": -1},
+    ),
+    "a job has a cluster of its own or selects one": (
+        lambda job: at(job, CLUSTER) or at(job, "spec.clusterSelector"),
+        {CLUSTER: None},
+    ),
+    "tries are no negative number": (
+        lambda job: at(job, "spec.backoffLimit", 0) >= 0,
+        {"spec.backoffLimit": -1},
+    ),
+    "an interactive job is not tried again": (
+        lambda job: (
+            at(job, "spec.submissionMode") != "InteractiveMode" or not at(job, "spec.backoffLimit")
+        ),
+        {"spec.submissionMode": "InteractiveMode"},
+    ),
+    "a deadline is a positive number": (
+        lambda job: at(job, "spec.activeDeadlineSeconds", 1) > 0,
+        {"spec.activeDeadlineSeconds": 0},
+    ),
+    "a token needs the version of Ray, 2.52 or newer": (
+        lambda job: (
+            at(job, f"{CLUSTER}.authOptions.mode") != "token"
+            or numbers(at(job, f"{CLUSTER}.rayVersion", "")) >= [2, 52]
+        ),
+        {f"{CLUSTER}.rayVersion": ""},
+    ),
+    "a job takes no token of Kubernetes": (
+        lambda job: not at(job, f"{CLUSTER}.authOptions.enableK8sTokenAuth"),
+        {f"{CLUSTER}.authOptions.enableK8sTokenAuth": True},
+    ),
+    "each group has a container": (
+        lambda job: all(at(group, "template.spec.containers") for group in groups(job)),
+        {f"{WORKERS}.template.spec.containers": []},
+    ),
+    "minReplicas is no negative number and at most maxReplicas": (
+        lambda job: all(
+            0 <= g.get("minReplicas", 0) <= g.get("maxReplicas", 2**31) for g in groups(job)
+        ),
+        {f"{WORKERS}.minReplicas": 9},
+    ),
+    "without the autoscaler both are given": (
+        lambda job: (
+            at(job, f"{CLUSTER}.enableInTreeAutoscaling")
+            or None not in map(groups(job)[1].get, ("minReplicas", "maxReplicas"))
+        ),
+        {f"{CLUSTER}.enableInTreeAutoscaling": False, f"{WORKERS}.maxReplicas": None},
+    ),
+    "the second autoscaler restarts no pod": (
+        lambda job: (
+            at(job, f"{CLUSTER}.autoscalerOptions.version") != "v2"
+            or all(at(g, "template.spec.restartPolicy", "Never") == "Never" for g in groups(job))
+        ),
+        {
+            f"{CLUSTER}.autoscalerOptions": {"version": "v2"},
+            f"{HEAD}.template.spec.restartPolicy": "Always",
+        },
+    ),
+    "Ray's resources stand in one place": (
+        lambda job: (
+            not any(
+                g.get("resources")
+                and {"num-cpus", "num-gpus", "memory", "resources"} & g["rayStartParams"].keys()
+                for g in groups(job)
+            )
+        ),
+        {f"{HEAD}.resources": {"CPU": "0"}},
+    ),
+    "labels are no parameter of `ray start`": (
+        lambda job: not any("labels" in group["rayStartParams"] for group in groups(job)),
+        {f"{WORKERS}.rayStartParams.labels": "gpu=h100"},
+    ),
+    "no variable of the head names a Redis": (
+        lambda job: (
+            not {"RAY_REDIS_ADDRESS", "REDIS_USERNAME"}
+            & {variable["name"] for variable in at(job, f"{HEAD}.template.spec.containers.0.env")}
+        ),
+        {f"{HEAD}.template.spec.containers.0.env": [{"name": "RAY_REDIS_ADDRESS"}]},
+    ),
+    "no group is suspended": (
+        lambda job: not any(group.get("suspend") for group in groups(job)),
+        {f"{WORKERS}.suspend": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_operator_takes_the_job(rule: str) -> None:
+    keeps, changes = RULES[rule]
+    assert keeps(JOB) and not keeps(changed(JOB, changes))
+
+
+def strict(schema: Tree) -> Tree:
+    """A schema of Kubernetes for JSON Schema: other fields than the named ones are faults."""
+    if isinstance(schema, list):
+        return [strict(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    schema = {key: strict(part) for key, part in schema.items()}
+    if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+@pytest.mark.skipif("KUBERAY" not in os.environ, reason="KUBERAY names no schema of a RayJob")
+def test_the_job_follows_the_schema_of_kuberay() -> None:
+    """KUBERAY is `ray-operator/config/crd/bases/ray.io_rayjobs.yaml` of KubeRay's repository."""
+    from jsonschema import Draft202012Validator
+
+    versions = yaml.load(Path(os.environ["KUBERAY"]).read_text(), yaml.CSafeLoader)["spec"][
+        "versions"
+    ]
+    (schema,) = (v["schema"]["openAPIV3Schema"] for v in versions if v["name"] == "v1")
+    validator = Draft202012Validator(strict(schema | {"type": "object"}))
+    tree = {key: part for key, part in JOB.items() if key != "metadata"}
+    assert [error.message for error in validator.iter_errors(tree)] == []
+    for path in (
+        "spec.tries",
+        f"{CLUSTER}.version",
+        f"{WORKERS}.template.spec.containers.0.mounts",
+    ):
+        assert not validator.is_valid(changed(tree, {path: 1})), path
+
+
+@pytest.mark.parametrize("place", ["0", "2", "3", HEAD, WORKERS])
+def test_every_object_and_pod_follows_the_schema_of_kubernetes(place: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate").validate
+    if place.isdecimal():
+        tree = OBJECTS[int(place)]
+    else:
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ray"}}
+        tree = pod | {"spec": at(JOB, f"{place}.template.spec")}
+    validate(tree, "1.33", strict=True)
+    with pytest.raises(Exception, match="unexpected"):
+        validate(changed(tree, {"spec.unknown": 1}), "1.33", strict=True)

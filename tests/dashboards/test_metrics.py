@@ -20,6 +20,7 @@ import pytest
 
 from tests.faults.drivers import Zygote, eventually
 from tests.long import LONG
+from tests.readme_tree import ROOT
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.metrics import GAUGES, metrics_text
@@ -29,7 +30,7 @@ from tread_lab.records.log import LogWriter
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import SweepFolder
 
-GRAFANA = json.loads((Path(__file__).parents[2] / "dashboards/grafana.json").read_text())
+GRAFANA = json.loads((ROOT / "dashboards/grafana.json").read_text())
 QUERIES = [target["expr"] for panel in GRAFANA["panels"] for target in panel["targets"]]
 SPEED, USE, POWER = "train/images_per_s", "gpu/utilisation", "power/watts"
 
@@ -154,12 +155,14 @@ def answered(address: str, query: str) -> list[Any]:
 
 @contextmanager
 def prometheus(folder: Path, target: str) -> Iterator[str]:
-    """The address of a Prometheus that scrapes a target every second."""
+    """The address of a Prometheus with the settings of `docker/`, which scrapes a target."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    scrape = {"job_name": "tread-lab", "static_configs": [{"targets": [target]}]}
-    settings = {"global": {"scrape_interval": "1s"}, "scrape_configs": [scrape]}
-    (folder / "prometheus.yml").write_text(json.dumps(settings))
+    settings = (ROOT / "docker/prometheus.yml").read_text()
+    for shipped, here in (("dashboard:8600", target), ("30s", "1s")):
+        assert settings.count(shipped) == 1
+        settings = settings.replace(shipped, here)
+    (folder / "prometheus.yml").write_text(settings)
     command = ["prometheus", f"--web.listen-address={address}"]
     command += [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with (folder / "prometheus.log").open("w") as log:
