@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tread_lab.engine.optimizer import SCHEDULES, Ema, adamw, learning_rate
+from tread_lab.engine.optimizer import SCHEDULES, Ema, adamw, learning_rates
 from tread_lab.specs import TrainSpec, UserError, recipe
 
 RECIPE = TrainSpec(batch=4, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)
@@ -26,7 +26,7 @@ def test_it_is_adamw_as_torch_writes_it_in_a_loop() -> None:
     ours, theirs = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
     settings = {"betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1, "foreach": False}
     expected = steps_of(torch.optim.AdamW([theirs], **settings), theirs)  # type: ignore[arg-type]
-    assert torch.allclose(steps_of(adamw(RECIPE, [ours]), ours), expected, atol=1e-6)
+    assert torch.allclose(steps_of(adamw(RECIPE, {"w": ours}), ours), expected, atol=1e-6)
 
 
 def test_every_schedule_of_the_spec_has_a_formula() -> None:
@@ -37,7 +37,7 @@ def test_every_schedule_of_the_spec_has_a_formula() -> None:
 def test_a_schedule_without_formula_is_an_error_with_a_near_miss() -> None:
     spec = dataclasses.replace(TrainSpec(), schedule="sqrt_decai")
     with pytest.raises(UserError, match=r"unknown 'sqrt_decai', did you mean 'sqrt_decay'\?$"):
-        learning_rate(spec, 0)
+        learning_rates(spec)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_schedule_without_formula_is_an_error_with_a_near_miss() -> None:
 )
 def test_the_learning_rate_of_every_step(fields: dict, rates: list[float]) -> None:
     spec = TrainSpec(steps=4, lr=2.0, **fields)
-    assert [learning_rate(spec, step) for step in range(4)] == pytest.approx(rates, rel=1e-12)
+    assert [*map(learning_rates(spec), range(4))] == pytest.approx(rates, rel=1e-12)
 
 
 def network() -> nn.Linear:

@@ -15,7 +15,7 @@ from tests.engine.runs import small_run, train_until
 from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.batches import Batches
-from tread_lab.engine.optimizer import learning_rate
+from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
@@ -173,7 +173,7 @@ def test_the_gradient_norm_of_the_step_stands_in_the_log(
     assert list(found) == [5, 10, 12] and found == gradient_norms(parts)
     with Trainer(spec, RunFolder(tmp_path / "again"), CPU) as run:
         for step in range(4):
-            run.train_step(run.batches.at(step), lr=learning_rate(spec.train, step))
+            run.train_step(run.batches.at(step), lr=learning_rates(spec.train)(step))
         run._backward(run.batches.at(4))
         squares = [p.grad.double().square().sum() for p in run.trainable.values()]  # type: ignore[union-attr]
         assert found[5] == pytest.approx(float(sum(squares)) ** 0.5, rel=1e-5)

@@ -187,24 +187,27 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def flat_optimizer(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+def flat_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Return the optimizer's state as named tensors: `<parameter>/<slot>`."""
-    state = optimizer.state_dict()["state"]
+    names = _names(optimizer)
     return {
         f"{names[index]}/{slot}": value
-        for index, slots in state.items()
+        for index, slots in optimizer.state_dict()["state"].items()
         for slot, value in slots.items()
     }
 
 
-def load_optimizer(
-    optimizer: torch.optim.Optimizer, names: list[str], flat: Mapping[str, Tensor]
-) -> None:
+def load_optimizer(optimizer: torch.optim.Optimizer, flat: Mapping[str, Tensor]) -> None:
     """Put named tensors back into the optimizer; the inverse of `flat_optimizer`."""
-    place = {name: index for index, name in enumerate(names)}
+    place = {name: index for index, name in enumerate(_names(optimizer))}
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in flat.items():
         name, _, slot = key.rpartition("/")
         state.setdefault(place[name], {})[slot] = value
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _names(optimizer: torch.optim.Optimizer) -> list[str]:
+    """Return the names of an optimizer's parameters, group after group."""
+    return [name for group in optimizer.param_groups for name in group["param_names"]]

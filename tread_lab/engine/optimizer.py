@@ -28,10 +28,10 @@ class _AdamW(torch.optim.AdamW):
     step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
 
-def adamw(recipe: TrainSpec, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Return AdamW with the recipe's settings."""
+def adamw(recipe: TrainSpec, named: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
+    """Return AdamW with the recipe's settings; its groups may hold the parameters in any order."""
     return _AdamW(
-        parameters,
+        named.items(),
         lr=recipe.lr,
         betas=recipe.betas,
         eps=recipe.eps,
@@ -46,15 +46,16 @@ SCHEDULES: Mapping[str, Callable[[float], float]] = recipe.SCHEDULES.code(
 )
 
 
-def learning_rate(spec: TrainSpec, step: int) -> float:
-    """Return the learning rate of step 0, 1, ...
+def learning_rates(spec: TrainSpec) -> Callable[[int], float]:
+    """Return the function that gives the learning rate of step 0, 1, ...
 
     Raises:
         UserError: there is no schedule of that name.
     """
-    warm = min(1.0, (step + 1) / (spec.warmup + 1))
     factor = lookup(SCHEDULES, spec.schedule, "train.schedule")
-    return spec.lr * warm * factor(step / spec.steps)
+    return lambda step: (
+        spec.lr * min(1.0, (step + 1) / (spec.warmup + 1)) * factor(step / spec.steps)
+    )
 
 
 @torch.no_grad()

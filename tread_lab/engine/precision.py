@@ -93,6 +93,16 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 }
 
 
+@functools.cache
+def arithmetic(precision: str) -> Arithmetic:
+    """Return what a precision means.
+
+    Raises:
+        UserError: there is no such precision.
+    """
+    return lookup(PRECISIONS, precision, "precision")
+
+
 # What makes products in bf16, as provenance names it: on a GPU, and on a CPU without and with
 # instructions that multiply bf16 numbers.
 NATIVE = "bf16 kernels"
@@ -104,7 +114,7 @@ BY_FP32 = {ROUNDED: ALL, MIXED: ATTENTION}  # the products that fp32 kernels mak
 @contextmanager
 def autocast(precision: str, device: torch.device) -> Iterator[None]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
-    dtype = lookup(PRECISIONS, precision, "precision").autocast
+    dtype = arithmetic(precision).autocast
     products = BY_FP32.get(bf16_products(precision, device.type) or "")
     rounded = nullcontext() if products is None else RoundedProducts(products)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None), rounded:
@@ -113,7 +123,7 @@ def autocast(precision: str, device: torch.device) -> Iterator[None]:
 
 def bf16_products(precision: str, device_type: str) -> str | None:
     """Return what makes the products in bf16 on a device of this machine; `None` without any."""
-    if lookup(PRECISIONS, precision, "precision").autocast is not torch.bfloat16:
+    if arithmetic(precision).autocast is not torch.bfloat16:
         return None
     if device_type != "cpu":
         return NATIVE
@@ -130,7 +140,7 @@ def matrix_products(precision: str) -> Iterator[None]:
     Ampere and CPUs have no tf32 and compute these products exactly. The switches are the older pair
     of torch: reading one after the newer ones are set raises.
     """
-    allowed = lookup(PRECISIONS, precision, "precision").tf32
+    allowed = arithmetic(precision).tf32
     switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [switch.allow_tf32 for switch in switches]
     try:
@@ -153,7 +163,7 @@ class LossScaler:
     """
 
     def __init__(self, precision: str, device: torch.device) -> None:
-        self.enabled = lookup(PRECISIONS, precision, "precision").scales_loss
+        self.enabled = arithmetic(precision).scales_loss
         self.overflows = torch.zeros((), dtype=torch.long, device=device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self.enabled)
         self._one = torch.ones((), device=device)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from tread_lab.data.deviation import check_deviation
-from tread_lab.engine.optimizer import learning_rate
+from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.power import Meter
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.trainer import Trainer
@@ -63,7 +63,7 @@ def train(
     with Trainer(spec, folder, device, meter, ranks) as run:
         if run.ranks.leads:
             check_deviation(spec, run.batches.samples)
-        saved = run.resume()
+        rate, saved = learning_rates(spec.train), run.resume()
         if not spec.train.steps:
             saved = run.save()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
@@ -74,7 +74,7 @@ def train(
             for batch in run.batches.stream(run.step, spec.train.steps):
                 if not run.ranks.go_on(run.step):
                     return
-                run.train_step(batch, lr=learning_rate(spec.train, run.step))
+                run.train_step(batch, lr=rate(run.step))
                 if run.due(spec.execution.log_every):
                     run.log_window()
                     if run.ranks.leads and not math.isfinite(run.loss):

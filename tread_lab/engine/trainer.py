@@ -68,7 +68,7 @@ class Trainer:
         for name, module in trained.items():
             named |= {f"{name}.{n}": p for n, p in module.named_parameters()}
         self.trainable = {name: p for name, p in named.items() if p.requires_grad}
-        self.optimizer = adamw(spec.train, self.trainable.values())
+        self.optimizer = adamw(spec.train, self.trainable)
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
         self._stored = {"model": self.network, **trained}
@@ -95,8 +95,7 @@ class Trainer:
             for part, module in self._stored.items():
                 module.load_state_dict(saved.part(part))
             self.ema.load(saved.part("ema"))
-            optimizer = saved.part("optimizer")
-            checkpoint.load_optimizer(self.optimizer, list(self.trainable), optimizer)
+            checkpoint.load_optimizer(self.optimizer, saved.part("optimizer"))
             self.scaler.load(saved.part("scaler"))
             self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in saved.tensors.get("window", ())]
@@ -207,7 +206,7 @@ class Trainer:
     def save(self) -> int:
         """Write a checkpoint of the present step; returns the step."""
         if self.ranks.leads:
-            optimizer = checkpoint.flat_optimizer(self.optimizer, list(self.trainable))
+            optimizer = checkpoint.flat_optimizer(self.optimizer)
             parts = {part: module.state_dict() for part, module in self._stored.items()}
             parts |= {"ema": self.ema.weights, "optimizer": optimizer}
             parts["scaler"] = self.scaler.state()

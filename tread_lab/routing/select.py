@@ -13,7 +13,6 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.specs import routes
-from tread_lab.specs.errors import lookup
 from tread_lab.specs.routes import RouteSpec
 
 LENGTHS = 16  # where a selection keeps ever other numbers of tokens, K is a multiple of this
@@ -75,7 +74,7 @@ def select(route: RouteSpec, rank_BN: Tensor) -> BatchRoute:
         rank_BN: one number in [0, 1) per token; tokens of low rank are routed first, so equal
             ranks at two rates give nested selections.
     """
-    keep_BK, real_BK = lookup(SELECTIONS, route.selection, "selection")(route, rank_BN)
+    keep_BK, real_BK = SELECTIONS[route.selection](route, rank_BN)
     if route.selection not in routes.SELECTIONS.built_in:
         _check_kept(route, keep_BK, real_BK, tuple(rank_BN.shape))
     return BatchRoute(route.blocks[0], route.blocks[-1], keep_BK, real_BK)
