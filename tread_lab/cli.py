@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -99,7 +100,8 @@ def _reader_has_left() -> bool:
 
 
 def run() -> None:
-    """Run the console script."""
+    """Run the console script; a warning is one line, without the place in some library."""
+    warnings.formatwarning = lambda message, *_, **__: f"tread-lab: {message}\n"
     sys.exit(main())
 
 

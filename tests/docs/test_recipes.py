@@ -87,7 +87,7 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
     subprocess.run([*scripts, *shlex.split(token)[1:]], env=home, check=True, capture_output=True)
     ray = [*scripts, *started[1:], "--block"]
     process = subprocess.Popen(
-        [*ray, "--include-dashboard=false", "--temp-dir", str(short)],
+        [*ray, "--include-dashboard=false", "--no-monitor", "--temp-dir", str(short)],
         env=home,
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,

@@ -30,7 +30,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    with pytest.MonkeyPatch.context() as patch:
+    from tread_lab.sweep.execution.ray_cluster import few_daemons
+
+    with pytest.MonkeyPatch.context() as patch, few_daemons():
         # Ray gives a silent node half a minute before it counts as gone.
         patch.setenv("RAY_health_check_initial_delay_ms", "1000")
         patch.setenv("RAY_health_check_period_ms", "500")

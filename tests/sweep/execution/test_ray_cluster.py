@@ -112,6 +112,7 @@ def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_
         eventually(lambda: len(run.attempts.read()) == 2, 100)
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
+        assert not [c for c in map(_command, offspring(driver.pid)) if b"monitor.py" in c]
         for pid in daemons:
             sigkill(pid)
         assert driver.wait(60) == 3, printed(tmp_path)

@@ -38,6 +38,8 @@ from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
+# Half of what a start costs, for nodes on demand, workers' output in the driver, and Ray's pages.
+_UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 
 
 @dataclass
@@ -117,11 +119,26 @@ def _started(driver: Driver) -> Iterator[None]:
     scratch = new_scratch()
     try:
         with monitor_daemons(_ended_daemon, lambda lost: driver.leave(lost, _kill_daemons)):
-            _init(None, include_dashboard=False, _temp_dir=str(scratch))
+            with few_daemons():
+                _init(None, include_dashboard=False, _temp_dir=str(scratch))
             yield
     finally:
         _shut_down()
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def few_daemons() -> Iterator[None]:
+    """Let Ray start a cluster of one machine without the daemons that no sweep there needs."""
+    node: Any = ray._private.node.Node
+    kept = {name: getattr(node, name) for name in _UNUSED if hasattr(node, name)}
+    for name in kept:
+        setattr(node, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        for name, method in kept.items():
+            setattr(node, name, method)
 
 
 def _init(address: str | None, **options: Any) -> None:
