@@ -99,23 +99,42 @@ class WorkDone:
         work = sum(forecast.work(task) for task in open_tasks)
         self._total = work - sum(self._done_earlier.values())
         self._done: dict[str, float] = {}
-        self._reports: dict[str, Report] = {}
+        self._gained = 0.0  # done in this session: the sum of `_gain` of all runs
+        self._running: dict[str, Report] = {}
+        self._ended: dict[str, str] = {}  # by run, its last phase
+        self._counts: Counter[str] = Counter()  # of these phases
         self._started: float | None = None
         self._untimed = 0.0  # work of this session before its first report, which starts the clock
 
     def record(self, report: Report) -> None:
         """Take a report into account; say when a run overflows for the first time."""
-        run, last = report.run, self._reports.get(report.run)
+        run, last = report.run, self._running.get(report.run)
         if report.overflows and not (last and last.overflows):
             say(f"{self.label(run)}: a step overflowed in fp16 and was skipped")
-        self._reports[run] = report
+        self._note_phase(report)
+        self._gained -= self._gain(run)
         self._done[run] = self._reported(report)
         earlier = self._done_earlier.setdefault(run, 0.0 if _ended(report) else self._done[run])
         if self._done[run] < earlier:  # it continues from a checkpoint before its last log entry
             self._done_earlier[run] = self._done[run]
             self._total += earlier - self._done[run]
+        self._gained += self._gain(run)
         if self._started is None:
-            self._started, self._untimed = time.monotonic(), self._progress()
+            self._started, self._untimed = time.monotonic(), self._gained
+
+    def _note_phase(self, report: Report) -> None:
+        if (phase := self._ended.pop(report.run, None)) is not None:
+            self._counts[phase] -= 1
+        self._running.pop(report.run, None)
+        if _ended(report):
+            self._ended[report.run] = report.phase
+            self._counts[report.phase] += 1
+        else:
+            self._running[report.run] = report
+
+    def _gain(self, run: str) -> float:
+        """Return what this session has done of a run."""
+        return self._done[run] - self._done_earlier[run] if run in self._done else 0.0
 
     def label(self, run: str) -> str:
         """Return the label of a run."""
@@ -123,12 +142,12 @@ class WorkDone:
 
     def fraction(self) -> float:
         """Return the share of the open work that is done."""
-        return min(self._progress() / self._total, 1.0) if self._total else 1.0
+        return min(self._gained / self._total, 1.0) if self._total else 1.0
 
     def time_left(self) -> str:
         """Return the time left: at first as forecast, later at the observed speed."""
         elapsed = time.monotonic() - (self._started or time.monotonic())
-        done = (self._progress() - self._untimed) / self._forecast.slots
+        done = (self._gained - self._untimed) / self._forecast.slots
         prior = _PRIOR_SECONDS if self._forecast.timed else 0.0
         if not prior and (elapsed < _MIN_SECONDS or self.fraction() < _MIN_SHARE or done <= 0):
             return "..."
@@ -136,24 +155,18 @@ class WorkDone:
 
     def counts(self) -> str:
         """Return `4/8 ended: 3 completed, 1 failed`."""
-        ended = Counter(r.phase for r in self._reports.values() if _ended(r))
-        text = f"{ended.total()}/{self._runs} ended"
-        return f"{text}: {counts_text(ended)}" if ended else text
+        text = f"{len(self._ended)}/{self._runs} ended"
+        return f"{text}: {counts_text(+self._counts)}" if self._ended else text
 
     def summary(self) -> str:
         """Return `4/8 ended: 3 completed, 1 failed, 2 min left`; no time once all have ended."""
-        ended = sum(map(_ended, self._reports.values()))
-        left = "" if ended == self._runs else f", {self.time_left()} left"
+        left = "" if len(self._ended) == self._runs else f", {self.time_left()} left"
         return self.counts() + left
-
-    def _progress(self) -> float:
-        return sum(done - self._done_earlier[run] for run, done in self._done.items())
 
     def _left_in_slot(self) -> float:
         """Return the work left in one slot: an even share, and no less than its longest run."""
-        share = max(self._total - self._progress(), 0.0) / self._forecast.slots
-        running = [run for run, report in self._reports.items() if not _ended(report)]
-        works = (self._forecast.work(self._tasks[run]) - self._done[run] for run in running)
+        share = max(self._total - self._gained, 0.0) / self._forecast.slots
+        works = (self._forecast.work(self._tasks[run]) - self._done[run] for run in self._running)
         return max([share, *works])
 
     def _recorded(self, task: Task) -> float:

@@ -49,6 +49,8 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     sweep = {"question": "Why?", "where": "end < 2", "evaluate": ["fd@1k"], "seeds": [3, 4]}
     plan = planned(tiny, axes=axes, **sweep)
     store_plan(lab.sweep("p"), plan)
+    stored = lab.sweep("p").plan()
+    assert lab.sweep("p").plan_path.read_text() == to_stored(plan, created=stored.created).text()
     loaded = load_plan(lab.sweep("p"))
     names = "name question experiment trials excluded duplicates evaluations"
     for name in names.split():

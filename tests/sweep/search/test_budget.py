@@ -56,6 +56,23 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     assert queue.full and queue.left.startswith("3 runs left")
 
 
+class Unlooked(frozenset[str]):
+    """A set that is asked for members and never read from end to end."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all trials of a plan are looked at for one of them")
+
+
+def test_a_run_is_counted_without_a_look_at_all_others(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"trials": 5})
+    budget = Budget(lab, plan, lambda task: None)
+    budget.trials = Unlooked(budget.trials)
+    baseline, trial, *_ = plan.tasks
+    assert budget.fits([baseline, trial], 0.0)
+    budget.admit(trial)
+    assert budget.count == 1
+
+
 def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
     assert len(carried_out(lab, planned(tiny, budget={"trials": 2}))[0]) == 3
     assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []

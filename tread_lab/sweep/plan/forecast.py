@@ -92,7 +92,8 @@ class Forecast:
     def measuring(self, task: Task, *, still: bool = False) -> float:
         """Return the seconds of the evaluations, or their FLOPs; `still`: of those not done."""
         folder = self.lab.run(task.run)
-        specs = [e for e in task.evaluations if not still or not folder.evaluation(e).done]
+        begun = still and folder.path.exists()
+        specs = [e for e in task.evaluations if not begun or not folder.evaluation(e).done]
         return sum(sum(self.parts(task.spec, spec).values()) for spec in specs)
 
     def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:

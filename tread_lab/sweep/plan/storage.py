@@ -11,7 +11,7 @@ from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.checksums import checksum, digest
-from tread_lab.records.durable import write_text
+from tread_lab.records.durable import write_parts
 from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
@@ -38,14 +38,17 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     """
     stored, now = folder.stored_plan(), time.time()
     if stored is None:
-        write_text(folder.plan_path, to_stored(plan, created=now).text())
+        _write(folder, plan, created=now)
     elif list(plan.versions[:-1]) == versions(stored):
         folder.keep_plan()
-        extended = (*stored.extended, now)
-        text = to_stored(plan, created=stored.created, extended=extended).text()
-        write_text(folder.plan_path, text)
+        _write(folder, plan, created=stored.created, extended=(*stored.extended, now))
     elif plan.versions != tuple(versions(stored)):
         check_plan(folder, plan)
+
+
+def _write(folder: SweepFolder, plan: Plan, **times: Any) -> None:
+    head = to_stored(dataclasses.replace(plan, trials=()), **times)
+    write_parts(folder.plan_path, head.parts(plan.trials))
 
 
 def check_plan(folder: SweepFolder, plan: Plan) -> None:

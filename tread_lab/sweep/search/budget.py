@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine.cost.training import cost, executed_flops
@@ -53,8 +53,12 @@ class Budget:
 
         One that failed before its first log entry has attempts.
         """
-        runs = self.trials & done.keys()
+        runs = self._trials_in(done)
         return sum(done[run] > 0 or bool(self.lab.run(run).attempts.read()) for run in runs)
+
+    def _trials_in(self, runs: Iterable[str]) -> list[str]:
+        """Return those of a few runs that are trials; `&` would look at all trials each time."""
+        return [run for run in runs if run in self.trials]
 
     def fits(self, tasks: Sequence[Task], hours: float) -> bool:
         """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
@@ -74,7 +78,7 @@ class Budget:
         """Return the FLOPs still to execute, and the number of trials not yet started."""
         done = {task.run: done_share(self.lab, task) for task in tasks}
         flops = sum(cost(t.spec).train_flops - _executed(t, done[t.run]) for t in tasks)
-        return flops, len(self.trials & done.keys()) - self._started(done)
+        return flops, len(self._trials_in(done)) - self._started(done)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
         """Split an ordered list at the first task that does not fit on so many slots."""

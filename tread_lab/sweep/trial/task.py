@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,6 +82,8 @@ def is_repairable(folder: RunFolder) -> bool:
 def done_share(lab: Lab, task: Task) -> float:
     """Return the share of a run's training steps that has been executed, from 0 to 1."""
     folder = lab.run(task.run)
+    if not folder.path.exists():
+        return 0.0
     if folder.lacks_weights and not is_complete(lab, task):
         return 0.0  # it is trained anew
     if folder.state() is RunState.COMPLETED:
@@ -139,7 +142,7 @@ class ListQueue:
 
     def __init__(self, tasks: Sequence[Task], *, after: Mapping[str, str] | None = None) -> None:
         self._after = after or {}
-        self._waiting: dict[str, Task] = {}
+        self._waiting: OrderedDict[str, Task] = OrderedDict()  # whose first is soon found
         self._open: set[str] = set()
         self.add(tasks)
 
