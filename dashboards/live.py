@@ -102,7 +102,9 @@ class LiveSweep:
         """Read plan and records together: every row of the frame is a trial of that plan."""
         started = time.monotonic()
         try:
-            last, plan = self._now, self.folder.plan().with_baseline_cells()
+            last = self._now
+            searched = last.plan.search is not None  # its plan grows without a new file
+            plan = self.folder.plan().with_baseline_cells() if searched else last.plan
             records = plan_frame(self.lab, plan, memory=self._memory)
             frame = self._with_measuring(records, plan)
             if last.version == 0 or not frame.equals(last.frame):

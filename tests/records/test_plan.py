@@ -55,6 +55,11 @@ def trial(run: str, baseline: str | None = None, **spec: object) -> Trial[Tree]:
     return Trial("trial", {}, 0, {"train": {"steps": 5}, **spec}, run, baseline)
 
 
+def test_equal_parts_of_the_runs_of_a_plan_are_one_tree(path: Path) -> None:
+    baseline, other = plan_of(path).trials
+    assert baseline.spec["train"] is other.spec["train"]
+
+
 def test_a_plan_that_was_read_is_written_byte_for_byte(path: Path) -> None:
     assert plan_of(path).text() == sealed(TEXT)
     path.write_text(sealed(TEXT))

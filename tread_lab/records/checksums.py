@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+Tree = dict[str, Any]
 FileChecksum = dict[str, int]  # `bytes` and `crc` of a finished file
 
 _CHUNK = 1 << 20
@@ -24,21 +25,35 @@ def json_text(tree: Any) -> str:
 
 def sealed(text: str) -> str:
     """The JSON of a mapping, a key a line, with the checksum of all that stands before it."""
-    head = text.rstrip().removesuffix("\n}")
-    return f'{head}{_JSON_END}{checksum(head)}"\n}}\n'
+    return "".join(sealed_parts([text.rstrip().removesuffix("\n}")]))
 
 
-def json_tree(text: str) -> Any:
+def sealed_parts(parts: Iterable[str]) -> Iterator[str]:
+    """The same in parts, for a text that is too large for copies; they end before its last line."""
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part.encode(), crc)
+        yield part
+    yield f'{_JSON_END}{crc:08x}"\n}}\n'
+
+
+def json_tree(text: str | bytes, *, share: Callable[[Tree], Tree] | None = None) -> Any:
     """What `json_text` was given; a file without a checksum counts as it is.
+
+    Args:
+        share: returns for each mapping in the text the one to take in its place.
 
     Raises:
         ValueError: it is not what was written.
     """
-    head, mark, tail = text.rpartition(_JSON_END)
-    if mark and tail != f'{checksum(head)}"\n}}\n':
-        raise ValueError("its checksum differs")
-    tree = json.loads(text)
-    if mark:
+    content = text.encode() if isinstance(text, str) else text
+    mark = content.rfind(_JSON_END.encode())
+    if mark >= 0:
+        crc = zlib.crc32(memoryview(content)[:mark])
+        if content[mark:] != f'{_JSON_END}{crc:08x}"\n}}\n'.encode():
+            raise ValueError("its checksum differs")
+    tree = json.loads(content, object_hook=share)
+    if mark >= 0:
         del tree["crc"]
     return tree
 

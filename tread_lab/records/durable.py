@@ -7,11 +7,11 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import json_text, json_tree
+from tread_lab.records.checksums import Tree, json_text, json_tree
 from tread_lab.specs.errors import Unavailable, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -64,15 +64,25 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_parts(path: Path, parts: Iterable[str]) -> None:
+    """Write a large text in parts, whole or not at all."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(parts)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, whole or not at all; a mapping with its checksum."""
     write_text(path, json_text(value))
 
 
-def read_json(path: Path) -> Any:
-    """Return the value in `path`, `None` if the file is absent or damaged."""
+def read_json(path: Path, *, share: Callable[[Tree], Tree] | None = None) -> Any:
+    """Return the value in `path`, `None` if the file is absent or damaged.
+
+    Args:
+        share: that of `json_tree`.
+    """
     try:
-        return json_tree(path.read_text(encoding="utf-8"))
+        return json_tree(path.read_bytes(), share=share)
     except (OSError, ValueError):
         return None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import sealed
+from tread_lab.records.checksums import sealed_parts
 from tread_lab.records.durable import read_json
-from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.cell import Spec, Tree, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
@@ -136,16 +136,39 @@ class StoredPlan:
             **({"extended": list(self.extended)} if self.extended else {}),
         }
 
+    def parts(self, trials: Iterable[Trial[Spec]] | None = None) -> Iterator[str]:
+        """Yield the text of `plan.json`.
+
+        Args:
+            trials: those of the plan as specs, which take much less room than their trees.
+        """
+        tree = self.tree()
+        if trials is not None:
+            tree["trials"] = (trial.tree() for trial in trials)
+        return sealed_parts(_plan_parts(tree))
+
     def text(self) -> str:
-        return sealed(plan_text(self.tree()))
+        return "".join(self.parts())
 
 
 def plan_text(tree: Tree) -> str:
-    """Return the JSON of a plan, a trial a line, so that large ones are quick to compare."""
-    lines = {key: json.dumps(value) for key, value in tree.items() if key != "trials"}
-    trials = ",\n  ".join(map(json.dumps, tree["trials"]))
-    lines["trials"] = f"[\n  {trials}\n ]" if trials else "[]"
-    return "{\n" + ",\n".join(f' "{key}": {text}' for key, text in lines.items()) + "\n}\n"
+    """Return the JSON of a plan."""
+    return "".join(_plan_parts(tree)) + "\n}\n"
+
+
+def _plan_parts(tree: Tree) -> Iterator[str]:
+    """Yield the JSON of a plan without its end, a trial a line: large ones are quick to compare."""
+    between = "{\n"
+    for key, value in tree.items():
+        if key != "trials":
+            yield f'{between} "{key}": {json.dumps(value)}'
+            between = ",\n"
+    yield f'{between} "trials": ['
+    between, end = "\n  ", "]"
+    for trial in tree["trials"]:
+        yield between + json.dumps(trial)
+        between, end = ",\n  ", "\n ]"
+    yield end
 
 
 def read_plan(path: Path) -> StoredPlan | None:
@@ -154,7 +177,7 @@ def read_plan(path: Path) -> StoredPlan | None:
     Raises:
         UserError: the file is damaged, or of another version.
     """
-    tree = read_json(path)
+    tree = read_json(path, share=_SharedTrees())
     if tree is None and not path.exists():
         return None
     damaged = UserError(f"{path} is damaged; restore it or choose another --name")
@@ -166,6 +189,16 @@ def read_plan(path: Path) -> StoredPlan | None:
         return _plan(tree)
     except (KeyError, TypeError, AttributeError):
         raise damaged from None
+
+
+class _SharedTrees:
+    """Makes equal parts of runs one tree: a plan has a hundred thousand runs and a few networks."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def __call__(self, tree: dict[str, Any]) -> dict[str, Any]:
+        return tree if "seed" in tree else self._known.setdefault(repr(tree), tree)
 
 
 def _plan(tree: Tree) -> StoredPlan:

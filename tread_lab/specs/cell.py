@@ -164,7 +164,9 @@ class Trial(Generic[AnySpec]):
         return Trial(**{field.name: tree[field.name] for field in fields(Trial)})
 
     def tree(self) -> dict[str, Any]:
-        return {**vars(self), "cell": encode(self.cell), "spec": encode(self.spec)}
+        """Return the trial as `plan.json` has it."""
+        spec = self.spec if isinstance(self.spec, Mapping) else encode(self.spec)
+        return {**vars(self), "cell": encode(self.cell), "spec": spec}
 
     def stored(self) -> Trial[Tree]:
         """Return the trial as a plan stores it."""

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any, cast, get_args
 
 from tread_lab.specs.decode import encode, fields_of
@@ -17,22 +18,23 @@ from tread_lab.specs.systems import Variants
 # the executor and is in no spec at all.
 UNHASHED = ("execution", "data.path", "data.deviation", "reference.path")
 
-_MEMO = "_canonical"  # beside the fields of a frozen spec, which cannot change under it
+_MEMO = "_signature"  # beside the fields of a frozen spec, which cannot change under it
 
 
 def signature(*specs: Any) -> str:
     """Return 16 hexadecimal digits that name the specs; equal for equal specs on any machine."""
-    text = ",".join(map(_text, specs))
-    return hashlib.sha256(f"[{text}]".encode()).hexdigest()[:16]
+    if len(specs) == 1 and dataclasses.is_dataclass(specs[0]):
+        spec = specs[0]
+        if _MEMO not in vars(spec):
+            object.__setattr__(spec, _MEMO, _digest([spec]))
+        return str(vars(spec)[_MEMO])
+    return _digest(specs)
 
 
-def _text(spec: Any) -> str:
-    """Return the canonical JSON of a spec or of its plain tree, without what is not science."""
-    if not dataclasses.is_dataclass(spec):
-        return _json(_hashed(encode(spec)))
-    if _MEMO not in vars(spec):
-        object.__setattr__(spec, _MEMO, _json(_hashed(encode(spec, hashed=True))))
-    return str(vars(spec)[_MEMO])
+def _digest(specs: Iterable[Any]) -> str:
+    """Hash the canonical JSON of specs or of their plain trees, without what is not science."""
+    texts = (_json(_hashed(encode(s, hashed=dataclasses.is_dataclass(s)))) for s in specs)
+    return hashlib.sha256(f"[{','.join(texts)}]".encode()).hexdigest()[:16]
 
 
 def _hashed(tree: Any) -> Any:
