@@ -39,23 +39,25 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     are; else it is that of the seed that went worst.
     """
     metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
-    groups = trials.groupby(["role", "cell"], sort=False)
+    bare = trials.copy(deep=False)
+    bare.attrs = {}  # pandas would copy them with every column
+    groups = bare.groupby(["role", "cell"], sort=False)
     dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
-    fixed = [c for c in trials.columns if not is_metric(c) and c not in dropped]
-    keys = [trials["role"], trials["cell"]]
-    worst = trials["state"].map(STATES.index).groupby(keys, sort=False).max()
-    reasons = trials["reason"].where(trials["reason"] != "").groupby(keys, sort=False).first()
-    done = (trials["state"] == RunState.COMPLETED).groupby(keys, sort=False).sum()
-    columns: dict[str, Any] = {
-        "state": worst.map(STATES.__getitem__),
-        "reason": reasons.fillna(""),
-        **{name: groups[name].first() for name in fixed},
-        "seeds": groups.size(),
-        "completed": done,
+    fixed = [c for c in bare.columns if not is_metric(c) and c not in dropped]
+    keys = [bare["role"], bare["cell"]]
+    worst = bare["state"].map(STATES.index).groupby(keys, sort=False).max()
+    reasons = bare["reason"].where(bare["reason"] != "").groupby(keys, sort=False).first()
+    done = (bare["state"] == RunState.COMPLETED).groupby(keys, sort=False).sum()
+    firsts = groups[fixed].first()
+    columns = {
+        "state": worst.map(STATES.__getitem__).array,
+        "reason": reasons.fillna("").array,
+        **{name: firsts[name].array for name in fixed},
+        "seeds": groups.size().array,
+        "completed": done.array,
+        **_over_seeds(groups, metrics),
     }
-    for metric in metrics:
-        columns |= _over_seeds(groups, metric, has_own=metric + LOW in trials.columns)
-    cells = pd.DataFrame(columns).reset_index()
+    cells = pd.DataFrame(columns, index=worst.index).reset_index()
     cells.attrs["axes"] = list(trials.attrs.get("axes", ()))
     return cells
 
@@ -116,19 +118,24 @@ def _beyond_flops(column: str, own: Mapping[str, Any], dense: Mapping[str, Any])
     return (1 / gain if metric_kind(column).better == "higher" else gain) * work / dense_work
 
 
-def _over_seeds(groups: Any, metric: str, *, has_own: bool) -> dict[str, Any]:
-    """Mean, interval, count and the interval's unit of one metric over the seeds that have it."""
-    mean, n = groups[metric].mean(), groups[metric].count()
-    half = half_width(groups[metric].std(), n.to_numpy())
-    low, high, counted = mean - half, mean + half, n
-    units = np.where(n >= 2, "seeds", "")
-    if has_own:
-        images = groups[metric + COUNT].mean()
-        single = (n == 1) & images.notna()  # losses that cannot be read leave a gap no interval
-        units = np.where(single, "images", units)
-        counted = n.mask(single, images).astype(int)
-        low = low.mask(single, groups[metric + LOW].mean())
-        high = high.mask(single, groups[metric + HIGH].mean())
-    unit = pd.Series(units, index=mean.index)
-    ends = {metric + LOW: low, metric + HIGH: high}
-    return {metric: mean, **ends, metric + COUNT: counted, metric + UNIT: unit}
+def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:
+    """Mean, interval, count and the interval's unit of each metric over the seeds that have it."""
+    with_own = [metric for metric in metrics if metric + LOW in groups.obj]
+    ends = [metric + end for metric in with_own for end in (LOW, HIGH, COUNT)]
+    own = {name: column.to_numpy() for name, column in groups[ends].mean().items()}
+    mean_CM, spread_CM = groups[metrics].mean().to_numpy(), groups[metrics].std().to_numpy()
+    n_CM = groups[metrics].count().to_numpy()
+    half_CM = half_width(spread_CM, n_CM)
+    columns: dict[str, Any] = {}
+    for metric, mean, half, n in zip(metrics, mean_CM.T, half_CM.T, n_CM.T):
+        low, high, counted, units = mean - half, mean + half, n, np.where(n >= 2, "seeds", "")
+        if metric in with_own:
+            images = own[metric + COUNT]
+            single = (n == 1) & ~np.isnan(images)  # unreadable losses leave a gap no interval
+            units = np.where(single, "images", units)
+            counted = np.where(single, images, n).astype(int)
+            low = np.where(single, own[metric + LOW], low)
+            high = np.where(single, own[metric + HIGH], high)
+        names = (metric, metric + LOW, metric + HIGH, metric + COUNT, metric + UNIT)
+        columns |= zip(names, (mean, low, high, counted, units.astype(object)))
+    return columns
