@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +21,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tread_lab.records.durable import replacing
@@ -204,8 +207,12 @@ def store_study(
     """
     distributions = {axis: distribution(space, axis) for axis in space.axes}
     with _quiet(), replacing(path) as temporary:
+        temporary.write_bytes(_empty_database())
+        storage = RDBStorage(
+            f"sqlite:///{temporary}", skip_compatibility_check=True, skip_table_creation=True
+        )
         study = optuna.create_study(
-            storage=f"sqlite:///{temporary}", study_name=name, directions=directions(objectives)
+            storage=storage, study_name=name, directions=directions(objectives)
         )
         study.set_metric_names(list(objectives))
         for observation in observations:
@@ -219,7 +226,16 @@ def store_study(
                     user_attrs=facts(cell),
                 )
             )
-        study._storage.remove_session()
+        storage.remove_session()
+
+
+@functools.cache
+def _empty_database() -> bytes:
+    """Return Optuna's database without a study: its tables take longer than what they hold."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "study.db"
+        RDBStorage(f"sqlite:///{path}").remove_session()
+        return path.read_bytes()
 
 
 def distribution(space: Space, axis: str) -> BaseDistribution:
