@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tread_lab.records import remarks
-from tread_lab.records.remarks import Remarks, StopRequest, ended_on_request
+from tread_lab.records.remarks import REMARKS, Remarks, StopRequest, ended_on_request
 from tread_lab.specs import UserError
 
 
 def test_remarks_are_read_as_they_were_made_and_damaged_lines_are_passed_over(
     tmp_path: Path,
 ) -> None:
-    said = Remarks(tmp_path)
+    said = Remarks(tmp_path / REMARKS)
     assert (said.notes, said.tags, said.stop) == ([], [], "")
     said.add_note(" too short a schedule ")
     said.add_tags(["paper", "b2", "paper"])
@@ -30,7 +30,7 @@ def test_remarks_are_read_as_they_were_made_and_damaged_lines_are_passed_over(
 
 
 def test_a_stop_holds_until_somebody_continues(tmp_path: Path) -> None:
-    said = Remarks(tmp_path)
+    said = Remarks(tmp_path / REMARKS)
     said.add("stop", "diverges")
     assert said.stop.startswith("stopped by ") and said.stop.endswith(": diverges")
     said.add("continue")
@@ -50,7 +50,7 @@ def test_a_stop_holds_until_somebody_continues(tmp_path: Path) -> None:
 def test_a_tag_that_is_none_changes_nothing(
     tags: list[str], remove: bool, line: str, tmp_path: Path
 ) -> None:
-    said = Remarks(tmp_path)
+    said = Remarks(tmp_path / REMARKS)
     said.add_tags(["paper"])
     with pytest.raises(UserError) as error:
         said.add_tags(tags, remove=remove)
@@ -64,7 +64,7 @@ def test_a_request_to_stop_is_heard_by_those_who_worked_then_and_by_no_later_one
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remarks, "_POLL", 0.0)
-    said = Remarks(tmp_path)
+    said = Remarks(tmp_path / REMARKS)
     said.add("stop", "an earlier one")
     request = StopRequest(said)
     said.add_note("nothing to stop for")
@@ -77,7 +77,7 @@ def test_a_request_is_a_signal_to_the_process_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remarks, "_POLL", 0.01)
-    said, lines, signalled = Remarks(tmp_path), list[str](), threading.Event()
+    said, lines, signalled = Remarks(tmp_path / REMARKS), list[str](), threading.Event()
     former = signal.signal(signal.SIGTERM, lambda *_: signalled.set())
     try:
         with ended_on_request(said, lines.append):

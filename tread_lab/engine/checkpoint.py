@@ -204,8 +204,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, flat: Mapping[str, Tensor])
     for key, value in flat.items():
         name, _, slot = key.rpartition("/")
         state.setdefault(place[name], {})[slot] = value
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def _names(optimizer: torch.optim.Optimizer) -> list[str]:

@@ -52,10 +52,8 @@ def learning_rates(spec: TrainSpec) -> Callable[[int], float]:
     Raises:
         UserError: there is no schedule of that name.
     """
-    factor = lookup(SCHEDULES, spec.schedule, "train.schedule")
-    return lambda step: (
-        spec.lr * min(1.0, (step + 1) / (spec.warmup + 1)) * factor(step / spec.steps)
-    )
+    factor, ramp = lookup(SCHEDULES, spec.schedule, "train.schedule"), spec.warmup + 1
+    return lambda step: spec.lr * min(1.0, (step + 1) / ramp) * factor(step / spec.steps)
 
 
 @torch.no_grad()

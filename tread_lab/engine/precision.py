@@ -95,11 +95,7 @@ PRECISIONS: Mapping[str, Arithmetic] = {
 
 @functools.cache
 def arithmetic(precision: str) -> Arithmetic:
-    """Return what a precision means.
-
-    Raises:
-        UserError: there is no such precision.
-    """
+    """Return what a precision means; raise a `UserError` if there is none of the name."""
     return lookup(PRECISIONS, precision, "precision")
 
 

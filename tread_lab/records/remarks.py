@@ -40,13 +40,9 @@ class Remark:
 
 @dataclass(frozen=True)
 class Remarks:
-    """What people have said of the run or sweep in a folder, in the order of saying."""
+    """What people have said of a run or sweep, in the order of saying, by its file `REMARKS`."""
 
-    folder: Path
-
-    @property
-    def path(self) -> Path:
-        return self.folder / REMARKS
+    path: Path
 
     def read(self, offset: int = 0) -> list[Remark]:
         """Return all remarks from a byte of the file on."""
@@ -143,7 +139,7 @@ def ended_on_request(remarks: Remarks, say: Callable[[str], None]) -> Iterator[N
     def watch() -> None:
         while not over.wait(_POLL):
             if asked := request.asked():
-                say(f"{remarks.folder.name}: {asked}")
+                say(f"{remarks.path.parent.name}: {asked}")
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

@@ -17,7 +17,7 @@ from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.metric_names import heldout_named
-from tread_lab.records.remarks import Remarks
+from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -90,7 +90,7 @@ class RunFolder:
 
     @property
     def remarks(self) -> Remarks:
-        return Remarks(self.path)
+        return Remarks(self.path / REMARKS)
 
     @property
     def log_path(self) -> Path:

@@ -14,7 +14,7 @@ from tread_lab.records.durable import write_text
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import StoredPlan, read_plan
-from tread_lab.records.remarks import Remarks
+from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
 from tread_lab.specs.cell import Cell, Tree, Trial
@@ -97,7 +97,7 @@ class SweepFolder:
 
     @property
     def remarks(self) -> Remarks:
-        return Remarks(self.path)
+        return Remarks(self.path / REMARKS)
 
     @property
     def suggestions_path(self) -> Path:

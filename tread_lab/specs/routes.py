@@ -204,7 +204,7 @@ class RouteSpec:
 
     def unit(self, tokens: int) -> int:
         """Return how many of `tokens` leave together: a row of the square grid, or one."""
-        return lookup(SELECTIONS, self.selection, "selection").unit(math.isqrt(tokens))
+        return SELECTIONS[self.selection].unit(math.isqrt(tokens))
 
     def routed(self, tokens: int) -> int:
         """Return the routed tokens: floor(s U) of the U units that `tokens` make (official code).
