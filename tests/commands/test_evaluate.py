@@ -251,8 +251,8 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     with pytest.raises(UserError, match=r"run|sweep"):
         _to_measure(lab, "no such run", [], None)
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
-    ((folder, (spec,)),) = _to_measure(lab, str(in_folder), ["fid@1k"], "imagenet512")
-    assert folder.path == in_folder
+    ((folder, (spec,)),) = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
+    assert folder.path.resolve() == in_folder
     assert isinstance(spec, SamplesSpec) and spec.reference is not None
     assert spec.reference.name == "imagenet512"
     given: list[Any] = []

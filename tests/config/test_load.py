@@ -116,6 +116,11 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         ("model: DiT-S/2", [f"{'k' * 5000}=1"], "e.yaml: .*File name too long"),
         ("model: DiT-S/2", ["seed"], "'seed' is not an override; write key=value"),
         (
+            "model: DiT-S/2",
+            ["~seed"],
+            "e.yaml: Could not delete from config. 'seed' does not exist",
+        ),
+        (
             "seed: 1",
             ["name=a =="],
             "the value of name cannot be read; quote each text in it, as in 'name=\"a",

@@ -73,8 +73,11 @@ def test_a_small_autoencoder_decodes_stored_latents(
         up_block_types=("UpDecoderBlock2D",) * 2,
         block_out_channels=(8, 8),
         norm_num_groups=4,
+        shift_factor=0.0625,
     ).eval()
     model.save_pretrained(tmp_path / "vae")
+    encoder = Encoder(str(tmp_path / "vae"))
+    assert (encoder.scale, encoder.shift) == (0.18215, 0.0625)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "vae"))
     spec = DataSpec(
         source="latents", path=str(packed), channels=4, size=8, classes=7, scale=0.18215

@@ -57,7 +57,7 @@ odd = our_facts:ODD
 [tread_lab.schedules]
 half = our_facts:half
 [tread_lab.solvers]
-midpoint = our_code:midpoint
+midpoint = our_code:Solvers.midpoint
 [tread_lab.sources]
 lmdb = our_facts:LMDB
 """
@@ -78,7 +78,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         extensions.installed.cache_clear()
 
     (tmp_path / "our_facts.py").write_text(FACTS)
-    (tmp_path / "our_code.py").write_text("def columns(): ...\nmidpoint = object()\n")
+    (tmp_path / "our_code.py").write_text(
+        "def columns(): ...\nclass Solvers: midpoint = object()\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield install
     extensions.installed.cache_clear()
@@ -139,7 +141,7 @@ def test_the_code_of_a_kind_is_a_table_with_the_code_of_extensions(install: Inst
     assert getattr(code["columns"], "__module__") == "our_code"  # noqa: B009
     assert list(code) == ["random", "rows", "columns", "odd"] and len(code) == 4
     solvers = evaluation.SOLVERS.code({"heun": len})
-    assert solvers["midpoint"] is sys.modules["our_code"].midpoint
+    assert solvers["midpoint"] is sys.modules["our_code"].Solvers.midpoint
     with pytest.raises(KeyError):
         code["diagonal"]
     with pytest.raises(UserError, match=r"'odd' of the package our-tread .* refers to no code"):

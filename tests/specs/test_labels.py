@@ -149,8 +149,9 @@ def test_a_cell_as_its_file_writes_it() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.50, "0.5"), (1e-4, "0.0001"), ([1, 2], "[1,2]"), ({"a": 1}, '{"a":1}'), (True, "True")],
-)
+    [(0.50, "0.5"), (1e-4, "0.0001"), ([1, 2], "[1,2]"), ((1, 2), "[1,2]"), ({"a": 1}, '{"a":1}'),
+     (True, "True")],
+)  # fmt: skip
 def test_values_are_short(value: Any, text: str) -> None:
     assert value_text(value) == text
 

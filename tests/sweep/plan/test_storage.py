@@ -336,6 +336,7 @@ BOTH = {"metrics": ["fd", "kid"]}
         ([set_of()], [set_of(sampler={"steps": 20})], ["fd", "fd"]),
         ([set_of()], [set_of(**BOTH)], ["fd", "kid"]),  # of the same images what is new alone
         ([set_of()], [set_of(**BOTH, at=[5])], ["fd", "fd kid"]),
+        ([set_of(at=[5])], [set_of(**BOTH, at=[5])], ["fd", "kid"]),
         ([set_of()], [set_of(**BOTH, count=900)], ["fd", "fd kid"]),
         ([set_of()], [set_of(**BOTH, reference={"name": "r", "path": "b"})], ["fd", "kid"]),
         ([set_of()], [set_of(**BOTH, reference={"name": "s", "path": "a"})], ["fd", "fd kid"]),

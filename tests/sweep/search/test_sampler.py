@@ -268,12 +268,12 @@ def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any, in_order: bool) -> 
 def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    space, asked = Space([{"start": k} for k in range(5)]), list[int]()
+    space, asked, wish = Space([{"start": k} for k in range(5)]), list[int](), [4]
 
     class Insisting(optuna.samplers.RandomSampler):
         def sample_independent(self, *_: Any) -> float:
             asked.append(1)
-            return float(space.point(4)["start"])
+            return float(space.point(wish[0])["start"])
 
     made = sampler.SamplerKind(lambda search, seed: Insisting(seed=seed), draws=3)
     monkeypatch.setattr(sampler, "SAMPLERS", {"tpe": made})
@@ -282,6 +282,8 @@ def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
     found = propose(SearchSpec(), ["heldout/loss"], space, seen)
     assert found == (3, {}) and len(asked) == 3
     assert optuna.logging.get_verbosity() == verbosity
+    wish[0] = 2
+    assert propose(SearchSpec(), ["heldout/loss"], space, seen) == (2, {})
 
 
 def test_a_trial_is_chosen_from_every_result_that_it_waited_for(lab: Lab, tiny: Any) -> None:
