@@ -26,10 +26,13 @@ from tread_lab.frames import (
     best_first,
     cells_frame,
     of_baseline,
+    result_texts,
     tied_with_best,
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
+from tread_lab.specs.trials import QUESTIONS
+from tread_lab.specs.units import ratio
 
 
 @dataclass(frozen=True)
@@ -65,17 +68,19 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
     parts = [_finding(frame, best, done), _rivals(tied, len(done)), _price(frame, name)]
+    parts += [_dense_for_the_same(frame, best), _varies(done, frame.attrs.get("axes", ()))]
     return Answer(" ".join(filter(None, parts)), certainty)
 
 
 def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> str:
     """Return what the intervals of all cells show: every word on a cell is its own interval's."""
-    name, loss = str(best["cell"]), _dense(frame, best)
+    name = str(best["cell"])
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
-    share = f", {number(100 * abs(gap) / loss)}% of its {number(loss)}" if loss > 0 else ""
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    result = f"held-out loss {span(gap, low, high, own)} against dense training{share}"
+    result = (
+        f"held-out loss {span(gap, low, high, own)} against dense training{_share(frame, best)}"
+    )
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts, cells = outcomes(lows, highs, 1), len(done)
     if cells == 1 and low > 0:
@@ -101,13 +106,16 @@ def _rivals(tied: Sequence[str], cells: int) -> str:
     return f"At 95%, it cannot be distinguished from {joined(tied)}."
 
 
-def _dense(frame: pd.DataFrame, best: pd.Series[Any]) -> float:
-    """Return the held-out loss of the runs of a cell's baselines; 0 where none is recorded."""
+def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
+    """Return `, 2.6% of its 0.2534`: the gap as a share of the baselines' held-out loss."""
     if HELDOUT_LOSS not in frame:
-        return 0.0
+        return ""
     trials = frame[(frame["cell"] == best["cell"]) & (frame["role"] == "trial")]
-    losses = frame.loc[frame["run"].isin(trials["baseline"]), HELDOUT_LOSS]
-    return float(losses.mean()) if losses.notna().any() else 0.0
+    dense = cells_frame(frame[frame["run"].isin(trials["baseline"])])
+    if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
+        return ""
+    share = abs(float(best[GAP_HELDOUT])) / float(dense[HELDOUT_LOSS].iloc[0])
+    return f", {number(100 * share)}% of its {text}"
 
 
 def _price(frame: pd.DataFrame, cell: str) -> str:
@@ -115,10 +123,41 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
     if TRAIN_FLOPS not in frame:
         return ""
     ratios = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
-    ratio = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
+    mean = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
+    return f"It takes {ratio(mean)} times the training FLOPs of dense." if np.isfinite(mean) else ""
+
+
+def _dense_for_the_same(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
+    """Return what dense reaches for the FLOPs of the best cell, from dense runs of other lengths.
+
+    A sweep that is compared at equal FLOPs has said it already.
+    """
+    if frame.attrs.get("comparison") == QUESTIONS["train_flops"] or not {
+        TRAIN_FLOPS,
+        HELDOUT_LOSS,
+    } <= set(frame):
+        return ""
+    dense = cells_frame(frame[frame["role"] == "baseline"]).dropna(subset=[TRAIN_FLOPS])
+    spent = dense.sort_values(TRAIN_FLOPS)[[TRAIN_FLOPS, HELDOUT_LOSS]].dropna()
+    x, flops = spent[TRAIN_FLOPS].to_numpy(float), float(best[TRAIN_FLOPS])
+    if len(x) > 1 and x[0] <= flops <= x[-1]:
+        reached = number(float(np.interp(flops, x, spent[HELDOUT_LOSS].to_numpy(float))))
+        return f"Dense reaches about {reached} for the same FLOPs, by its runs of other lengths."
     return (
-        f"It takes {number(ratio)} times the training FLOPs of dense." if np.isfinite(ratio) else ""
+        "What dense reaches for the same FLOPs was not measured;"
+        " match: train_flops in the sweep file asks that."
     )
+
+
+def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
+    """Return how far the mean gaps along each axis are apart, the widest first."""
+    means = {a: done.groupby(a)[GAP_HELDOUT].mean() for a in axes if a in done}
+    spans = {axis: float(m.max() - m.min()) for axis, m in means.items() if len(m) > 1}
+    first, *others = sorted(spans, key=lambda axis: -spans[axis]) or [""]
+    if not first:
+        return ""
+    then = "".join(f", then {axis} ({number(spans[axis])})" for axis in others[:2] if spans[axis])
+    return f"The gap varies most with {first} (its means span {number(spans[first])}){then}."
 
 
 def _certainty(seeds: int, images: int, cells: int) -> str:

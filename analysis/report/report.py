@@ -13,13 +13,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
 from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
-from tread_lab.analysis.figures.sentences import metric_text, quantity, routed
+from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.report.sheet import Sheet, sheet
 from tread_lab.analysis.tables.ranking import formatted, ranking
-from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_caption, ranking_key
+from tread_lab.frames import (
+    cells_frame,
+    disturbed,
+    of_baseline,
+    ranking_caption,
+    ranking_key,
+    result_texts,
+)
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -36,9 +43,11 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.status import RunState
-from tread_lab.specs.units import duration
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.units import duration, quantity, ratio
 
 _HERE = Path(__file__).parent
+COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
 
 
 def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
@@ -79,13 +88,19 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     runs = frame.drop_duplicates("run")
     states = runs["state"].value_counts()
     done = bool(all(RunState(state).ended for state in runs["state"]))
+    figures = _figures(records)
+    first = _first([figure["name"] for figure in figures])
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
         "answer": answer(lab, frame, complete=done),
         "facts": _facts(frame, runs, plan),
         "states": [(str(state), int(count)) for state, count in states.items()],
-        "figures": _figures(records),
+        "first": [figure for figure in figures if figure["name"] in first],
+        "figures": [figure for figure in figures if figure["name"] not in first],
+        "notes": _notes(lab, folder, runs),
+        "tags": folder.remarks.tags,
+        "ends": _end(folder, done=done),
         "ranking": _ranking(frame),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
         "cost": cost_sheet(frame),
@@ -121,25 +136,19 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     cells = cells[cells["state"] == RunState.COMPLETED]
     if cells.empty:
         return None
-    flops = cells[TRAIN_FLOPS].map(lambda count: quantity(count, "FLOP"))
-    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "training FLOPs": flops})
-    columns = {
-        "speed-up, FLOPs": ("speed/flops", 1, "{:.2f}\N{MULTIPLICATION SIGN}"),
-        "speed-up, measured": ("speed/time", 1, "{:.2f}\N{MULTIPLICATION SIGN}"),
-        "seconds": (TRAIN_SECONDS, 1, "{:.0f}"),
-        "device-hours": (TRAIN_SECONDS, 3600, "{:.3g}"),
-        "images / s": (IMAGES_PER_S, 1, "{:.0f}"),
-        "peak memory, GB": (PEAK_MEMORY, 1e9, "{:.2f}"),
-        "MFU": (MFU, 1, "{:.1%}"),
-        "GPU use": (USE, 1, "{:.0%}"),
-        "power, W": (POWER, 1, "{:.0f}"),
-        "energy, kJ": (ENERGY, 1e3, "{:.3g}"),
-    }
-    for head, (column, unit, form) in columns.items():
-        if column in cells and cells[column].notna().any():
-            values = cells[column] / unit
-            texts[head] = ["" if np.isnan(value) else form.format(value) for value in values]
-    for head, flags in (("speed-up, measured", "steps"), ("device-hours", "hours")):
+    times = "\N{MULTIPLICATION SIGN}"
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed)})
+    for metric in COSTS:
+        if metric in cells and cells[metric].notna().any():
+            head = metric_text(metric)
+            texts[head] = result_texts(cells, metric)
+        if metric == TRAIN_FLOPS:
+            for head, column in (("FLOPs", "flops"), ("measured", "time")):
+                speeds = cells[f"speed/{column}"]
+                texts[f"speed-up, {head}"] = speeds.map(
+                    lambda x: "" if np.isnan(x) else ratio(x) + times
+                )
+    for head, flags in (("speed-up, measured", "steps"), (metric_text(TRAIN_SECONDS), "hours")):
         if head in texts:
             texts[head] += np.where(cells[f"disturbed/{flags}"] > 0, " (disturbed)", "")
     return sheet(texts)
@@ -159,6 +168,32 @@ def _figures(records: SweepRecords) -> list[dict[str, Any]]:
         for kind, drawn in all_figures(records)
         if kind.in_report
     ]
+
+
+def _first(names: list[str]) -> list[str]:
+    """Return the figures of the first page: the map, else whatever is first, and the front."""
+    of_kinds = (("route_grid",), ("pareto",))
+    found = [next((n for n in names if n.startswith(kinds)), None) for kinds in of_kinds]
+    return list(filter(None, found)) if all(found) else names[:2]
+
+
+def _notes(lab: Lab, folder: SweepFolder, runs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return what people wrote on the sweep and its runs, tags included."""
+    notes = [("the sweep", note) for note in folder.remarks.notes]
+    for row in runs.to_dict("records"):
+        remarks = lab.run(str(row["run"])).remarks
+        tags = [f"tagged {', '.join(remarks.tags)}"] if remarks.tags else []
+        name = f"{routed(row['cell'])}, seed {row['seed']}"
+        notes += [(name, text) for text in (*remarks.notes, *tags)]
+    return notes
+
+
+def _end(folder: SweepFolder, *, done: bool) -> str:
+    """Return when the sweep ends, or that it has."""
+    if done:
+        return "all have ended"
+    left = folder.time_left()
+    return f"about {left} left" if left else "nobody works at the rest now"
 
 
 def _picture(fig: Figure, name: str) -> str:

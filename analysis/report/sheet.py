@@ -1,4 +1,4 @@
-"""Tables of texts as report and dashboard show them: real minus signs, arrows and powers of ten."""
+"""Tables of texts as report and dashboard show them: real minus signs and arrows."""
 
 from __future__ import annotations
 
@@ -25,21 +25,13 @@ class Sheet:
 
 def sheet(texts: pd.DataFrame, most: int = ROWS) -> Sheet:
     """Return a table of texts as a page shows it."""
-    rows = [[routed(_minus(str(cell))) for cell in row] for row in texts.to_numpy().tolist()]
+    rows = [[typeset(str(cell)) for cell in row] for row in texts.to_numpy().tolist()]
     numeric = [
         all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.T))
     ]
-    return Sheet([_power(str(c)) for c in texts.columns], rows[:most], numeric, len(rows[most:]))
+    return Sheet(list(map(str, texts.columns)), rows[:most], numeric, len(rows[most:]))
 
 
-def _minus(text: str) -> str:
-    """Return the text with real minus signs."""
-    return re.sub(r"(?<![\w.])-(?=\d)", MINUS, text)
-
-
-def _power(head: str) -> str:
-    """Return `gap (1e-3)` as `gap (x 10^-3)` with real signs and digits."""
-    raised = str.maketrans(
-        "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
-    )
-    return re.sub(r"1e(-?\d+)", lambda m: f"\u00d7 10{m[1].translate(raised)}", head)
+def typeset(text: str) -> str:
+    """Return the text with real arrows and minus signs."""
+    return routed(re.sub(r"(?<![\w.])-(?=\d)", MINUS, text))

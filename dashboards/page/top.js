@@ -17,6 +17,10 @@ export function drawHead() {
     at("ask"),
     keys.map((key) => h("option", { value: key }, questions[key])),
   );
+  const again = `tread-lab sweep ${state.view.name}.yaml --name ${state.view.name}`;
+  const whole = `tread-lab report ${state.view.name}`;
+  const code = (text) => h("code", {}, text);
+  put(at("repeat"), "To repeat it: ", code(again), "; ", code(whole), " holds the whole file.");
   at("ask").value = keys.includes(state.question) ? state.question : "";
 }
 
@@ -42,7 +46,7 @@ export function drawProgress() {
   bar.setAttribute("aria-label", `${done} of ${runs} runs have ended`);
   put(
     at("counts"),
-    h("strong", { id: "done" }, `${done} of ${runs} runs`),
+    h("strong", { id: "done" }, `${done} of ${runs} runs have ended`),
     order.map((name) =>
       h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
     ),

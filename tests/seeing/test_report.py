@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from pathlib import Path
 
@@ -12,8 +11,10 @@ from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report.pdf import print_pdf
 from tread_lab.analysis.report.report import write_report
 from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -50,13 +51,26 @@ def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> N
         assert f"{state} on purpose" in text
 
 
-def test_the_first_of_five_printed_pages_holds_maps_and_fronts(report: Path, page: Page) -> None:
-    """Of A4 with its margins, 176 x 261 mm, the first two rows of figures are a part."""
+def test_the_first_of_four_printed_pages_holds_answer_map_front_and_cost(
+    report: Path, page: Page
+) -> None:
+    """Of A4 with its margins, 176 x 261 mm."""
     page.resize(665, 986)
     page.call("Emulation.setEmulatedMedia", media="print")
     page.open(report.as_uri())
     page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
-    for figure in ("route_grid-gap-heldout", "pareto-gap-heldout"):
-        assert page.js(f"document.getElementById('{figure}').getBoundingClientRect().bottom") < 986
-    printed = page.call("Page.printToPDF", preferCSSPageSize=True)["data"]
-    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed))) <= 5
+    bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
+    first = ("#answer", "#route_grid-gap-heldout", "#pareto-gap-heldout", "#cost + p + .scroll")
+    for part in first:
+        assert page.js(bottom.format(part)) < 986, part
+    assert len(pages(print_pdf(report))) <= 4
+
+
+def test_without_chromium_the_page_is_named(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match=f"no Chromium on the PATH; print {report} from"):
+        print_pdf(report)
+
+
+def pages(pdf: Path) -> list[bytes]:
+    return re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())

@@ -22,9 +22,13 @@ def figures(options: Figures) -> int:
 
 def report(options: Report) -> int:
     """Write the report, by default beside the plan, and print its path; return the exit code."""
+    from tread_lab.analysis.report.pdf import print_pdf
     from tread_lab.analysis.report.report import write_report
 
-    print(write_report(Lab.existing(options.root), options.name, options.output))
+    path = write_report(Lab.existing(options.root), options.name, options.output)
+    print(path)
+    if options.pdf:
+        print(print_pdf(path))
     return DONE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from tread_lab.frames import trials_frame
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
     ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "Every cell that was tried costs quality here, against",
     ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): (
-        "which is worse than dense at equal steps: held-out loss +1.00"
-        " (95% over images, 1 seed: +0.50 to +1.50)"
+        "which is worse than dense at equal steps: held-out loss +1.00 \u00b1 0.50"
+        " (95% over 4 images of 1 seed)"
     ),
     ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "which cannot be distinguished from dense at equal",
     ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
@@ -49,3 +50,21 @@ def test_the_rivals_of_the_best_cell_are_named(
     monkeypatch.setattr(module, "tied_with_best", lambda lab, frame, cells: tied)
     lab = write_sweep(tmp_path, small(images=4, levels=2))
     assert said in answer(lab, trials_frame(lab, "placement")).sentence
+
+
+def test_the_axis_along_which_the_gap_varies_most_is_named(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(images=4, levels=2, rates=(0.25, 0.5)))
+    told = "The gap varies most with start (its means span 0.0119), then end (0.00895)."
+    assert told in answer(lab, trials_frame(lab, "placement")).sentence
+
+
+def test_what_dense_reaches_for_the_same_flops_is_told_where_it_is_known(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path / "one", small(images=4, levels=2))
+    frame = trials_frame(lab, "placement")
+    assert "was not measured; match: train_flops in the" in answer(lab, frame).sentence
+    frame.attrs["comparison"] = "at equal training FLOPs"
+    assert "same FLOPs" not in answer(lab, frame).sentence
+    lab = write_sweep(tmp_path / "two", small(images=4, levels=2, budgets=(200, 400)))
+    frame = trials_frame(lab, "placement")
+    frame.loc[frame["train.steps"] == 200, "gap/heldout"] += 1.0
+    assert re.search(r"Dense reaches about 0\.\d+ for the same FLOPs", answer(lab, frame).sentence)

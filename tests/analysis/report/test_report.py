@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.report.report import contents, cost_sheet, write_report
+from tread_lab.analysis.report.report import contents, cost_sheet, render, write_report
 from tread_lab.frames import trials_frame
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -24,12 +24,28 @@ def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> N
     assert list(rows) == ["dense", "0→4 s=0.5", "2→8 s=0.5", "5→8 s=0.5"]
     assert rows["2→8 s=0.5"] == {
         "training FLOPs": "8.5 TFLOP", "speed-up, FLOPs": f"1.41{TIMES}",
-        "speed-up, measured": f"1.30{TIMES}",
-        "seconds": "46", "device-hours": "0.0128", "images / s": "540", "peak memory, GB": "3.50",
-        "MFU": "12.5%", "GPU use": "50%", "power, W": "250", "energy, kJ": "12",
+        "speed-up, measured": f"1.30{TIMES}", "training seconds": "46 s",
+        "images per second": "540 images/s", "peak memory": "3.5 GB", "MFU": "0.1250 \u00b1 0",
+        "GPU use": "0.5000 \u00b1 0", "mean power": "250 W", "energy of training": "12 kJ",
     }  # fmt: skip
     assert rows["dense"]["speed-up, FLOPs"] == ""
     assert cost_sheet(frame.drop(columns="throughput/step_seconds")) is None
+
+
+@slow
+def test_notes_and_tags_of_people_are_told(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
+    sweep, run = lab.sweep("placement"), lab.sweep("placement").plan().trials[1].run
+    sweep.remarks.add_note("for the talk")
+    sweep.remarks.add_tags(["paper"])
+    lab.run(run).remarks.add_note("look at <its> samples")
+    lab.run(run).remarks.add_tags(["odd"])
+    found = contents(lab, "placement")
+    name = "2\u21928 s=0.5, seed 0"
+    notes = [("the sweep", "for the talk"), (name, "look at <its> samples"), (name, "tagged odd")]
+    assert (found["notes"], found["tags"]) == (notes, ["paper"])
+    page = render(found)
+    assert "look at &lt;its&gt; samples" in page and "<span>paper</span>" in page
 
 
 @slow
