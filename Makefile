@@ -10,7 +10,7 @@ SWEEPS := route_placement selection_rate over_training guidance backbones placem
 QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
   test_draws.py test_readme.py test_mirror.py)
 
-.PHONY: demo test quick figures pictures faults systems check setup clean
+.PHONY: demo test quick figures pictures docs faults systems check setup clean
 
 demo: $(VENV)/.ready
 	$(BIN)/tread-lab sweep route_placement.yaml
@@ -41,6 +41,11 @@ systems: setup
 # The pictures of docs/: pages of the finished lab in Chromium.
 pictures: setup
 	TREAD_LAB_PICTURES=$${TREAD_LAB_ROOT:-lab} $(BIN)/python -m pytest tests/seeing
+
+# The documentation as a site, in the folder `site`.
+docs: setup
+	@$(call install,'.[docs]')
+	$(BIN)/mkdocs build --strict
 
 check: setup
 	$(BIN)/ruff check .
@@ -74,4 +79,4 @@ $(VENV)/.dev: $(VENV)/.ready
 	@touch $@
 
 clean:
-	rm -rf $(VENV) lab
+	rm -rf $(VENV) lab site

@@ -27,6 +27,7 @@ MENDS = {
     "mamba_ssm": "pip install mamba-ssm (needs CUDA)",
     "cuda": "a machine with a CUDA device",
     "webdataset": "pip install webdataset",
+    "mkdocs": "pip install 'tread-lab[docs]'",
     "apprise": "pip install 'tread-lab[notify]'",
     "wandb": "pip install 'tread-lab[wandb]'",
     "prometheus": "apt-get install prometheus",

@@ -1,15 +1,20 @@
-"""The generated parts of docs/architecture.md: floors, doors and tree; run it to renew them."""
+"""The generated parts of docs: floors, doors, tree, and messages; run it to renew them."""
 
 from __future__ import annotations
 
 import ast
+import os
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tread_lab.dashboards.cell import ADVICE
+from tread_lab.records.attempts import EXIT_REASONS
+
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/architecture.md"
+DOCS = ROOT / "docs"
 PACKAGE = ROOT / "tread_lab"
 _WIDTH = 28
 
@@ -46,12 +51,51 @@ def doors() -> str:
     return _table(("package", "imported by"), rows)
 
 
-GENERATED = {"floors": floors, "doors": doors, "tree": tree}  # the marker of each part
+def endings() -> str:
+    """Return how attempts end that have no result, and what to do, as a table."""
+    heads = ("kind", "what has happened", "tries", "what to do")
+    rows = [
+        (f"`{kind}`", end.sentence, str(end.tries or 1), ADVICE.get(kind, ADVICE["failed"]))
+        for kind, end in EXIT_REASONS.items()
+        if end.fails or kind in ADVICE
+    ]
+    again = "tread-lab sweep SWEEP.yaml --name SWEEP"
+    return _table(heads, ((*row[:3], row[3].format(again=again)) for row in rows))
 
 
-def written(page: str) -> str:
-    """Return the page with its generated parts as the code has them now."""
-    for name, part in GENERATED.items():
+def messages() -> str:
+    """Return the messages that name something wrong, by package, as the code declares them."""
+    found: dict[str, str] = {}
+    modules = (Path(top, f) for top, _, files in os.walk(PACKAGE, followlinks=True) for f in files)
+    for module in sorted(path for path in modules if path.suffix == ".py"):
+        for text in _messages(ast.parse(module.read_text())):
+            found.setdefault(text, module.relative_to(PACKAGE).parts[0].removesuffix(".py"))
+    rows = sorted((text.replace("|", "\\|"), f"`{room}`") for text, room in found.items())
+    return _table(("message", "said by"), rows)
+
+
+def _messages(tree: ast.AST) -> Iterator[str]:
+    """Give the texts of errors that a module raises, `...` for what they name."""
+    for node in ast.walk(tree):
+        called = isinstance(node, ast.Call) and getattr(node.func, "id", "")
+        if called in ("UserError", "Unavailable") and node.args:
+            parts = getattr(node.args[0], "values", [node.args[0]])
+            texts = [str(p.value) if isinstance(p, ast.Constant) else "..." for p in parts]
+            text = " ".join("".join(texts).split())
+            if len(re.sub(r"\W", "", text)) > 12:
+                yield f"`` {text} ``"
+
+
+GENERATED = {  # page -> the marker of each part
+    "architecture.md": {"floors": floors, "doors": doors, "tree": tree},
+    "troubleshooting.md": {"endings": endings, "messages": messages},
+}
+
+
+def written(file: str) -> str:
+    """Return a page with its generated parts as the code has them now."""
+    page = (DOCS / file).read_text()
+    for name, part in GENERATED[file].items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         head, rest = page.split(begin)
         page = head + begin + part() + end + rest.split(end)[1]
@@ -68,9 +112,9 @@ def _short(name: str) -> str:
     return name.removeprefix("tread_lab.")
 
 
-def _table(heads: tuple[str, str], rows: Iterator[tuple[object, str]]) -> str:
-    lines = [heads, ("---", "---"), *rows]
-    return "".join(f"| {left} | {right} |\n" for left, right in lines)
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def _lines(folder: Path, depth: int) -> Iterator[str]:
@@ -87,4 +131,5 @@ def _line(name: str, path: Path, depth: int) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text()))
+    for name in GENERATED:
+        (DOCS / name).write_text(written(name))
