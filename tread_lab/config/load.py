@@ -29,6 +29,7 @@ from tread_lab.specs.fields import TOP, leaves
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
+_RESOLVING = "UserError raised while resolving interpolation: "  # which says no more
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
 _HERE = Path(__file__).parents[1]
 
@@ -274,8 +275,9 @@ def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
 def _without_environment() -> Iterator[None]:
     """Refuse `${oc.env:...}`: plans are shared, and so would be what only this machine may know."""
 
-    def refuse(*_: Any) -> None:
-        raise UserError("${oc.env:...} would write this machine's environment into plans")
+    def refuse(name: str = "...", *_: Any) -> None:
+        said = "would write this machine's environment into plans; write the value itself"
+        raise UserError(f"${{oc.env:{name}}} {said}")
 
     OmegaConf.register_new_resolver("oc.env", refuse, replace=True)
     try:
@@ -331,4 +333,6 @@ def _mistakes(name: str) -> Iterator[None]:
         raise UserError(f"{name}: an interpolation needs its own value") from None
     except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
         cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
-        raise UserError(f"{name}: {first_line(cause)}") from None
+        key = getattr(error, "full_key", None)
+        text = first_line(cause).removeprefix(_RESOLVING)
+        raise UserError(f"{name}: {f'{key}: ' if key else ''}{text}") from None

@@ -22,7 +22,7 @@ def show_nodes(cells: Mapping[str, Mapping[str, str]]) -> None:
 
 def show_files(absent: Mapping[str, str | None]) -> None:
     """Print where each required file comes from and whether it is here."""
-    heads = ("file", "here", "size", "SHA-256", "for", "named by", "from")
+    heads = ("file", "here", "size", "SHA-256", "purpose", "named by", "from")
     rows = [
         [
             name,
@@ -35,7 +35,7 @@ def show_files(absent: Mapping[str, str | None]) -> None:
         ]
         for name, file in REQUIRED.items()
     ]
-    answers.print(fitted(heads, rows, drop=["for", "from"], width=answers.width))
+    answers.print(fitted(heads, rows, drop=["purpose", "from"], width=answers.width))
     for name, why in absent.items():
         if why not in (None, "", STANDS_IN, f"{REQUIRED[name].named_by} is not set"):
             answer(f"{name}: {why}")
