@@ -14,9 +14,20 @@ import yaml
 
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
+from tread_lab.analysis.report.sheet import typeset
 from tread_lab.dashboards.live import TAIL
 from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, settled
-from tread_lab.frames import HIGH, LOW, STEP, disturbed, plan_steps_frame
+from tread_lab.frames import (
+    COUNT,
+    HIGH,
+    LOW,
+    STEP,
+    delta_column,
+    disturbed,
+    metric_number,
+    over_text,
+    plan_steps_frame,
+)
 from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -192,10 +203,15 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
         delta = {"gap": value, "difference": value - dense, "value": float("nan")}[kind.compared]
         if not np.isfinite(value):
             continue
-        own = (float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH))
-        names = ("value", "dense", "delta", "low", "high")
-        row = dict(zip(names, numbers([value, dense, delta, *own])))
-        meaning = {"nature": kind.nature, "sign": kind.sign, "unit": kind.unit}
+        own = [float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH)]
+        row: Tree = {"delta": numbers([delta])[0]}
+        row["over"] = over_text(trial[metric + COUNT], "images") if np.isfinite(own[0]) else ""
+        row["texts"] = {
+            "value": typeset(metric_number(metric, value, *own)),
+            "dense": typeset(metric_number(metric, dense)),
+            "delta": typeset(metric_number(delta_column(metric), delta, *own)),
+        }
+        meaning = {"nature": kind.nature, "sign": kind.sign}
         meaning["disturbed"] = bool(
             disturbed(settled(frame), metric)[frame.index == trial.name].any()
         )

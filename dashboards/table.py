@@ -103,7 +103,7 @@ class RankingTable:
     def ordered(self, sort: str) -> RankingTable:
         """Return the rows sorted by a column, from above for `-column`; empty ones come last."""
         head = sort.removeprefix("-")
-        if head not in map(stable, self.heads):
+        if head not in self.heads:
             return self
         column = SORTED_BY.get(head, "value" if head == self.metric else head)
         keys = self.numbers[column if column in self.numbers else "rank"]
@@ -117,7 +117,7 @@ class RankingTable:
         return {
             "caption": ranking_caption(self.metric, comparison) + self._over(),
             "heads": seen.heads,
-            "keys": list(map(stable, self.heads)),
+            "keys": self.heads,
             "numeric": seen.numeric,
             "shown": [head in self.shown for head in self.heads],
             "cells": [place[pair] for pair in self.cells],
@@ -127,7 +127,7 @@ class RankingTable:
     def _over(self) -> str:
         """Return what all intervals are over, where they are over one thing."""
         over = set(self.texts.get("interval over", ())) - {""}
-        return f"; [95% intervals] over {over.pop()}" if len(over) == 1 else ""
+        return f"; \N{PLUS-MINUS SIGN}: 95% interval over {over.pop()}" if len(over) == 1 else ""
 
     def csv(self) -> str:
         """Return all columns with their whole numbers."""
@@ -135,7 +135,7 @@ class RankingTable:
 
     def latex(self, columns: str) -> str:
         """Return the columns named in a comma-separated list, else those that the report shows."""
-        named = [head for head in self.heads if stable(head) in columns.split(",")]
+        named = [head for head in self.heads if head in columns.split(",")]
         return to_latex(self.texts[named or self.shown])
 
     def _rows(self, index: Any) -> RankingTable:
@@ -153,11 +153,6 @@ def ranking_table(
 ) -> RankingTable:
     """Return the rows of a ranking that a page asks for; the frame answers the question already."""
     return RankingTable.of(frame, metric).kept(plan, where).ordered(sort)
-
-
-def stable(head: str) -> str:
-    """Return a column's name without the power of ten, which changes as results come in."""
-    return re.sub(r" \(1e-?\d+\)$", "", head)
 
 
 def _natural(value: Any) -> list[tuple[bool, float, str]]:

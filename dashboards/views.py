@@ -11,19 +11,21 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.pareto import pareto
+from tread_lab.analysis.report.sheet import typeset
 from tread_lab.frames import (
-    COUNT,
     HIGH,
     LOW,
     STATES,
-    UNIT,
     best_first,
     cells_frame,
     delta_column,
     disturbed,
+    intervals_over,
+    metric_number,
     own_metrics,
     ranked_cells,
     ranking_key,
+    result_texts,
     with_delta,
 )
 from tread_lab.frames.columns import plain
@@ -41,6 +43,7 @@ from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label, without_axis
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec
+from tread_lab.specs.units import quantity, ratio
 
 Tree = dict[str, Any]
 GAPS = {
@@ -110,6 +113,7 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
         **tree,
         "cells": rows.index.tolist(),
         "values": numbers(values),
+        "texts": list(map(typeset, result_texts(rows, column))),
         "best": numbers(values.cummin() if lowest_first else values.cummax()),
         "importance": importances(cells, list(values.dropna()), objective),
         "assumes": IMPORTANCE,
@@ -238,9 +242,9 @@ def _numbers(rows: pd.DataFrame, column: str) -> Tree:
     ends = {"value": column, "low": column + LOW, "high": column + HIGH}
     return {
         **{name: numbers(rows[key].where(done)) for name, key in ends.items()},
+        "text": list(map(typeset, result_texts(rows, column))),
+        "over": intervals_over(rows, column),
         "disturbed": list(rows[BUSY] > 0),
-        "unit": list(rows[column + UNIT]),
-        "n": [int(n) for n in rows[column + COUNT]],
     }
 
 
@@ -333,6 +337,13 @@ def front(frame: pd.DataFrame, metric: str) -> Tree | None:
         "relative": points.relative,
         "cell": [index[key] for key in points.cells],
         **{name: numbers(getattr(points, name)) for name in ("cost", "value", "low", "high")},
+        "texts": [
+            typeset(metric_number(metric, *ends))
+            for ends in zip(points.value, points.low, points.high)
+        ],
+        "prices": [
+            f"{ratio(c)} of dense" if points.relative else quantity(c, "FLOP") for c in points.cost
+        ],
         "front": points.front.tolist(),
     }
 

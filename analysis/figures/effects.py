@@ -11,7 +11,7 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
 from tread_lab.analysis.figures.placements import numbers_of, other_axes
-from tread_lab.analysis.figures.sentences import metric_text, number, routed
+from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
 from tread_lab.records.metric_names import FAMILY_FLOPS
@@ -146,9 +146,8 @@ def caption(ways: TwoWays) -> str:
     for kind, meaning in meanings.items():
         effect = ways.largest(kind)
         if effect is not None:
-            ends = f"{number(effect.low, signed=True)} to {number(effect.high, signed=True)}"
-            size = number(effect.value, signed=True)
-            parts.append(f"Largest effect of {meaning}: {size} ({ends}; {effect.name}).")
+            size = result(f"delta/{ways.metric}", effect.value, effect.low, effect.high)
+            parts.append(f"Largest effect of {meaning}: {size} ({effect.name}).")
     return " ".join(parts)
 
 

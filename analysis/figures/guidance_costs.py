@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
-from tread_lab.analysis.figures.sentences import metric_text, number, quantity, routed
+from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.analysis.figures.style import (
     BESIDE,
     BLACK,
@@ -21,8 +21,9 @@ from tread_lab.analysis.figures.style import (
     figure,
     label,
 )
-from tread_lab.frames import cells_frame
+from tread_lab.frames import HIGH, LOW, cells_frame
 from tread_lab.records.metric_names import SAMPLE_FLOPS, metric_kind
+from tread_lab.specs.units import quantity
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class GuidancePoint:
         method: what is combined (`CFG`, `SG`, `CFG+SG`), or `none`.
         setting: weight and options as the column has them.
         flops: of one image.
-        value: the metric, averaged over seeds.
+        value, low, high: the metric, averaged over seeds, and its interval.
     """
 
     cell: str
@@ -43,6 +44,8 @@ class GuidancePoint:
     weight: float
     flops: float
     value: float
+    low: float = math.nan
+    high: float = math.nan
 
 
 def guidance_costs(frame: pd.DataFrame, metric: str) -> list[GuidancePoint]:
@@ -76,7 +79,8 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
     words = [word for word in setting.split() if "=" not in word]
     method = re.sub(r"\([^)]*\)", "", words[0]) if words else "CFG" if guided else "none"
     text, weight = setting.strip() or "no guidance", float(guided[1]) if guided else 1.0
-    return GuidancePoint(str(row["cell"]), method, text, weight, flops, float(row[column]))
+    numbers = (float(row[name]) for name in (column, column + LOW, column + HIGH))
+    return GuidancePoint(str(row["cell"]), method, text, weight, flops, *numbers)
 
 
 def draw_guidance_costs(points: Sequence[GuidancePoint], metric: str, axes: Sequence[Axes]) -> None:
@@ -122,13 +126,16 @@ def caption(points: Sequence[GuidancePoint], metric: str) -> str:
     for cell, of_cell in by_cell(points).items():
         best = min(of_cell, key=lambda point: sign * point.value)
         plain = next((point for point in of_cell if point.method == "none"), None)
-        beside = "" if plain is None else f", without guidance {_at_cost(plain)}"
-        settings.append(f"{routed(cell)}: best is {best.setting} with {_at_cost(best)}{beside}")
+        beside = "" if plain is None else f", without guidance {_at_cost(plain, metric)}"
+        settings.append(
+            f"{routed(cell)}: best is {best.setting} with {_at_cost(best, metric)}{beside}"
+        )
     return f"{name} and the cost of an image. {'; '.join(settings)}."
 
 
-def _at_cost(point: GuidancePoint) -> str:
-    return f"{number(point.value)} at {quantity(point.flops, 'FLOP')}"
+def _at_cost(point: GuidancePoint, metric: str) -> str:
+    value = result(metric, point.value, point.low, point.high)
+    return f"{value} at {quantity(point.flops, 'FLOP')}"
 
 
 @figure_kind()

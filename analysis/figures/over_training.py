@@ -10,7 +10,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, quality_metrics
-from tread_lab.analysis.figures.sentences import joined, number, quantity, routed
+from tread_lab.analysis.figures.sentences import joined, result, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
 from tread_lab.frames import STEP, disturbed, own_metrics
 from tread_lab.records.metric_names import (
@@ -20,6 +20,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_kind,
 )
+from tread_lab.specs.units import quantity
 
 STEPS = "train.steps"
 COSTS = {STEP: "training steps", TRAIN_IMAGES: "training images", DEVICE_HOURS: "device-hours"}
@@ -133,12 +134,16 @@ def caption(found: OverTraining) -> str:
     sentences = []
     for title, panel in found.panels:
         ends = [
-            f"{routed(curve.name)} {number(curve.value[k])} at {curve.x[k]:.0f} steps"
+            f"{routed(curve.name)} {_result(panel, curve, k)} at {curve.x[k]:.0f} steps"
             for curve, k in _ends(panel)
         ]
         if ends:
             sentences.append(f"{title.replace('$', '') or 'at the end'}: {', '.join(ends)}")
     return "; ".join(sentences) + "." + found.warning
+
+
+def _result(panel: Curves, curve: Curve, k: int) -> str:
+    return result(panel.metric, curve.value[k], curve.low[k], curve.high[k])
 
 
 def costs_caption(found: OverTraining) -> str:
@@ -147,7 +152,7 @@ def costs_caption(found: OverTraining) -> str:
     hours = {curve.name: curve.x for curve in by_hours.curves}
     sentences = []
     for curve, k in _ends(by_step):
-        value = number(curve.value[k], signed=by_step.metric.startswith("gap/"))
+        value = _result(by_step, curve, k)
         spent = hours[curve.name][k]
         price = f" ({quantity(spent, metric_kind(DEVICE_HOURS).unit)})"
         at = f"{value} at {curve.x[k]:.0f} steps{price if np.isfinite(spent) else ''}"

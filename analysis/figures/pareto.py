@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tread_lab.analysis.figures.kind import (
 )
 from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
 from tread_lab.analysis.figures.point_names import write_names
-from tread_lab.analysis.figures.sentences import joined, listed, number, quantity, routed
+from tread_lab.analysis.figures.sentences import joined, listed, number, routed
 from tread_lab.frames import (
     HIGH,
     LOW,
@@ -42,6 +43,7 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import quantity, ratio
 
 SAVED, SHARE, BUSY = "saved/amount", "saved/share", "saved/disturbed"
 NAMES = {ENERGY: "energy", DEVICE_HOURS: "device-hours"}
@@ -306,8 +308,8 @@ def pareto_caption(points: Front) -> str:
     if not front:
         return "No cell has both numbers yet."
     heading = "training FLOPs relative to dense" if points.relative else "training FLOPs"
-    unit = "" if points.relative else "FLOP"
-    names = [f"{routed(points.names[k])} ({quantity(points.cost[k], unit)})" for k in front]
+    price = ratio if points.relative else partial(quantity, unit="FLOP")
+    names = [f"{routed(points.names[k])} ({price(points.cost[k])})" for k in front]
     parts = [
         f"Pareto front, cheapest first ({heading}): {listed(names)}.",
         "No cell is both cheaper and better than one of these.",

@@ -17,9 +17,9 @@ from tread_lab.frames import (
     HIGH,
     LOW,
     NO_RESULT,
-    UNIT,
     cells_frame,
     delta_column,
+    intervals_over,
     require_metric,
     with_delta,
 )
@@ -202,12 +202,10 @@ def commonest(values: Ints) -> int:
 def measured_as(cells: pd.DataFrame, metric: str) -> str:
     """Return what the intervals of these rows of `cells_frame` are over: `95% over 3 seeds`.
 
-    The text is empty where there are no intervals, or intervals of several kinds.
+    The text is empty where there are no intervals.
     """
-    units = set(cells[metric + UNIT])
-    if units == {"seeds"}:
-        return f"95% over {cells['completed'].max()} seeds"
-    return "95% over images, 1 seed" if units == {"images"} else ""
+    over = sorted(set(intervals_over(cells, metric)) - {""})
+    return f"95% over {' or '.join(over)}" if over else ""
 
 
 def rank_correlation(x: Array | Ints, y: Array) -> tuple[float, float]:

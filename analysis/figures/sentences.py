@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures.style import MINUS, label
-from tread_lab.specs.units import amount, precise
+from tread_lab.frames import metric_number
+from tread_lab.specs.units import with_interval
 
 _MOST = 6  # names of a list
 ARROW = "\N{RIGHTWARDS ARROW}"
@@ -20,22 +21,19 @@ def number(value: float, *, signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-def quantity(value: float, unit: str) -> str:
-    """Return a value with its unit: `765 GFLOP`, `12.4 s`, `113 GPU-hours`."""
-    return amount(value, unit) if unit == "FLOP" else f"{number(value)} {unit}".strip()
-
-
 def span(value: float, low: float, high: float, over: str = "") -> str:
-    """Return `+0.0023 (95% over 3 seeds: +0.0016 to +0.0030)`; the interval where there is one.
+    """Return `+0.0023 ± 0.0007 (95% over 3 seeds)`; the interval where there is one.
 
     Args:
         over: what the interval is over, `95% over 3 seeds`.
     """
-    if not np.isfinite(low):
-        return number(value, signed=True)
-    texts = (precise(x, (high - low) / 2, signed=True) for x in (value, low, high))
-    mean, *ends = (text.replace("-", MINUS) for text in texts)
-    return f"{mean} ({over + ':' if over else '95% interval'} {' to '.join(ends)})"
+    text = with_interval(value, low, high, signed=True).replace("-", MINUS)
+    return f"{text} ({over or '95% interval'})" if np.isfinite(low) else text
+
+
+def result(metric: str, value: float, low: float = np.nan, high: float = np.nan) -> str:
+    """Return `metric_number` with a real minus sign."""
+    return metric_number(metric, value, low, high).replace("-", MINUS)
 
 
 def outcomes(low: NDArray[np.float64], high: NDArray[np.float64], sign: float) -> dict[str, int]:

@@ -249,18 +249,6 @@ def signed(values: NDArray[np.float64]) -> list[str]:
     return [text.replace("-", MINUS) for text in texts]
 
 
-def column_numbers(values: Iterable[float], *, digits: int = 4, signed: bool = False) -> list[str]:
-    """Return the numbers of one column with equally many decimals: `7.000`, `7.400`, `7.450`.
-
-    The largest has `digits` digits; from 1e5 on each stands alone. Blank where NaN.
-    """
-    found = np.array(list(values), dtype=float)
-    top, sign = _largest(found), "+" if signed else ""
-    decimals = max(0, digits - 1 - math.floor(math.log10(top))) if top else 0
-    form = f"{sign}.{decimals}f" if top < 1e5 else f"{sign}.{digits}g"
-    return [f"{v:{form}}".replace("-", MINUS) if np.isfinite(v) else "" for v in found]
-
-
 def difference_colour(metric: str, value: float) -> str:
     """Return blue for better than the baseline, orange for worse, grey where no value is better."""
     sign = metric_kind(metric).sign

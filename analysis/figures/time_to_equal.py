@@ -19,10 +19,11 @@ from tread_lab.analysis.figures.over_training import (
     training_axis,
 )
 from tread_lab.analysis.figures.placements import Array
-from tread_lab.analysis.figures.sentences import number, quantity, routed
+from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.tables import published
 from tread_lab.frames import STEP
 from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
+from tread_lab.specs.units import quantity
 
 
 @dataclass(frozen=True)

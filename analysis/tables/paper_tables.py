@@ -15,7 +15,7 @@ from tread_lab.analysis.figures.sentences import (
     routed,
     span,
 )
-from tread_lab.analysis.figures.style import MINUS, column_numbers
+from tread_lab.analysis.figures.style import MINUS
 from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.ranking import to_latex, to_markdown
 from tread_lab.engine.cost.training import Cost, cost
@@ -24,6 +24,7 @@ from tread_lab.frames import (
     LOW,
     cells_frame,
     delta_column,
+    metric_numbers,
     of_baseline,
     require_metric,
     with_delta,
@@ -109,6 +110,8 @@ def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     done = cells["state"] == "completed"
     columns = {"dense": "dense/value", "routed": metric, "difference": column}
     columns |= {"low": column + LOW, "high": column + HIGH}
+    columns |= {f"dense{end}": f"dense/value{end}" for end in (LOW, HIGH)}
+    columns |= {f"routed{end}": metric + end for end in (LOW, HIGH)}
     return pd.DataFrame(
         {
             "cell": cells["cell"],
@@ -128,15 +131,15 @@ def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
     texts = pd.DataFrame({"cell": rows["cell"]})
     if rows["model"].nunique() > 1:
         texts.insert(0, "model", rows["model"])
-    values = column_numbers(rows[["dense", "routed"]].to_numpy().flat)
-    changes = column_numbers(
-        rows[["difference", "low", "high"]].to_numpy().flat, digits=3, signed=True
+    dense, routed_texts = (
+        metric_numbers(metric, *(rows[name + end] for end in ("", LOW, HIGH)))
+        for name in ("dense", "routed")
     )
-    texts[f"{name}, dense"] = values[::2]
+    texts[f"{name}, dense"] = dense
     states = rows["state"].replace("completed", "not measured")
-    texts["routed"] = [v or s for v, s in zip(values[1::2], states)]
-    intervals = zip(changes[::3], changes[1::3], changes[2::3])
-    texts["difference"] = [v + f" [{a}, {b}]" * bool(a) for v, a, b in intervals]
+    texts["routed"] = [v or s for v, s in zip(routed_texts, states)]
+    difference = (rows[column] for column in ("difference", "low", "high"))
+    texts["difference"] = metric_numbers(delta_column(metric), *difference)
     texts["seeds"] = rows["seeds"].astype(str)
     return Table(
         "This sweep", f"{name}, dense against routed.", "", "the runs of this sweep", texts

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.pareto import spent
 from tread_lab.analysis.figures.placements import other_axes
-from tread_lab.analysis.figures.style import column_numbers, power_of_ten
 from tread_lab.frames import (
     COUNT,
     HIGH,
     LOW,
     UNIT,
     disturbed,
+    metric_numbers,
     of_baseline,
+    over_texts,
     ranked_cells,
     ranking_key,
     require_metric,
@@ -29,8 +32,11 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import plain_markdown
-from tread_lab.specs.units import precise
+from tread_lab.specs.units import ratio
 
+ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
+GAP_ENDS = ("gap_low", "gap_high", "n", "unit")
+NOT_SHOWN = (*GAP_ENDS, "reason", "disturbed")
 OF_DENSE, BUSY = "cost/of_dense", "cost/disturbed"
 SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
 RATIOS = {"flops": "FLOPs / dense", **dict(SPENT.values())}
@@ -50,8 +56,9 @@ def ranking(
     Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
     the gap's interval), flops (training FLOPs over the baseline's), energy of training over the
     baseline's or, where most runs were not metered, hours (of a device) and disturbed (above 0
-    where other work ran beside a seed), the metrics `beside`, state, reason. A baseline is ranked
-    among the trials; its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each
+    where other work ran beside a seed), the metrics `beside`, state, reason; of value and metrics
+    also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials; its gap is 0 by
+    definition. `table.attrs["cells"]` has (role, cell) of each
     row.
 
     Raises:
@@ -75,15 +82,14 @@ def ranking(
             ratios["disturbed"] = BUSY
     cells = ranked_cells(frame, metric)
     done = cells["state"] == "completed"
-    if gap in cells:
-        cells[gap] = cells[gap].mask((cells["role"] == "baseline") & done, 0.0)
     table = cells[["route", *other_axes(frame)]].copy()
     if table.duplicated().any():
         table.insert(0, "cell", cells["cell"])
     table.insert(0, "rank", cells["rank"])
     columns = {"value": metric, "gap": gap, "gap_low": gap + LOW, "gap_high": gap + HIGH}
     columns |= {"n": gap + COUNT, "unit": gap + UNIT, **ratios}
-    columns |= {other: other for other in beside}
+    columns |= {name: name for other in beside for name in (other, *map(other.__add__, ENDS))}
+    columns |= {f"value{end}": metric + end for end in ENDS}
     for name, column in columns.items():
         if column in cells:
             table[name] = cells[column].where(done | (name in ("n", "unit")))
@@ -93,26 +99,31 @@ def ranking(
 
 
 def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the ranking as people read it: texts only, the gap with its interval in one column."""
+    """Return the ranking as people read it: texts only, a number with its interval in one column.
+
+    `interval over` says what the intervals of a row are over, each where they differ.
+    """
     texts = pd.DataFrame(
         {"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))}
     )
+    over: dict[str, Sequence[str]] = {}
     for column in table.columns[1:]:
-        if column == "value" and metric != GAP_HELDOUT:
-            texts[metric] = column_numbers(table["value"])
-        elif column == "gap":
-            power = f" (1e{_power(table)})" if _power(table) else ""
-            texts["gap" + power] = _intervals(table)
-        elif head := RATIOS.get(column):
-            texts[head] = table[column].map(lambda x: "" if pd.isna(x) else f"{x:.2f}")
+        known = {"value": metric, "gap": GAP_HELDOUT}.get(column, column)
+        if head := RATIOS.get(column):
+            texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
             if column == "hours":
                 texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
         elif column == "unit":
-            texts["interval over"] = [_over(n, unit) for n, unit in zip(table["n"], table["unit"])]
-        elif "@" in column or "/" in column:
-            texts[column] = column_numbers(table[column])
-        elif column not in ("value", "gap_low", "gap_high", "n", "reason", "disturbed"):
+            texts["interval over"] = ""
+        elif column != known or (("@" in column or "/" in column) and ":" not in column):
+            name = "gap" if known == GAP_HELDOUT else known
+            low, high, n, unit = _ends(table, column)
+            texts[name] = metric_numbers(known, table[column], low, high)
+            over[name] = [o * (t != "") for o, t in zip(over_texts(known, n, unit), texts[name])]
+        elif column not in NOT_SHOWN and ":" not in column:
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
+    if "interval over" in texts:
+        texts["interval over"] = [_over(dict(zip(over, row))) for row in zip(*over.values())]
     reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
     texts["state"] = (table["state"] + reasons).to_numpy()
     return texts
@@ -148,29 +159,22 @@ def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
     return ratio.where(frame["role"] == "trial", frame[cost] / frame[cost])
 
 
-def _power(table: pd.DataFrame) -> int:
-    return power_of_ten(table["gap"].to_numpy(float))
+def _ends(table: pd.DataFrame, column: str) -> list[pd.Series[Any]]:
+    """Return the columns of low, high, n and unit beside a number; NaN where there are none."""
+    names = GAP_ENDS if column == "gap" else [column + end for end in ENDS]
+    return [table.get(name, pd.Series(np.nan, index=table.index)) for name in names]
 
 
-def _intervals(table: pd.DataFrame) -> list[str]:
-    """Return `+1.2 [+0.9, +1.5]` in units of 10^k, as the column's head says."""
-    scale = 10.0 ** _power(table)
-    texts = []
-    for gap, low, high in zip(table["gap"], table["gap_low"], table["gap_high"]):
-        half = (high - low) / 2 / scale
-        mean, *ends = (precise(x / scale, half, signed=True) for x in (gap, low, high))
-        texts.append(
-            "" if pd.isna(gap) else mean if pd.isna(low) else f"{mean} [{', '.join(ends)}]"
-        )
-    return texts
-
-
-def _over(n: int, unit: str) -> str:
-    return {"seeds": f"{n} seeds", "images": "images, 1 seed"}.get(unit, "")
+def _over(texts: Mapping[str, str]) -> str:
+    """Return `3 seeds`, or `gap: 2 seeds, heldout/loss: 3 seeds` where they differ."""
+    known = {name: text for name, text in texts.items() if text}
+    if len(set(known.values())) < 2:
+        return next(iter(known.values()), "")
+    return ", ".join(f"{name}: {text}" for name, text in known.items())
 
 
 def _latex(text: str) -> str:
-    return text.translate(_LATEX).replace("->", r"$\to$")
+    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.translate(_LATEX).replace("->", r"$\to$"))
 
 
 _LATEX = str.maketrans(
@@ -181,5 +185,6 @@ _LATEX = str.maketrans(
         "~": r"\textasciitilde{}",
         "\n": " ",
         "\N{MINUS SIGN}": "$-$",
+        "\N{PLUS-MINUS SIGN}": r"$\pm$",
     }
 )

@@ -2,7 +2,7 @@
 import { axes, label, span } from "./axes.js";
 import { arrows, has, s } from "./dom.js";
 import { opens, rove } from "./keys.js";
-import { halfWidth, quantity } from "./numbers.js";
+import { told } from "./numbers.js";
 
 const BOX = { height: 260, box: { left: 62, right: 22, top: 20, bottom: 34 } };
 
@@ -49,16 +49,13 @@ export function along({ cells, columns, places, chosen, kept }, choose, width) {
 
   function point(cell, cx) {
     const [low, high] = [cells.low[cell], cells.high[cell]];
-    const amount = (v) =>
-      quantity(v, meaning.unit, { signed: differs, half: halfWidth(low, high) });
-    const interval = has(low) ? ` (95%: ${amount(low)} to ${amount(high)})` : "";
     const picked = `${chosen.includes(cell) ? " chosen" : ""}${kept && !kept.has(cell) ? " out" : ""}`;
     const spread = (seeds?.[cell] ?? []).filter(has);
     return s(
       "g",
       {
         class: `point${picked}`,
-        "aria-label": `${arrows(cells.name[cell])}: ${amount(cells.value[cell])}${interval}`,
+        "aria-label": `${arrows(cells.name[cell])}: ${told(cells, cell)}`,
         ...opens(cell, choose),
       },
       s("circle", { cx, cy: py(cells.value[cell]), r: 12, class: "reach" }),
@@ -67,7 +64,7 @@ export function along({ cells, columns, places, chosen, kept }, choose, width) {
         : null,
       has(low) ? s("line", { x1: cx, x2: cx, y1: py(low), y2: py(high), class: "interval" }) : null,
       s("circle", { cx, cy: py(cells.value[cell]), r: 4.5, class: "mean" }),
-      label(cx, py(cells.value[cell]) - 11, amount(cells.value[cell]), {
+      label(cx, py(cells.value[cell]) - 11, cells.text[cell].split(" \u00b1 ")[0], {
         size: 10.5,
         class: "name halo",
       }),

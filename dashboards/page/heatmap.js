@@ -3,7 +3,7 @@ import { label } from "./axes.js";
 import { css, holdsZero, inkOn, scaleOf, stateBox, untriedBox, zeroDot } from "./colours.js";
 import { arrows, has, STATES, s } from "./dom.js";
 import { opens, rove } from "./keys.js";
-import { halfWidth, MINUS, number, quantity } from "./numbers.js";
+import { MINUS, number, told } from "./numbers.js";
 
 const LEAST = 31; // units of width in which a number of a cell can be read
 
@@ -50,12 +50,7 @@ export function heatmap(view, choose, most) {
       ? [s("rect", { x, y, width: width - 2, height: height - 2, rx: 2, fill: css(colour) })]
       : stateBox(state, x, y, width - 2, height - 2);
     const trial = order?.[cell] ? `, trial ${order[cell]} of the search` : "";
-    const half = halfWidth(cells.low?.[cell], cells.high?.[cell]);
-    const amount = (v) => quantity(v, cells.meaning.unit, { signed: scale.signed, half });
-    const interval = has(cells.low?.[cell])
-      ? ` (95%: ${amount(cells.low[cell])} to ${amount(cells.high[cell])})`
-      : "";
-    const result = known ? amount(value) + interval + busy : STATES[state][1];
+    const result = known ? told(cells, cell) + busy : STATES[state][1];
     const reason = cells.reason[cell] ? `, ${cells.reason[cell]}` : "";
     const shown = texts || !known ? letters : "";
     const description = [arrows(cells.name[cell]), shown, result + reason + trial]

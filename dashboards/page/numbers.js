@@ -27,6 +27,9 @@ function precise(value, half, signed) {
 }
 // Return half the width of an interval; 0 where there is none.
 export const halfWidth = (low, high) => (has(low) && has(high) ? (high - low) / 2 : 0);
+// Return what the server says of a cell: its number, its interval, and over what that is.
+export const told = ({ text, over }, cell) =>
+  text[cell] + (over[cell] ? ` (95% over ${over[cell]})` : "");
 const PREFIXES = {
   "-9": "n",
   "-6": "\u00b5",

@@ -3,7 +3,6 @@ import { COLOURS } from "./colours.js";
 import { arrows, badge, choice, h, put, swatch, table } from "./dom.js";
 import { differences, more, samples, similarity } from "./evidence.js";
 import { ending } from "./failures.js";
-import { halfWidth, number, powerOf, quantity } from "./numbers.js";
 import { state } from "./state.js";
 import { curves, stages } from "./training.js";
 
@@ -97,64 +96,22 @@ function numbers(details, names) {
   if (!metrics.length) return null;
   const find = (d, metric) => d.metrics.find((m) => m.metric === metric);
   const one = details.length === 1;
-  const seeds = details[0].seeds.length;
   const heads = one
-    ? ["", "dense", "this", "difference", `95% over images${seeds > 1 ? " of this seed" : ""}`]
+    ? ["", "dense", "this", "difference", "\u00b1: 95% over"]
     : ["", "dense", ...names.map(arrows)];
+  const said = (text) => h("td", { class: "n" }, text);
   const rows = metrics.map((metric) => {
     const all = details.map((d) => find(d, metric));
-    const first = all.find(Boolean);
-    const gap = first.compared === "gap";
-    const amounts = all.flatMap((m) => (m ? [m.value, m.dense, m.delta] : []));
-    const shared = { power: powerOf(amounts, first.unit) };
-    const own = { signed: gap, ...shared };
-    const dense = h(
-      "td",
-      { class: "n" },
-      gap ? "" : quantity(first.dense, first.unit, { digits: 4, ...shared }),
-    );
-    if (one) {
-      const m = first;
-      const precision = { signed: true, half: halfWidth(m.low, m.high), ...shared };
-      const good =
-        !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
-      const change = h(
-        "td",
-        { class: "n", "data-good": good },
-        quantity(m.delta, m.unit, precision),
-      );
-      if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--worse)";
-      return h(
-        "tr",
-        {},
-        h("td", {}, metric),
-        dense,
-        h(
-          "td",
-          { class: "n" },
-          gap ? "" : quantity(m.value, m.unit, { digits: 4, ...shared }) + busy(m),
-        ),
-        change,
-        h(
-          "td",
-          { class: "n" },
-          m.low === null ? "" : `${number(m.low, precision)} to ${number(m.high, precision)}`,
-        ),
-      );
-    }
-    return h(
-      "tr",
-      {},
-      h("td", {}, metric),
-      dense,
-      all.map((m) =>
-        h(
-          "td",
-          { class: "n" },
-          m ? quantity(m.value, m.unit, { digits: 4, ...own }) + busy(m) : "",
-        ),
-      ),
-    );
+    const m = all.find(Boolean);
+    const gap = m.compared === "gap";
+    const value = (one) => (one ? one.texts.value + busy(one) : "");
+    const start = [h("td", {}, metric), said(gap ? "" : m.texts.dense)];
+    if (!one) return h("tr", {}, start, all.map(value).map(said));
+    const good =
+      !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
+    const change = h("td", { class: "n", "data-good": good }, m.texts.delta);
+    if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--worse)";
+    return h("tr", {}, start, said(gap ? "" : value(m)), change, said(m.over));
   });
   return h(
     "div",

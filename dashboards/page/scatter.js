@@ -2,7 +2,6 @@
 import { axes, label, span } from "./axes.js";
 import { arrows, s } from "./dom.js";
 import { opens, rove } from "./keys.js";
-import { halfWidth, number, quantity } from "./numbers.js";
 
 // Quality against cost: grey points, the front in green, dense runs as black diamonds.
 export function scatter(points, { cells, metric, chosen, kept, choose, most }) {
@@ -90,9 +89,7 @@ export function scatter(points, { cells, metric, chosen, kept, choose, most }) {
           fill,
           stroke: picked ? "var(--ink)" : "none",
         });
-    const price = points.relative ? `${number(cost)} of dense` : quantity(cost, "FLOP");
-    const half = halfWidth(points.low[k], points.high[k]);
-    const result = `${number(points.value[k], { half })} at ${price}`;
+    const result = `${points.texts[k]} at ${points.prices[k]}`;
     const away = kept && !kept.has(cell) ? " out" : "";
     return s(
       "g",

@@ -32,7 +32,7 @@ export function drawSearch() {
 }
 
 // Every trial in order, and the best of those before it as a line of steps.
-function overTrials({ cells: order, values, best, objective }, cells) {
+function overTrials({ cells: order, values, texts, best, objective }, cells) {
   if (values.filter(has).length < 2) return null;
   const size = { width: 420, height: 220, box: { left: 56, right: 14, top: 20, bottom: 32 } };
   const x = [0.5, order.length + 0.5];
@@ -51,7 +51,7 @@ function overTrials({ cells: order, values, best, objective }, cells) {
       px(k + 1),
       has(values[k]) ? py(values[k]) : size.height - size.box.bottom - 5,
     ];
-    const result = has(values[k]) ? number(values[k], { signed: true }) : cells.state[cell];
+    const result = has(values[k]) ? texts[k] : cells.state[cell];
     const name = arrows(cells.short[cell]);
     const mark = has(values[k])
       ? s("circle", { cx, cy, r: 4, class: values[k] === best[k] ? "mean" : "trial" })
@@ -109,8 +109,9 @@ function decided({ importance, assumes }) {
 }
 
 // Parallel coordinates: a line for each measured trial through its value on every axis.
-function parallel({ cells: order, values, objective }, cells) {
-  const measured = order.map((cell, k) => ({ cell, value: values[k] })).filter((t) => has(t.value));
+function parallel({ cells: order, values, texts, objective }, cells) {
+  const trials = order.map((cell, k) => ({ cell, value: values[k], text: texts[k] }));
+  const measured = trials.filter((t) => has(t.value));
   const { dimensions } = cells;
   if (measured.length < 2 || dimensions.length < 2) return null;
   const [width, height, top, bottom] = [700, 240, 26, 30];
@@ -140,12 +141,12 @@ function parallel({ cells: order, values, objective }, cells) {
     ),
   ]);
   const worst = [...measured].sort((a, b) => b.value - a.value);
-  const lines = worst.map(({ cell, value }, k) => {
+  const lines = worst.map(({ cell, value, text }, k) => {
     const spots = dimensions.map((d, n) => [x(n), y(place(d, cells.at[cell][n]))]);
     spots.push([x(last), y((value - low) / room)]);
     const best = k / Math.max(1, worst.length - 1);
     const chosen = shown().includes(cell) ? " chosen" : "";
-    const name = `${arrows(cells.short[cell])}: ${number(value, { signed: true })}`;
+    const name = `${arrows(cells.short[cell])}: ${text}`;
     const path = s("path", { d: `M${spots.map((p) => p.join(" ")).join("L")}`, class: "thread" });
     path.style.opacity = 0.25 + 0.75 * best ** 2;
     return s(

@@ -110,7 +110,7 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         ("{}", [], "e.yaml: expected `key: value` lines"),
         ("- a", [], "e.yaml: expected `key: value` lines"),
         ("modle: DiT-S/2", [], "e.yaml: unknown key 'modle', did you mean 'model'"),
-        ("model: DiT-S/2\nseed: ${seed}", [], "e.yaml: Recursive interpolation detected"),
+        ("model: DiT-S/2\nseed: ${seed}", [], "e.yaml: seed: Recursive interpolation detected"),
         (
             "model: ${oc.env:HOME}",
             [],

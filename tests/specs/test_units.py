@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tread_lab.specs.units import amount, counted, counts_text, duration, with_interval
+from tread_lab.specs.units import amount, counted, counts_text, duration, quantity, with_interval
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -52,6 +52,22 @@ def test_amounts_of_other_units() -> None:
     assert amount(7.117e11, "FLOP") == "712 GFLOP"
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (7.654e11, "FLOP", "765 GFLOP"),
+        (-7.654e11, "FLOP", "-765 GFLOP"),
+        (0.0123, "s", "0.0123 s"),
+        (3600, "s", "60 min"),
+        (12345.6, "images/s", "12,300 images/s"),
+        (3.5e9, "byte", "3.5 GB"),
+        (0.7083, "", "0.708"),
+    ],
+)
+def test_a_quantity_has_its_unit(value: float, unit: str, text: str) -> None:
+    assert quantity(value, unit) == text
+
+
 def test_the_most_frequent_state_is_first() -> None:
     states = Counter(["failed", "completed", "completed"])
     assert counts_text(states) == "2 completed, 1 failed"
@@ -70,9 +86,12 @@ def test_one_thing_has_no_s(n: int, text: str) -> None:
         (0.00123456, 0.000347, "+0.00123 ± 0.00035"),
         (-0.0004, 0.0099999, "+0.000 ± 0.010"),
         (1234.5, 222.0, "+1230 ± 220"),
-        (-2.5, 0.0, "-2.5 ± 0"),
+        (-2.5, 0.0, "-2.500 ± 0"),
         (0.0, 1e-7, "+0.0 ± 1.0e-7"),
+        (-0.0015, 1e-17, "-0.001500 ± 0"),
         (0.123456, math.nan, "+0.1235"),
+        (7.0, math.nan, "+7.000"),
+        (1234.0, math.nan, "+1234"),
     ],
 )
 def test_digits_follow_the_interval(value: float, half: float, text: str) -> None:

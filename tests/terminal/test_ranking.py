@@ -101,7 +101,7 @@ def test_the_best_40_cells_are_shown(
     monkeypatch.setattr(ranking, "trials_frame", lambda lab, name: frame)
     show_ranking(lab, "s", as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:41]] == names[:40] and lines[41:-1] == last
+    assert [line.split()[1] for line in lines[1:41]] == names[:40] and lines[41:-1] == last
 
 
 def test_the_ranking_for_scripts_is_the_rows_of_the_trials(

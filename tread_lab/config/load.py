@@ -276,8 +276,10 @@ def _without_environment() -> Iterator[None]:
     """Refuse `${oc.env:...}`: plans are shared, and so would be what only this machine may know."""
 
     def refuse(name: str = "...", *_: Any) -> None:
-        said = "would write this machine's environment into plans; write the value itself"
-        raise UserError(f"${{oc.env:{name}}} {said}")
+        raise UserError(
+            f"${{oc.env:{name}}} would write this machine's environment into plans;"
+            " write the value itself"
+        )
 
     OmegaConf.register_new_resolver("oc.env", refuse, replace=True)
     try:

@@ -39,6 +39,14 @@ from tread_lab.frames.steps import (
     steps_frame,
     training_frame,
 )
+from tread_lab.frames.texts import (
+    intervals_over,
+    metric_number,
+    metric_numbers,
+    over_text,
+    over_texts,
+    result_texts,
+)
 from tread_lab.frames.trials import NO_RESULT, SweepReader, plan_frame, trials_frame
 
 __all__ = [
@@ -60,16 +68,22 @@ __all__ = [
     "disturbed_beside",
     "equal_steps_frame",
     "history_frame",
+    "intervals_over",
     "is_measured_during_training",
     "is_metric",
     "metric_columns",
+    "metric_number",
+    "metric_numbers",
     "of_baseline",
+    "over_text",
+    "over_texts",
     "own_metrics",
     "plan_frame",
     "ranked_cells",
     "ranking_caption",
     "ranking_key",
     "require_metric",
+    "result_texts",
     "plan_steps_frame",
     "steps_frame",
     "training_frame",

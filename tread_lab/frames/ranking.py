@@ -61,11 +61,11 @@ def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
 
 
 def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's difference to it is 0."""
+    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's differences to it are 0."""
     done = cells["state"] == RunState.COMPLETED
-    if delta_column(key) == key != GAP_ROUTE:
-        dense = (cells["role"] == "baseline") & done
-        cells = cells.assign(**{key: cells[key].mask(dense & cells[key].isna(), 0.0)})
+    dense = (cells["role"] == "baseline") & done
+    own = [c for c in map(str, cells) if delta_column(c) == c != GAP_ROUTE and ":" not in c]
+    cells = cells.assign(**{c: cells[c].mask(dense & cells[c].isna(), 0.0) for c in own})
     values, lowest_first = cells[key].where(done), lower_is_better(key)
     order = values.sort_values(ascending=lowest_first, na_position="last", kind="stable").index
     ordered = values if metric_kind(key).sign else values * float("nan")

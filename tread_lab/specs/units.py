@@ -9,6 +9,7 @@ from typing import TypeVar
 Word = TypeVar("Word", bound=str)
 
 _HOUR, _DAY, _YEAR = 3600.0, 86400.0, 365.25 * 86400.0
+_PREFIXED = {"FLOP": "FLOP", "byte": "B", "J": "J"}  # unit -> as it stands after k, M, G
 _DURATIONS = (  # below which seconds, how many seconds the unit has, how it is written
     (90.0, 1.0, "{:.0f} s"),
     (90 * 60.0, 60.0, "{:.0f} min"),
@@ -50,6 +51,22 @@ def amount(count: float, unit: str = "B") -> str:
     return f"{count:,.0f} E{unit}"
 
 
+def quantity(value: float, unit: str, *, signed: bool = False) -> str:
+    """Return a value with its unit: `765 GFLOP`, `12.4 s`, `3.2 h`, `1,230 images/s`."""
+    if signed or value < 0:
+        return ("-" if value < 0 else "+") + quantity(abs(value), unit)
+    if unit in _PREFIXED:
+        return amount(value, _PREFIXED[unit])
+    if unit == "s" and value >= _DURATIONS[0][0]:
+        return duration(value)
+    return f"{float(f'{value:.3g}'):,.12g} {unit}".strip()
+
+
+def ratio(value: float) -> str:
+    """Return a cost over another, `0.71`."""
+    return f"{value:.2f}"
+
+
 def precise(value: float, half: float, *, signed: bool = False) -> str:
     """Return a value to the second digit of the half-width of its interval.
 
@@ -57,7 +74,7 @@ def precise(value: float, half: float, *, signed: bool = False) -> str:
     """
     sign = "+" if signed else ""
     if not (math.isfinite(half) and half > 0):
-        return f"{value:{sign}.4g}" if value else "0"
+        return f"{value:{sign}#.4g}".rstrip(".") if value else "0"
     decimals = 1 - math.floor(math.log10(float(f"{half:.1e}")))
     if decimals <= 6:
         return f"{round(value, decimals):{sign}z.{max(decimals, 0)}f}"
@@ -66,7 +83,11 @@ def precise(value: float, half: float, *, signed: bool = False) -> str:
 
 
 def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
-    """Return `+0.0066 ± 0.0026`, or the value alone where it has no interval."""
+    """Return `+0.0066 ± 0.0026`, or the value alone where it has no interval.
+
+    An interval that rounding made, less than 1e-9 of the value, has no width.
+    """
     half = (high - low) / 2
+    half = 0.0 if half < 1e-9 * abs(value) else half
     text = precise(value, half, signed=signed)
     return f"{text} ± {precise(half, half)}" if math.isfinite(half) else text

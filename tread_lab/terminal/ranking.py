@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,13 @@ import pandas as pd
 from rich.table import Table
 
 from tread_lab.frames import (
-    COUNT,
-    HIGH,
     KEPT,
-    LOW,
-    UNIT,
+    intervals_over,
     own_metrics,
     ranked_cells,
     ranking_caption,
     ranking_key,
+    result_texts,
     trials_frame,
     without_baseline,
 )
@@ -28,7 +26,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.units import amount, with_interval
+from tread_lab.specs.units import amount
 from tread_lab.terminal.console import ROWS, answer, answers, fitted, say
 from tread_lab.tracking.store import shown as without_password
 
@@ -55,8 +53,8 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
     _show_cells(cells, shown)
     if key:
         answer(ranking_caption(key, frame.attrs.get("comparison", "")))
-    if metric_names.GAP_HELDOUT in frame.columns:
-        answer(f"gap: difference to the baseline, paired; ± 95% {_interval(frame, cells)}")
+    for line in _meanings(frame, cells, shown):
+        answer(line)
     for line in without_baseline(frame):
         answer(line)
     return _marked(frame, lab)
@@ -70,21 +68,15 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
 
 
 def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
-    heads = ("cell", "seeds", *shown, "state", "why")
-    mixed = {c for c in shown if {"images", "seeds"} <= set(cells.get(c + UNIT, ()))}
+    heads = ("rank", "cell", "seeds", *shown, "state", "why")
+    head = cells.head(ROWS)
     rows = [
-        [
-            row["cell"],
-            str(row["seeds"]),
-            *(_value(row, c) + _over_images(row, c) * (c in mixed) for c in shown),
-            _state(row),
-            str(row["reason"])[:80],
-        ]
-        for _, row in cells.head(ROWS).iterrows()
+        [_rank(row), row["cell"], str(row["seeds"]), *texts, _state(row), str(row["reason"])[:80]]
+        for (_, row), texts in zip(head.iterrows(), zip(*_columns(head, cells, shown)))
     ]
     if not any(row[-1] for row in rows):
         heads = heads[:-1]
-    drop = ["seeds", *reversed(shown[1:]), "why"]
+    drop = [head for head in ("seeds", *reversed(shown[1:]), "why", "rank") if head in heads]
     answers.print(fitted(heads, rows, drop=drop, width=answers.width))
     if len(cells) > ROWS:
         answer(f"... and {len(cells) - ROWS} more")
@@ -92,13 +84,15 @@ def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
 
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
     """Return a table of metrics by runs, for few runs that are sampled in many ways."""
-    runs = [row for _, row in frame.drop_duplicates("run").iterrows()]
-    heads = ["", *(f"{row['cell']} seed {row['seed']}" for row in runs)]
-    rows = []
-    for column in shown:
-        values = [_value(row, column) + _price(row, column) for row in runs]
-        rows.append([column, *values])
-    return fitted(heads, rows, drop=[], width=answers.width)
+    runs = frame.drop_duplicates("run")
+    rows = [row for _, row in runs.iterrows()]
+    heads = ["", *(f"{row['cell']} seed {row['seed']}" for row in rows)]
+    texts = {column: map(_or_dash, result_texts(runs, column)) for column in shown}
+    lines = [
+        [column, *(text + _price(row, column) for text, row in zip(texts[column], rows))]
+        for column in shown
+    ]
+    return fitted(heads, lines, drop=[], width=answers.width)
 
 
 def _price(row: pd.Series[Any], column: str) -> str:
@@ -113,23 +107,31 @@ def _state(row: pd.Series[Any]) -> str:
     return "baseline" if row["state"] == RunState.COMPLETED else f"baseline, {row['state']}"
 
 
-def _interval(frame: pd.DataFrame, cells: pd.DataFrame) -> str:
-    """Return what the intervals of the gaps are over, and what pairing was worth.
+def _meanings(frame: pd.DataFrame, cells: pd.DataFrame, shown: Sequence[str]) -> Iterator[str]:
+    """Say what the gap is, what pairing was worth, and what the intervals are over."""
+    gap = metric_names.GAP_HELDOUT
+    if gap in frame:
+        kept = frame.loc[frame["run"] != frame["baseline"], gap + KEPT].median()
+        removed = f"; using equal images and noise removed {1 - kept:.1%} of the variance"
+        paired = removed if math.isfinite(kept) else ""
+        yield f"gap: difference to the baseline, paired{paired}"
+    if overs := _overs(cells, shown):
+        alone = "; seeds vary more" * any("images" in over for over in overs)
+        yield f"±: 95% interval over {' or '.join(overs)}{alone}"
 
-    Args:
-        frame: the trials, whose own intervals are over images.
-        cells: their cells; the interval of one with several seeds is over seeds.
-    """
-    units = set(cells[metric_names.GAP_HELDOUT + UNIT]) - {""}
-    count = frame[metric_names.GAP_HELDOUT + COUNT].max()
-    over = {
-        "seeds": "over seeds",
-        "images": f"over {count:.0f} held-out images of one pair of runs (seeds vary more)",
-    }
-    kept = frame.loc[frame["run"] != frame["baseline"], metric_names.GAP_HELDOUT + KEPT].median()
-    removed = f"; using equal images and noise removed {1 - kept:.1%} of the variance"
-    paired = removed if math.isfinite(kept) else ""
-    return " or ".join(text for unit, text in over.items() if unit in units) + paired
+
+def _overs(cells: pd.DataFrame, shown: Sequence[str]) -> list[str]:
+    """Return what the intervals in the table are over, each once."""
+    overs = dict.fromkeys(over for column in shown for over in intervals_over(cells, column))
+    return [over for over in overs if over]
+
+
+def _columns(head: pd.DataFrame, cells: pd.DataFrame, shown: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the texts of each metric, with what intervals are over where that differs."""
+    mixed = len(_overs(cells, shown)) > 1
+    for column in shown:
+        pairs = zip(map(_or_dash, result_texts(head, column)), intervals_over(head, column))
+        yield [text + (f" ({over})" if over and mixed else "") for text, over in pairs]
 
 
 def _ranked(column: str) -> bool:
@@ -142,16 +144,12 @@ def _ranked(column: str) -> bool:
     )
 
 
-def _value(row: pd.Series[Any], column: str) -> str:
-    if not math.isfinite(row[column]):
-        return "-"
-    low, high = (row.get(column + end, math.nan) for end in (LOW, HIGH))
-    return with_interval(row[column], low, high, signed=column.startswith("gap/"))
+def _rank(row: pd.Series[Any]) -> str:
+    return str(row["rank"]) if pd.notna(row.get("rank")) else ""
 
 
-def _over_images(row: pd.Series[Any], column: str) -> str:
-    """Return the mark of an interval over images that stands beside some over seeds."""
-    return " (images)" if row[column + UNIT] == "images" else ""
+def _or_dash(text: str) -> str:
+    return text or "-"
 
 
 def show_places(lab: Lab, folder: SweepFolder, figures: Sequence[Path], *, mlflow: bool) -> None:

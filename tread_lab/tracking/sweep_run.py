@@ -11,13 +11,21 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from tread_lab.frames import HIGH, LOW, UNIT, ranked_cells, ranking_caption, ranking_key
+from tread_lab.frames import (
+    HIGH,
+    LOW,
+    intervals_over,
+    ranked_cells,
+    ranking_caption,
+    ranking_key,
+    result_texts,
+)
 from tread_lab.records.checksums import digest
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.labels import plain_markdown
-from tread_lab.specs.units import counted, precise
+from tread_lab.specs.units import counted
 from tread_lab.tracking.artifacts import File, preview
 from tread_lab.tracking.projection import FORMAT, LONGEST_NOTE, file_mark
 
@@ -33,12 +41,14 @@ class Ranking:
 
     Attributes:
         key: the metric that decides.
-        rows: columns `cell`, `key`, `low`, `high`, `interval over`, `seeds`.
+        rows: columns `rank`, `cell`, `key`, `low`, `high`, `interval over`, `seeds`.
+        texts: `key` with its interval, of each row.
         comparison: the question that differences to baselines answer.
     """
 
     key: str
     rows: pd.DataFrame
+    texts: Sequence[str]
     comparison: str = ""
 
     @staticmethod
@@ -49,26 +59,29 @@ class Ranking:
             return None
         cells = ranked_cells(frame, key)
         cells = cells[cells[key].notna() & (cells["state"] == RunState.COMPLETED)]
-        ends = {"low": cells[key + LOW], "high": cells[key + HIGH]}
-        rows = {"cell": cells["cell"], key: cells[key], **ends, "interval over": cells[key + UNIT]}
-        return Ranking(
-            key,
-            pd.DataFrame({**rows, "seeds": cells["completed"]}),
-            frame.attrs.get("comparison", ""),
-        )
+        rows = {
+            "rank": cells["rank"],
+            "cell": cells["cell"],
+            key: cells[key],
+            **{"low": cells[key + LOW], "high": cells[key + HIGH]},
+            "interval over": intervals_over(cells, key),
+            "seeds": cells["completed"],
+        }
+        texts = result_texts(cells, key)
+        return Ranking(key, pd.DataFrame(rows), texts, frame.attrs.get("comparison", ""))
 
     def markdown(self) -> str:
         """Return the best cells as a table."""
         lines = [f"{ranking_caption(self.key, self.comparison)}:", ""]
-        lines += [f"| | cell | {self.key} | 95% interval | seeds |", "|---|---|---|---|---|"]
-        signed = self.key.startswith("gap/")
-        for place, row in enumerate(self.rows.head(SHOWN).itertuples(index=False), start=1):
-            label, value, low, high, unit, seeds = row
+        lines += [
+            f"| rank | cell | {self.key} | 95% interval over | seeds |",
+            "|---|---|---|---|---|",
+        ]
+        rows = self.rows[["rank", "cell", "interval over", "seeds"]].head(SHOWN)
+        for text, (rank, label, over, seeds) in zip(self.texts, rows.itertuples(index=False)):
             cell = str(label).replace("`", "'").replace("|", "\\|")  # in code nothing else counts
-            half = (high - low) / 2
-            mean, *ends = (precise(x, half, signed=signed) for x in (value, low, high))
-            interval = f"{' to '.join(ends)} over {unit}" if unit else ""
-            lines.append(f"| {place} | `{cell}` | {mean} | {interval} | {seeds} |")
+            place = "" if pd.isna(rank) else rank
+            lines.append(f"| {place} | `{cell}` | {text} | {over} | {seeds} |")
         if len(self.rows) > SHOWN:
             lines += ["", f"and {len(self.rows) - SHOWN} more in `ranking.csv` among the artifacts"]
         return "\n".join(lines)

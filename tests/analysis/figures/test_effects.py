@@ -101,7 +101,7 @@ def test_the_caption_names_the_largest_effects() -> None:
     ways = two_ways(crossed(), METRIC)
     assert ways is not None
     text = caption(ways).replace(MINUS, "-")
-    assert "Largest effect of process: +11 (+4.43 to +17.6; ddpm - edm, dense)." in text
+    assert "Largest effect of process: +11.0 \u00b1 6.6 (ddpm - edm, dense)." in text
     assert "over 3 seeds" in text
     fig, axes = figure()
     draw_two_ways(ways, axes[0])

@@ -75,7 +75,7 @@ def test_a_gap_has_curves_of_trials_alone_and_the_line_of_its_baseline(
     _, (ax,) = figure()
     draw_over_training(by_step, ax)
     assert [0, 0] in [list(line.get_ydata()) for line in ax.lines]
-    assert "\N{MINUS SIGN}1 at 400 steps (1.33 h)" in costs_caption(found)
+    assert "\N{MINUS SIGN}1.000 at 400 steps (1.33 h)" in costs_caption(found)
 
 
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:

@@ -79,7 +79,7 @@ def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.Data
             assert gaps.low[k] < gaps.value[k] < gaps.high[k]
             assert samples.value[k] == pytest.approx(fd_gap(route))
     assert gaps.best is not None and gaps.routes[gaps.best] == (2, 8)
-    assert gaps.measured_as == "95% over images, 1 seed"
+    assert gaps.measured_as == "95% over 32 images of 1 seed"
     frame = paper_frame.copy()
     frame.loc[frame["route"] == "2->8", FD] = np.nan
     assert placements(frame, FD).states[gaps.routes.index((2, 8))] == "unmeasured"

@@ -20,7 +20,7 @@ from tread_lab.specs import UserError
 def test_bars_stand_in_the_papers_order(paper_frame: pd.DataFrame) -> None:
     bars = route_bars(paper_frame)
     assert tuple(bars.routes) == PAPER_PLACEMENTS == tuple(published.FIG8)
-    assert bars.measured_as == "95% over images, 1 seed"
+    assert bars.measured_as == "95% over 32 images of 1 seed"
 
 
 def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:

@@ -43,7 +43,7 @@ def test_the_first_cell_follows_the_sign_of_the_metric(metric: str, first: str) 
 
 def test_a_caption_counts_better_cells_and_names_the_best() -> None:
     best = "Compared with dense at 95%, of 2 cells: 1 better, 1 worse. First is 2\u21928, FID@10k"
-    interval = "\u22121.00 (95% interval \u22122.00 to \u22120.50)"
+    interval = "\u22121.00 \u00b1 0.75 (95% interval)"
     assert comparison_caption(ROWS, "fid@10k") == f"{best} {interval} against dense."
     alone = ROWS.assign(difference=[0.0, math.nan, -9.0], low=math.nan, high=math.nan)
     means = "Of 1 cells, 0 have a better mean than dense."
@@ -76,7 +76,8 @@ def test_cells_stand_beside_their_baseline_with_an_interval(frame: pd.DataFrame)
     found = comparison(frame, "heldout/loss").astype(object)
     rows: list[list[Any]] = [list(row) for row in found.itertuples(index=False)]
     assert list(found.columns) == [
-        "cell", "model", "dense", "routed", "difference", "low", "high", "seeds", "state", "own"
+        "cell", "model", "dense", "routed", "difference", "low", "high", "dense:low", "dense:high",
+        "routed:low", "routed:high", "seeds", "state", "own",
     ]  # fmt: skip
     expected: list[list[Any]] = [
         ["0->4 s=0.5", "DiT-12x32/2", 0.43484, 0.44524, 0.0104, -0.00231, 0.02311, 2,
@@ -87,7 +88,7 @@ def test_cells_stand_beside_their_baseline_with_an_interval(frame: pd.DataFrame)
         ["7->8 s=0.5", "DiT-12x32/2", 0.43484, *[math.nan] * 4, 2, "completed", False],
     ]  # fmt: skip
     for row, values in zip(rows, expected, strict=True):
-        assert [row[0], row[1], *row[7:]] == [values[0], values[1], *values[7:]]
+        assert [row[0], row[1], *row[11:]] == [values[0], values[1], *values[7:]]
         assert row[2:7] == pytest.approx(values[2:7], abs=5e-6, nan_ok=True)
     with pytest.raises(UserError, match=r"^no metric 'heldout/los' in this sweep"):
         comparison(frame, "heldout/los")
@@ -95,10 +96,10 @@ def test_cells_stand_beside_their_baseline_with_an_interval(frame: pd.DataFrame)
 
 def test_the_table_of_a_sweep_has_differences_and_reasons(frame: pd.DataFrame) -> None:
     rows = [
-        "| 0->4 s=0.5 | 0.4348 | 0.4452 | +0.0104 [\u22120.0023, +0.0231] | 2 |",
-        "| 2->8 s=0.5 | 0.4348 | 0.4333 | \u22120.0015 [\u22120.0142, +0.0112] | 2 |",
+        "| 0->4 s=0.5 | 0.43 \u00b1 0.20 | 0.45 \u00b1 0.19 | +0.010 \u00b1 0.013 | 2 |",
+        "| 2->8 s=0.5 | 0.43 \u00b1 0.20 | 0.43 \u00b1 0.19 | -0.001 \u00b1 0.013 | 2 |",
         "| 5->8 s=0.5 |  | failed |  | 0 |",
-        "| 7->8 s=0.5 | 0.4348 | not measured |  | 2 |",
+        "| 7->8 s=0.5 | 0.43 \u00b1 0.20 | not measured |  | 2 |",
     ]
     table = comparison_table(frame, "heldout/loss")
     assert table.markdown.splitlines() == [
@@ -124,7 +125,7 @@ def test_the_table_of_a_sweep_has_differences_and_reasons(frame: pd.DataFrame) -
     ]
     larger = frame.assign(**{"heldout/loss": 1000 * frame["heldout/loss"]})
     cells = comparison_table(larger, "heldout/loss").texts.iloc[0].tolist()[1:]
-    assert cells == ["0->4 s=0.5", "434.8", "445.2", "+10.4 [\u22122.3, +23.1]", "2"]
+    assert cells == ["0->4 s=0.5", "430 \u00b1 200", "450 \u00b1 190", "+10 \u00b1 13", "2"]
 
 
 def test_published_sizes_have_their_parameters_and_costs() -> None:

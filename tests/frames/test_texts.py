@@ -1,0 +1,279 @@
+"""One thing has one number: the same text in terminal, dashboard, report, MLflow and tables."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.synthetic import FD, Synthetic, small, write_sweep
+from tread_lab.analysis.figures.sentences import metric_text
+from tread_lab.analysis.report import report
+from tread_lab.analysis.tables.paper_tables import comparison_table
+from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
+from tread_lab.dashboards import views
+from tread_lab.dashboards.cell import cell as panel
+from tread_lab.dashboards.table import ranking_table
+from tread_lab.frames import delta_column, ranked_cells, ranking_key, trials_frame
+from tread_lab.records.durable import read_json, write_json
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
+from tread_lab.records.plan import StoredPlan
+from tread_lab.terminal.console import answers
+from tread_lab.terminal.ranking import show_ranking
+from tread_lab.tracking.sweep_run import Ranking
+
+Shown = Iterator[tuple[str, str, str]]  # cell, quantity, text
+ENDINGS = ("failed", "diverged", "stopped", "interrupted", "pending")
+ROUTES = ((0, 4), (2, 8))
+
+
+@st.composite
+def sweeps(draw: st.DrawFn) -> tuple[Synthetic, dict[str, Any]]:
+    """A made sweep, and what its plan says besides: whether it is matched, or a search."""
+    seeds = tuple(range(draw(st.integers(1, 3))))
+    baselines = draw(st.integers(1, 4))  # one for each length of training
+    places = st.tuples(st.sampled_from([None, *ROUTES]), st.sampled_from(seeds))
+    states = draw(st.dictionaries(places, st.sampled_from(ENDINGS), max_size=3))
+    shifts = {seed: draw(st.floats(-0.01, 0.01)) for seed in seeds}
+    factor = 10.0 ** draw(st.integers(-4, 3))
+    sweep = small(
+        routes=ROUTES,
+        seeds=seeds,
+        states=states,
+        seed_shift=shifts,
+        heldout=lambda route: factor * (0.002 + 0.0012 * abs(route[0] - 2)),
+        guided=draw(st.booleans()),
+        images=draw(st.sampled_from([2, 8])),
+        levels=2,
+        budgets=(100, 200, 300, 400)[4 - baselines :] if baselines > 1 else (),
+    )
+    matched = draw(st.sampled_from([None, "train_flops"]))
+    search = {"sampler": "tpe", "objectives": ["gap/heldout"], "space": {"cells": 9}}
+    searched = draw(st.booleans())
+    more = {"sweep": {"sweep": {"match": matched, "search": {"trials": 9} if searched else None}}}
+    return sweep, {**more, "search": search} if searched else more
+
+
+@settings(
+    max_examples=150 if "TREAD_LAB_LONG" in os.environ else 3,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),  # shrinking writes hundreds of labs
+    derandomize="TREAD_LAB_LONG" not in os.environ,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(made=sweeps(), metric=st.sampled_from(["", FD]))
+def test_every_number_of_a_cell_is_one_text_wherever_it_stands(
+    made: tuple[Synthetic, dict[str, Any]],
+    metric: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report, "all_figures", lambda records: ())
+    sweep, plan = made
+    with tempfile.TemporaryDirectory() as root:
+        lab = write_sweep(Path(root), sweep)
+        path = lab.sweep(sweep.name).plan_path
+        write_json(path, {**(read_json(path) or {}), **plan})
+        texts: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for place, shown in surfaces(lab, sweep.name, metric, capsys):
+            for cell, quantity, text in shown:
+                texts[plain(cell), quantity][place] = plain(text)
+    unlike = {thing: said for thing, said in texts.items() if len(set(said.values())) > 1}
+    assert unlike == {}
+    assert len(texts) > 3 or not metric
+
+
+def surfaces(
+    lab: Lab, name: str, metric: str, capsys: pytest.CaptureFixture[str]
+) -> Iterator[tuple[str, Shown]]:
+    """Everything that shows numbers of cells, as people or pages read it."""
+    frame, plan = trials_frame(lab, name), lab.sweep(name).plan().with_baseline_cells()
+    key = ranking_key(frame)
+    if key is None or (metric and metric not in frame):
+        return
+    yield "terminal", of_terminal(lab, name, key, capsys)
+    yield "MLflow", of_mlflow(frame, key)
+    chosen = metric or key
+    numbers = ranking(frame, chosen, beside=[m for m in views.choices(frame) if m != chosen])
+    cells, texts = [cell for _, cell in numbers.attrs["cells"]], formatted(numbers, chosen)
+    yield "Markdown", of_rows(chosen, cells, *lines(to_markdown(texts), "|"))
+    yield "LaTeX", of_rows(chosen, cells, *lines(to_latex(texts), "&"))
+    tree = ranking_table(plan, frame, metric).tree(frame, "")
+    names = views.cells(frame, None, plan)["name"]
+    yield (
+        "dashboard",
+        of_rows(chosen, [names[k] for k in tree["cells"]], tree["heads"], tree["rows"]),
+    )
+    yield "map", of_maps(frame, plan)
+    yield "panel", of_panels(lab, frame, plan)
+    yield "report", of_report(lab, name, key, cells_by(frame, key))
+    measured = [m for m in (HELDOUT_LOSS, metric or HELDOUT_LOSS) if m in frame]
+    yield "notebooks", of_comparisons(frame, measured)
+
+
+def cells_by(frame: pd.DataFrame, key: str) -> list[str]:
+    return list(ranked_cells(frame, key)["cell"])
+
+
+def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]]) -> Shown:
+    """A ranking: one row a cell, its columns named; what intervals are over in one of them."""
+    heads = [plain(head) for head in heads]
+    assert len(cells) >= len(rows) > 0
+    for cell, row in zip(cells, rows):
+        texts = dict(zip(heads, row, strict=True))
+        over = plain(texts.get("interval over", ""))
+        each = dict(part.rsplit(": ", 1) for part in over.split(", ")) if ": " in over else {}
+        for head, text in texts.items():
+            quantity = {"gap": GAP_HELDOUT, "rank": f"rank by {key}"}.get(head, head)
+            if head not in ("state", "interval over", "route", "rate", "cell", "train.steps"):
+                yield cell, quantity, text
+            if "±" in plain(text) and "/" not in head.replace(HELDOUT_LOSS, ""):
+                yield cell, f"over {quantity}", each.get(head, over)
+
+
+def of_terminal(lab: Lab, name: str, key: str, capsys: pytest.CaptureFixture[str]) -> Shown:
+    answers.width = 500
+    capsys.readouterr()
+    show_ranking(lab, name, as_json=False)
+    head, *body = capsys.readouterr().out.splitlines()
+    ends = [line.split(" over ")[1].split(";")[0] for line in body if line.startswith("±")]
+    places = [(match.start(), match[0]) for match in re.finditer(r"\S+(?: \S+)*", head)]
+    stops = [start for start, _ in places[1:]] + [500]
+    for line in body[: len(cells_by(trials_frame(lab, name), key))]:
+        row = {name: line[start:stop].strip() for (start, name), stop in zip(places, stops)}
+        for column, text in row.items():
+            number, _, over = text.removesuffix(")").partition(" (")
+            if "/" in column or "@" in column:
+                yield row["cell"], column, "" if number == "-" else number
+            if "±" in number:
+                yield row["cell"], f"over {column}", over or ends[0]
+        yield row["cell"], f"rank by {key}", row["rank"]
+
+
+def of_mlflow(frame: pd.DataFrame, key: str) -> Shown:
+    found = Ranking.of(frame)
+    assert found is not None
+    _, rows = lines(found.markdown().split("\n\n")[1], "|")
+    for rank, cell, text, over, _ in rows:
+        yield cell.strip("`"), key, text
+        yield cell.strip("`"), f"rank by {key}", rank
+        if "±" in text:
+            yield cell.strip("`"), f"over {key}", over
+
+
+def of_maps(frame: pd.DataFrame, plan: StoredPlan) -> Shown:
+    for metric in {*views.choices(frame)[:4], TRAIN_FLOPS} & set(frame):
+        tree = views.cells(frame, metric, plan)
+        shown = metric if tree["meaning"]["shows"] == "value" else delta_column(metric)
+        for cell, text, over in zip(tree["name"], tree["text"], tree["over"]):
+            yield cell, shown, text
+            if "±" in text:
+                yield cell, f"over {shown}", over
+        points = tree["pareto"] or {"cell": [], "texts": [], "prices": []}
+        for k, text, price in zip(points["cell"], points["texts"], points["prices"]):
+            yield tree["name"][k], points["metric"], text
+            head = "FLOPs / dense" if price.endswith(" of dense") else TRAIN_FLOPS
+            yield tree["name"][k], head, price.removesuffix(" of dense")
+
+
+def of_panels(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> Shown:
+    """The numbers of cells with one seed, which are those of the cell."""
+    if frame["seed"].nunique() > 1:
+        return
+    for number in range(3):
+        tree = panel(lab, plan, frame, number)
+        for row in tree["metrics"]:
+            texts, delta = row["texts"], delta_column(row["metric"])
+            yield tree["cell"], row["metric"], texts["value"]
+            if tree["role"] == "trial" and row["compared"] != "value":
+                yield tree["cell"], delta, texts["delta"]
+            if row["over"]:
+                yield tree["cell"], f"over {delta}", row["over"]
+
+
+def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
+    frame, page = trials_frame(lab, name), HtmlTables()
+    page.feed(report.render(report.contents(lab, name)))
+    heads, *rows = page.tables["ranking"]
+    yield from of_rows(key, cells, heads, rows)
+    named = {metric_text(metric): metric for metric in report.COSTS}
+    heads, *rows = page.tables.get("cost") or [[]]
+    for cell, *texts in rows:
+        for head, text in zip(heads[1:], texts):
+            if head in named:
+                yield cell, named[head], text.removesuffix(" (disturbed)")
+    best = views.best(frame)
+    sentence = plain(report.answer(lab, frame).sentence)
+    found = re.search(r"held-out loss (\S+(?: ± \S+)?)(?: \(95% over (.+?)\))? against", sentence)
+    if best is None or found is None:
+        return
+    cell = frame[["role", "cell"]].drop_duplicates()["cell"].iloc[best]
+    yield cell, GAP_HELDOUT, found[1]
+    if "±" in found[1]:
+        yield cell, f"over {GAP_HELDOUT}", found[2]
+    if price := re.search(r"It takes (\S+) times", sentence):
+        yield cell, "FLOPs / dense", price[1]
+
+
+def of_comparisons(frame: pd.DataFrame, metrics: list[str]) -> Shown:
+    for metric in metrics:
+        rows = comparison_table(frame, metric).texts
+        for cell, _, routed, difference, _ in rows.itertuples(index=False):
+            yield cell, metric, routed if routed[:1].isdigit() else ""
+            yield cell, delta_column(metric), difference
+
+
+def lines(text: str, mark: str) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of a table of lines that a mark divides."""
+    rows = [line for line in text.splitlines() if f" {mark} " in line]
+    edge = slice(1, -1) if mark == "|" else slice(None)
+    parts = [re.split(rf"(?<!\\)\{mark}", row.removesuffix(r" \\"))[edge] for row in rows]
+    head, *body = [[part.strip() for part in row] for row in parts]
+    return head, body
+
+
+class HtmlTables(HTMLParser):
+    """The tables of a page, each below its heading's id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = defaultdict(list)
+        self._at, self._open = "", False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "h2":
+            self._at = dict(attrs).get("id") or ""
+        elif tag == "tr":
+            self.tables[self._at].append([])
+        elif tag in ("td", "th"):
+            self.tables[self._at][-1].append("")
+            self._open = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag not in ("td", "th")
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.tables[self._at][-1][-1] += data
+
+
+TYPE = {"\N{MINUS SIGN}": "-", "\N{RIGHTWARDS ARROW}": "->", r"$\to$": "->", "$-$": "-",
+        r"$\pm$": "±", "&lt;": "<", "&amp;": "&"}  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """A text without what type setting and escaping make of it."""
+    for mark, char in TYPE.items():
+        text = text.replace(mark, char)
+    return re.sub(r"\\(?=[^\w\s])", "", text)
