@@ -72,8 +72,7 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """Print the runs of a sweep with their states, and what makes the sweep no fair comparison."""
     sweep = _SweepStatus.read(lab, name)
     if as_json:
-        labels = run_labels(sweep.plan.trials)
-        rows = [{"label": labels[run], **sweep.status(run).tree()} for run in sweep.runs]
+        rows = [{"label": sweep.labels[run], **sweep.status(run).tree()} for run in sweep.runs]
         print(json.dumps(rows, indent=1))
         return
     answer(sweep.headline())
@@ -154,6 +153,10 @@ class _SweepStatus:
     def counts(self) -> Counter[RunState]:
         return count_states(self.lab, self.runs, self.stopped)
 
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        return run_labels(self.plan.trials)
+
     def headline(self) -> str:
         """Return `route_placement: 3 completed, 1 failed`."""
         return f"{self.plan.name}: {counts_text(self.counts)}"
@@ -163,10 +166,9 @@ class _SweepStatus:
         statuses = [self.status(run) for run in list(self.runs)[: 4 * most]]
         if len(statuses) > most:
             statuses.sort(key=lambda status: _URGENT.index(status.state))
-        labels = run_labels(self.plan.trials)
         heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
         rows = [
-            _row(status, labels[status.run], self.runs[status.run]["train"]["steps"])
+            _row(status, self.labels[status.run], self.runs[status.run]["train"]["steps"])
             for status in statuses[:most]
         ]
         drop = ("attempts", "last progress", "run", "why", "step")
@@ -174,11 +176,10 @@ class _SweepStatus:
 
     def lost_baselines(self) -> Iterator[str]:
         """Yield a line for every baseline that ended without a result to compare with."""
-        labels = run_labels(self.plan.trials)
         for run in self.plan.baselines:
             state = self.status(run).state
             if state.lacks_result:
-                yield without_comparison(labels[run], state)
+                yield without_comparison(self.labels[run], state)
 
 
 def _row(status: RunStatus, label: str, steps: int) -> list[str]:
@@ -198,15 +199,15 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
     from tread_lab.sweep.trial.task import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks
-    asked = [t.run for t in tasks if lab.run(t.run).remarks.stop]
-    failed = [s for t in tasks if (s := run_status(lab.run(t.run))).state is RunState.FAILED]
+    folders = [lab.run(task.run) for task in tasks]
+    failed = [run_status(f) for f in folders if f.state() is RunState.FAILED]
     checked = [task for task in tasks if task.run not in whole]
     ended = [task for task in checked if lab.run(task.run).result() is not None]
     lacking = [lab.run(task.run) for task in ended if not is_complete(lab, task)]
     if failed:
         kinds = counts_text(Counter(status.kind for status in failed))
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
-    if asked := [run for run in asked if lab.run(run).result() is None]:
+    if asked := [f for f in folders if f.result() is None and f.remarks.stop]:
         were = "1 run was" if len(asked) == 1 else f"{len(asked):,} runs were"
         say(f"{were} stopped by request; --retry-failed=stopped goes on with them")
     if lacking:
