@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +64,51 @@ def in_bash(text: str, expression: str) -> list[str]:
     code = f'{head}\nprintf "%s\\0" {expression}'
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.split("\0")[:-1]
+
+
+def called(text: str, name: str, *words: object, **variables: object) -> str:
+    """What a function of a batch file prints."""
+    found = re.search(rf"^{name}\(\).*?^}}", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    given = "\n".join(f"{key}={shlex.quote(str(value))}" for key, value in variables.items())
+    code = f"{given}\n{found[0]}\n{name} {' '.join(map(str, words))}"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_a_port_that_another_job_has_is_passed_over(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(capsys, *ASKED)
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert int(called(text, "free_port", taken, python=sys.executable)) > taken
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("runs/a/checkpoints/step-00000010-0.safetensors", True),
+        ("runs/a/evaluations/b/parts/0.npz", True),
+        ("runs/a/result.json", True),
+        ("runs/a/log.jsonl", False),
+        ("sweeps/small/time_left", False),
+    ],
+)
+def test_what_a_job_leaves_for_the_next_one_is_its_progress(
+    written: str, kept: bool, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, begun, path = (place / "lab" / x for x in ("sweeps/small/slurm.sbatch", "begun", written))
+    for each in (file, begun, path):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        each.touch()
+    os.utime(begun, (1e9, 1e9))
+    text = printed(capsys, *ASKED)
+    assert called(text, "progress", file=file, begun=begun) == (str(path) if kept else "")
+    os.utime(path, (1e9 - 9, 1e9 - 9))  # by an earlier job
+    assert called(text, "progress", file=file, begun=begun) == ""
 
 
 def test_the_options_of_the_job(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,18 @@ now=$(date +%s)
 ((${end:-0} > now)) || end=$((now + seconds))
 stop=$((end - margin))
 
-# A port, a token and temporary folders of this job's own, so that jobs can share a node.
-export python cores gpus port=$((20000 + SLURM_JOB_ID % 1200 * 10))
+# Ports, a token and temporary folders of this job's own, so that jobs can share a node.
+free_port() { # the first one of this node, from $1 on
+  "$python" -c '
+import socket, sys
+for port in range(int(sys.argv[1]), 65536):
+    with socket.socket() as probe:
+        try: probe.bind(("", port))
+        except OSError: continue
+        sys.exit(print(port))' "$1"
+}
+export python cores gpus
+export port=$(free_port $((20000 + SLURM_JOB_ID % 1200 * 10)))
 export cores=${SLURM_CPUS_PER_TASK:-$cores}
 export host=$("$python" -c 'import ray; print(ray.util.get_node_ip_address())')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
@@ -21,11 +31,12 @@ node() { # Ray on one node, until srun is ended
   local ray=("$python" -m ray.scripts.scripts start --block --temp-dir="$folder"
     --num-cpus="$cores" --num-gpus="$gpus" --object-store-memory=268435456
     --min-worker-port=0 --max-worker-port=0 # any free ones
-    --dashboard-agent-listen-port=$((port + 2 + SLURM_NODEID % 8)) --disable-usage-stats)
+    --dashboard-agent-listen-port="$(free_port $((port + 2 + SLURM_NODEID % 8)))"
+    --disable-usage-stats)
   if [ "$SLURM_NODEID" = 0 ]; then
     ray+=(--head --node-ip-address="$host" --port="$port" --include-dashboard=false)
     # ray[client] listens, too, where it is installed
-    "$python" -c 'import grpc' 2>/dev/null && ray+=(--ray-client-server-port=$((port + 1)))
+    "$python" -c 'import grpc' 2>/dev/null && ray+=(--ray-client-server-port="$(free_port $((port + 1)))")
   else
     until (: <"/dev/tcp/$host/$port") 2>/dev/null; do sleep 1; done
     ray+=(--address="$host:$port")
@@ -35,10 +46,18 @@ node() { # Ray on one node, until srun is ended
 }
 unset RAY_ADDRESS
 each=(srun --quiet --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="$cores")
-"${each[@]}" --kill-on-bad-exit=1 bash -c "$(declare -f node); node" &
+"${each[@]}" --kill-on-bad-exit=1 bash -c "$(declare -f free_port node); node" &
 cluster=$!
 export RAY_ADDRESS=$host:$port
 say "$SLURM_JOB_NUM_NODES nodes, Ray at $RAY_ADDRESS, runs until $(date '+%F %T' -d "@$stop")"
+
+# What this job leaves for the next one is newer than this file.
+begun=${file%/*}/slurm-$SLURM_JOB_ID.begun
+touch "$begun"
+progress() {
+  find "${file%/*/*/*}" -newer "$begun" -type f \( -path '*/checkpoints/*' -o -path '*/evaluations/*' \
+    -o -path '*/cache/*' -o -name result.json \) -print -quit 2>/dev/null
+}
 
 code=3
 "$python" -m tread_lab.sweep.execution.ray_join "$SLURM_JOB_NUM_NODES" "$patience" &
@@ -59,8 +78,15 @@ kill "$cluster" 2>/dev/null
 timeout 30 tail --pid="$cluster" -f /dev/null
 timeout 30 "${each[@]}" bash -c 'rm -rf "/tmp/tread-lab-$SLURM_JOB_ID-$SLURM_NODEID"'
 
-if ((code != 130 && code != 137)) || (($(date +%s) < stop)); then
+gained=$(progress)
+rm -f "$begun"
+# Stopped by the clock: with checkpoints, before the sweep had begun, or killed.
+if [[ ! $code =~ ^(130|143|137)$ ]] || (($(date +%s) < stop)); then
   say "ended with exit code $code"
+  exit "$code"
+fi
+if [ -z "$gained" ]; then
+  say "the time was too short for a single step, so no job follows: --time with more, or less --margin"
   exit "$code"
 fi
 say "the time is nearly up; the sweep goes on from its checkpoints"
