@@ -100,6 +100,15 @@ def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
         assert "cells" not in page.js("location.hash")
 
 
+BESIDE = """
+[...document.querySelectorAll('#pareto .point')].every((point) => {
+  const [mark, name] = ['.reach', '.name'].map((part) => point.querySelector(part));
+  const [{ x, width }, { left, right }] = [mark, name].map((at) => at.getBoundingClientRect());
+  return right < x + width / 2 || left > x + width / 2;
+})
+"""
+
+
 def test_arrow_keys_move_on_the_map_and_every_point_has_its_name(lab: Lab, page: Page) -> None:
     name = "document.activeElement.getAttribute('aria-label').split(',')[0]"
     with served(lab) as url:
@@ -112,6 +121,7 @@ def test_arrow_keys_move_on_the_map_and_every_point_has_its_name(lab: Lab, page:
         names = "[...document.querySelectorAll('#pareto .point .name')].map((n) => n.textContent)"
         shown = {f"{start}\u2192{end}" for start, end in ROUTES}
         assert set(page.js(names)) == {"dense", *shown}
+        assert page.js(BESIDE)
         page.js("document.querySelector('#pareto .point').focus()")
         seen = "getComputedStyle(document.activeElement.querySelector('.name')).visibility"
         assert page.js(seen) == "visible"
