@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from tread_lab.analysis.figures.sentences import ARROW, metric_text, outcomes, outcomes_text, span
 from tread_lab.analysis.tables import published
@@ -212,5 +211,7 @@ def rank_correlation(x: Array | Ints, y: Array) -> tuple[float, float]:
     """Return Spearman's correlation and its p-value; NaN below three points or without spread."""
     if len(x) < 3 or len(set(x)) < 2 or len(set(y)) < 2:
         return float("nan"), float("nan")
+    from scipy.stats import spearmanr  # few figures ask for it, and its import takes a second
+
     found = spearmanr(x, y)
     return float(found.statistic), float(found.pvalue)
