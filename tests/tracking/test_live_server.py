@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,33 +22,48 @@ from tests.long import LONG
 from tests.tracking.conftest import Store, Sweeps
 from tests.tracking.test_store import free_port
 from tests.tracking.test_tracker import eventually
+from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import parameters
 from tread_lab.records.status import RunState
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.tracking.tracker import LiveSync
 
 
 @contextlib.contextmanager
-def server(folder: Path, port: int) -> Iterator[None]:
-    """A real MLflow server on loopback, killed at the end."""
+def server(
+    folder: Path, port: int, store: str = "", artifacts: str = "", **more: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A real MLflow server on loopback, killed at the end; its store is a SQLite file by default.
+
+    Args:
+        more: environment of the server.
+    """
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{folder}/server.db"]
-    command += ["--artifacts-destination", str(folder / "artifacts")]
+    command += ["--backend-store-uri", store or f"sqlite:///{folder}/server.db"]
+    command += ["--artifacts-destination", artifacts or str(folder / "artifacts")]
     environment = {
         **os.environ,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        **more,
     }
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, env=environment, start_new_session=True, **quiet)
     try:
-        deadline = time.monotonic() + 60
         while not answers(port):
-            assert process.poll() is None and time.monotonic() < deadline
+            assert process.poll() is None
             time.sleep(0.2)
-        yield
+        yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        kill(process)
         process.wait()
+
+
+def kill(server: subprocess.Popen[bytes]) -> None:
+    """SIGKILL a server and its workers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
 
 
 def answers(port: int) -> bool:
@@ -89,3 +108,134 @@ def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: P
     curves = "key IN ('train/loss', 'train/images_per_s')"
     assert store.rows(f"SELECT count(*) FROM metrics WHERE {curves}") == [(logged,)]
     assert list((tmp_path / "artifacts").rglob("grid.png"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # two servers, which a busy machine is slow to start
+@pytest.mark.fault(
+    14, survived="the next sync goes on; every metric, parameter and file equals the records"
+)
+@pytest.mark.parametrize("kept", ["sqlite", "postgresql"])
+def test_a_server_killed_in_the_middle_of_a_sync(
+    kept: str, lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.tracking.mlflow_client import MlflowClient
+    from tread_lab.tracking.mlflow_tracker import SENT, MlflowTracker
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "600")  # a busy machine answers late
+    specs, port = sweeps.complete(), free_port()
+    tracker = MlflowTracker(lab, f"http://127.0.0.1:{port}")
+    calls, send = itertools.count(1), MlflowClient.log_batch
+    with KEPT[kept]() as place:
+        with server(tmp_path, port, **place) as process, monkeypatch.context() as patch:
+
+            def killing(*arguments: Any) -> None:
+                if next(calls) == 2:
+                    kill(process)
+                send(*arguments)
+
+            patch.setattr(MlflowClient, "log_batch", killing)
+            with pytest.raises(UserError, match="no MLflow server answers"):
+                tracker.sync("placement")
+        with server(tmp_path, port, **place):
+            client = MlflowClient(f"http://127.0.0.1:{port}")
+            (experiment,) = client.search_experiments(filter_string="name = 'tread-lab'")
+            begun = client.search_runs([experiment.experiment_id])
+            assert begun and len([run for run in begun if SENT in run.data.tags]) < len(specs)
+            assert not tracker.sync("placement").problems
+            assert tracker.sync("placement").unchanged == len(specs) + 1
+            stored = client.search_runs([experiment.experiment_id], "tags.role != 'sweep'")
+            found = {run.data.tags["signature"]: as_stored(client, run) for run in stored}
+    assert len(stored) == len(specs)
+    assert found == as_recorded(lab, specs)
+
+
+def as_recorded(lab: Lab, specs: list[RunSpec]) -> dict[str, tuple[Any, ...]]:
+    """Run -> its numbers, its parameters and its files, by the records alone."""
+    from tread_lab.tracking.projection import PARAMETERS, to_mlflow
+
+    rows = {row["run"]: row for row in trials_frame(lab, "placement").to_dict("records")}
+    found = {}
+    for spec in specs:
+        run = lab.run_of(spec)
+        ends = {k: v for k, v in rows[run.name].items() if is_metric(k) and v == v}
+        numbers = [(entry.key, entry.step, entry.value) for entry in run.entries()]
+        numbers += [(to_mlflow(name), 40, value) for name, value in ends.items()]
+        names = {PARAMETERS.get(k, k): v for k, v in parameters(spec).items() if v != ""}
+        names |= {f"train.{name}": getattr(spec.train, name) for name in ("lr", "batch", "steps")}
+        files = [run.path / "spec.yaml", run.path / "result.json"]
+        files += [*run.path.glob("evaluations/*/grid.png"), *run.path.glob("*/*/similarity.npz")]
+        content = {path.name: path.read_bytes() for path in files}
+        found[run.name] = sorted(numbers), {k: str(v) for k, v in names.items()}, content
+    return found
+
+
+def as_stored(client: Any, run: Any) -> tuple[Any, ...]:
+    """The same of a run in the store; of its files, those that the records have, too."""
+    name = run.info.run_id
+    history = [m for key in run.data.metrics for m in client.get_metric_history(name, key)]
+    with tempfile.TemporaryDirectory() as folder:
+        client.download_artifacts(name, "", folder)
+        paths = [path for path in Path(folder).rglob("*") if path.name in FILES]
+        files = {path.name: path.read_bytes() for path in paths}
+    params = {k: v for k, v in run.data.params.items() if k != "selection"}
+    return sorted((m.key, m.step, m.value) for m in history), params, files
+
+
+FILES = ("spec.yaml", "result.json", "grid.png", "similarity.npz")
+
+
+@contextlib.contextmanager
+def sqlite() -> Iterator[dict[str, str]]:
+    """The server's own SQLite file and folder."""
+    yield {}
+
+
+@contextlib.contextmanager
+def postgresql() -> Iterator[dict[str, str]]:
+    """A database cluster of its own, and an S3 of moto's for the artifacts."""
+    for module in ("psycopg2", "boto3", "moto"):
+        pytest.importorskip(module)
+    if shutil.which("initdb") is None:
+        pytest.skip("PostgreSQL's initdb is not on PATH")
+    as_user = [] if os.geteuid() else ["runuser", "-u", "postgres", "--"]
+    port, s3_port = free_port(), free_port()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        if as_user:
+            shutil.chown(folder, "postgres")
+        data = [f"--pgdata={folder}/data"]
+
+        def postgres(*command: str) -> None:
+            subprocess.run([*as_user, *command], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+
+        postgres("initdb", *data, "--auth=trust", "--username=postgres", "--no-sync")
+        settings = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        log = f"--log={folder}/log"
+        postgres("pg_ctl", *data, "--wait", f"--options={settings}", log, "start")
+        stack.callback(postgres, "pg_ctl", *data, "--mode=immediate", "stop")
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        moto = [sys.executable, "-m", "moto.server", f"-p{s3_port}"]
+        s3 = subprocess.Popen(moto, **quiet)  # type: ignore[call-overload]
+        stack.callback(s3.wait)
+        stack.callback(s3.kill)
+        endpoint = f"http://127.0.0.1:{s3_port}"
+        eventually(lambda: made_bucket(f"{endpoint}/lab"), 60)
+        yield {
+            "store": f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres",
+            "artifacts": "s3://lab",
+            "MLFLOW_S3_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+
+def made_bucket(url: str) -> bool:
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
+
+KEPT = {"sqlite": sqlite, "postgresql": postgresql}
