@@ -9,7 +9,7 @@ import re
 import socket
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -25,6 +26,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from tread_lab.dashboards import cell, views
+from tread_lab.dashboards.actions import Drivers, Guard, Refused, act, again, asked
 from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.dashboards.table import ranking_table
@@ -36,10 +38,12 @@ from tread_lab.specs.units import amount, duration
 
 PAGE = Path(__file__).parent / "page"
 NAME = r"[A-Za-z0-9][\w.+-]{0,199}"
+NAMES = {"name": rf"{NAME}(,{NAME}){{0,9}}"}  # several sweeps are one name, too
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
-    " img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    " img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none';"
+    " form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -63,10 +67,10 @@ class Text:
 class Pages:
     """What the server answers, apart from how; each raises UserError for what there is not."""
 
-    def __init__(self, lab: Lab) -> None:
-        self.live = LiveLab(lab)
+    def __init__(self, lab: Lab, token: str = "") -> None:
+        self.live, self.drivers = LiveLab(lab), Drivers(lab)
         self._sizes: dict[str, tuple[int, int]] = {}  # by sweep, of a version
-        self.lab = lab
+        self.lab, self._token = lab, token
 
     def sweeps(self) -> list[views.Tree]:
         """Return a line for each sweep, the newest first."""
@@ -94,6 +98,7 @@ class Pages:
             "counts": views.counts(now.plan, now.frame),
             "age": duration(time.time() - created) if created else "",
             "disk": amount(self._bytes(now)),
+            "tags": self.lab.sweep(name).remarks.tags,
             "problem": now.problem,
         }
 
@@ -115,17 +120,19 @@ class Pages:
         Args:
             question: `steps` compares at equal steps where the runs of the sweep answer that, too.
         """
-        now = self.live.sweep(name).snapshot()
-        folder = self.lab.sweep(name)
+        now, folder = self.live.sweep(name).snapshot(), self.lab.sweep(name)
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
         tree |= {"age": round(now.age, 1), "time_left": folder.time_left()}
         tree["budget"] = views.budget(folder, now.plan, now.frame)
+        tree |= {"driven": self.drivers.driven(folder), "remarks": views.remarks(folder.remarks)}
+        tree["problem"] = tree["problem"] or self.drivers.failure(folder)
         if version == str(now.version) and now.version:
             return tree
         frame = now.asked(question)
         above = views.overview(now.plan, frame) | {"counts": views.counts(now.plan, now.frame)}
         above |= {"answer": now.answer and vars(now.answer), "questions": now.questions}
+        above["between"] = now.between and vars(now.between)
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": views.cells(frame, chosen, now.plan)}
 
@@ -156,7 +163,8 @@ class Pages:
         now = self.live.sweep(name).snapshot()
         if (place := _whole(number)) is None:
             raise UserError(f"no cell {number}")
-        return cell.cell(self.lab, now.plan, now.frame, place, _whole(seed))
+        command = again(self.lab.sweep(name))
+        return cell.cell(self.lab, now.plan, now.frame, place, _whole(seed), again=command)
 
     def grid(self, run: str, evaluation: str) -> Path:
         """Return the picture of the samples of an evaluation."""
@@ -169,11 +177,20 @@ class Pages:
         """Return what Prometheus scrapes."""
         return Text(metrics_text(self.lab), CONTENT)
 
-    def file(self, name: str = "index.html") -> Path:
+    def act(self, action: str, name: str, text: str = "") -> views.Tree:
+        """Do what the page asks of a sweep or a run; return what follows."""
+        return {"said": act(self.drivers, action, name, text)}
+
+    def index(self) -> Text:
+        """Return the page, with the token of this server for what it may do."""
+        page = (PAGE / "index.html").read_text(encoding="utf-8")
+        return Text(page.replace("{{ token }}", self._token), "text/html; charset=utf-8")
+
+    def file(self, name: str) -> Path | Text:
         """Return a file of the page."""
         if name not in {path.name for path in PAGE.iterdir()}:
             raise UserError(f"no page /{name}")
-        return PAGE / name
+        return self.index() if name == "index.html" else PAGE / name
 
     def _running(self, plan: StoredPlan, frame: pd.DataFrame) -> list[views.Tree]:
         """Return the runs that are at work, and how far they are."""
@@ -195,15 +212,24 @@ class Pages:
 class DashboardServer(uvicorn.Server):
     """The server of one lab; port 0 takes a free one.
 
+    Args:
+        act: whether pages may act though other machines reach the server.
+
     Attributes:
         loopback: whether this machine alone reaches it; then no other name of a host is answered.
     """
 
-    def __init__(self, lab: Lab, host: str, port: int) -> None:
+    def __init__(self, lab: Lab, host: str, port: int, *, act: bool = False) -> None:
         self._socket = socket.create_server((host, port))
         self.loopback = ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback
+        names = (
+            (*LOOPBACK, host) if self.loopback else (socket.gethostname(), socket.getfqdn(), "*")
+        )
+        self.guard = Guard(names) if self.loopback or act else Guard((), "")
         config = uvicorn.Config(
-            application(Pages(lab), hosts=[*LOOPBACK, host] if self.loopback else ["*"]),
+            application(
+                Pages(lab, self.guard.token), self.guard, hosts=names if self.loopback else ["*"]
+            ),
             headers=list(HEADERS.items()),
             server_header=False,
             proxy_headers=False,
@@ -226,13 +252,14 @@ class DashboardServer(uvicorn.Server):
         super().run(sockets or [self._socket])
 
 
-def application(pages: Pages, *, hosts: list[str]) -> Starlette:
-    """Return what answers GET requests that name one of these hosts."""
+def application(pages: Pages, guard: Guard, *, hosts: Sequence[str]) -> Starlette:
+    """Return what answers requests that name one of these hosts: GET, and POST of actions."""
     guards = [
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
         Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=1),
     ]
     routes = [
+        Route("/api/act", _acting(pages, guard), methods=["POST"]),
         Route("/api/lab", _answer(pages.lab_page)),
         Route("/api/sweeps", _answer(pages.sweeps)),
         Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version", "question")),
@@ -242,7 +269,7 @@ def application(pages: Pages, *, hosts: list[str]) -> Starlette:
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),
-        Route("/", _answer(pages.file)),
+        Route("/", _answer(pages.index)),
         Route("/{name:path}", _answer(pages.file)),
     ]
     return Starlette(
@@ -256,7 +283,8 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
     """Return what answers a request with a file, text or tree, by names in path and parameters."""
 
     def answer(request: Request) -> Response:
-        if not all(re.fullmatch(NAME, name) for name in request.path_params.values()):
+        parts = request.path_params.items()
+        if not all(re.fullmatch(NAMES.get(part, NAME), name) for part, name in parts):
             raise UserError(f"no page {request.url.path}")
         query = dict(request.query_params)
         unknown = sorted(query.keys() - set(parameters))
@@ -267,6 +295,22 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
         if isinstance(made, Text):
             return _text(made)
         return _file(made) if isinstance(made, Path) else _json(made)
+
+    return answer
+
+
+def _acting(pages: Pages, guard: Guard) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers a request of the page to do something."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            guard.check(request.headers)
+            wanted = asked(await request.body())
+            return _json(await run_in_threadpool(pages.act, **wanted))
+        except Refused as refusal:
+            return _json({"error": str(refusal)}, refusal.status)
+        except UserError as error:
+            return _json({"error": str(error)}, 409)
 
     return answer
 
@@ -298,9 +342,17 @@ def _failure(_: Request, error: Exception) -> Response:
 
 
 def serve(
-    lab: Lab, *, host: str = "127.0.0.1", port: int = 8600, say: Callable[[str], None] = print
+    lab: Lab,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8600,
+    act: bool = False,
+    say: Callable[[str], None] = print,
 ) -> None:
     """Serve until interrupted; the lab may be made later, by its first sweep.
+
+    Args:
+        act: whether pages may stop and start runs though other machines reach the server.
 
     Raises:
         UserError: the lab is a file, or the port is taken.
@@ -308,14 +360,14 @@ def serve(
     if lab.root.exists() and not lab.root.is_dir():
         raise UserError(f"{lab.root} is a file, no lab; name the folder of one with --root")
     try:
-        server = DashboardServer(lab, host, port)
+        server = DashboardServer(lab, host, port, act=act)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot listen on {host}:{port} ({reason}); choose a --port") from None
     who = (
         "this machine only"
         if server.loopback
-        else "no login: whoever reaches this machine can read it"
+        else f"no login: whoever reaches this machine can read it{' and act' if act else ''}"
     )
     try:
         say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")

@@ -16,7 +16,7 @@ from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.dashboards.live import TAIL
-from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, settled
+from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, remarks, settled
 from tread_lab.frames import (
     COUNT,
     HIGH,
@@ -49,15 +49,25 @@ ADVICE = {  # kind of failure, or state -> what to do
     "failed": "Mend what the traceback names, then `{again} --retry-failed` runs it again.",
     "diverged": "It is a result, so it is not run again. Try a lower train.lr in another cell.",
     "stopped": "It was worse than others at the same step. `stop_early: null` lets all go on.",
+    "asked": "Somebody asked it to stop: `{again} --retry-failed=stopped` goes on with it.",
     "interrupted": "`{again}` continues from its last checkpoint.",
 }
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells
 
 
 def cell(
-    lab: Lab, plan: StoredPlan, frame: pd.DataFrame, number: int, seed: int | None = None
+    lab: Lab,
+    plan: StoredPlan,
+    frame: pd.DataFrame,
+    number: int,
+    seed: int | None = None,
+    *,
+    again: str = "",
 ) -> Tree:
     """Return the cell with this number in `cells`, seen through one of its seeds.
+
+    Args:
+        again: the command that runs the sweep again.
 
     Raises:
         UserError: there is no such cell.
@@ -82,7 +92,7 @@ def cell(
         "state": str(trial["state"]),
         "states": list(trials["state"]),
         "reason": str(trial["reason"]),
-        "ended": ending(lab.run(run), plan) if trial["state"] in ENDED_BADLY else None,
+        "ended": ending(lab.run(run), again) if trial["state"] in ENDED_BADLY else None,
         "metrics": _metrics(frame, trial),
         "run": _run(lab.run(run), spec, measured.get(run)),
         "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline))
@@ -92,16 +102,16 @@ def cell(
     }
 
 
-def ending(run: RunFolder, plan: StoredPlan) -> Tree:
+def ending(run: RunFolder, again: str) -> Tree:
     """Return how a run ended that has no result: its attempts, its log's end and what to do."""
     status = run_status(run)
     reason = EXIT_REASONS.get(status.kind or str(status.state))
+    kind = "asked" if run.remarks.stop else status.kind
     last = list(read_entries(run.log_path, max(0, _size(run.log_path) - TAIL)))[-LAST:]
-    again = f"tread-lab sweep {plan.name}.yaml --name {plan.name}"
     return {
         "kind": status.kind or str(status.state),
         "sentence": reason.sentence if reason else "",
-        "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=again),
+        "advice": ADVICE.get(kind, ADVICE[str(status.state)]).format(again=again),
         "attempts": [_attempt(attempt) for attempt in status.attempts],
         "log": [[entry.step, entry.key, f"{entry.value:.6g}"] for entry in last],
     }
@@ -182,6 +192,7 @@ def _run(run: RunFolder, spec: Mapping[str, Any], measured: Tree | None) -> Tree
     return {
         "name": run.name,
         "folder": str(run.path),
+        "remarks": remarks(run.remarks),
         "curve": curve(run),
         "stages": measured,
         "pictures": pictures(run),

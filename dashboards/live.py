@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer, answer
+from tread_lab.analysis.report.differences import differences
+from tread_lab.analysis.report.sheet import Sheet
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -40,6 +42,7 @@ class Snapshot:
         version: counts the changes of the frame; 0 before the first reading.
         answer: what the report says of the sweep; `None` before the first reading.
         equal_steps: rows of `equal_steps_frame`, `None` where it is.
+        between: how equal cells of several sweeps differ; `None` for one sweep.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
         age: seconds since the records were read for it last.
     """
@@ -49,6 +52,7 @@ class Snapshot:
     version: int
     answer: Answer | None = None
     equal_steps: pd.DataFrame | None = None
+    between: Sheet | None = None
     problem: str = ""
     age: float = 0.0
 
@@ -68,7 +72,7 @@ class LiveSweep:
     """One sweep, read in a thread of its own when somebody looks."""
 
     def __init__(self, lab: Lab, name: str) -> None:
-        self.lab, self.folder = lab, lab.known_sweep(name)
+        self.lab, self.folder = lab, lab.known_sweeps(*name.split(","))
         self._memory = Memory()
         self._measured: set[str] = set()  # runs with every planned evaluation
         self._lock = threading.Lock()
@@ -130,7 +134,8 @@ class LiveSweep:
         if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
             equal_steps = None  # a plan that was extended meanwhile
         said = answer(self.lab, records, complete=ended)
-        return Snapshot(plan, frame, next(self._versions), said, equal_steps)
+        between = differences(self.lab, self.folder)
+        return Snapshot(plan, frame, next(self._versions), said, equal_steps, between)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""
@@ -146,10 +151,7 @@ class LiveSweep:
         return frame.assign(state=frame["state"].mask(frame["run"].isin(busy), MEASURING))
 
     def _plan_stamp(self) -> int:
-        try:
-            return self.folder.plan_path.stat().st_mtime_ns
-        except OSError:
-            return self._stamp
+        return self.folder.stamp or self._stamp
 
     def _unread(self) -> Snapshot:
         self._stamp = self._plan_stamp()

@@ -39,6 +39,7 @@ from tread_lab.records.metric_names import (
     metric_kind,
 )
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.remarks import Remarks
 from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label, without_axis
@@ -146,6 +147,13 @@ def budget(folder: SweepFolder, plan: StoredPlan, frame: pd.DataFrame) -> str:
     flops = float(runs[TRAIN_FLOPS].sum()) if TRAIN_FLOPS in runs else 0.0
     hours = seconds_spent(folder.spent_path) / 3600
     return limits.text(flops=flops, hours=hours, trials=len(begun))
+
+
+def remarks(said: Remarks) -> Tree:
+    """Return what people have said of a sweep or a run."""
+    notes = [remark for remark in said.read() if remark.event == "note"]
+    told = [{"text": n.text, "by": n.by, "time": n.time} for n in notes]
+    return {"notes": told, "tags": said.tags, "stop": said.stop}
 
 
 def to_suggest(plan: StoredPlan) -> int:

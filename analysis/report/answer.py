@@ -26,6 +26,7 @@ from tread_lab.frames import (
     best_first,
     cells_frame,
     of_baseline,
+    ranking_key,
     result_texts,
     tied_with_best,
 )
@@ -69,6 +70,7 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
         certainty = "Provisional: the sweep has not finished. " + certainty
     parts = [_finding(frame, best, done), _rivals(tied, len(done)), _price(frame, name)]
     parts += [_dense_for_the_same(frame, best), _varies(done, frame.attrs.get("axes", ()))]
+    parts.append(_lowest(frame, cells, name))
     return Answer(" ".join(filter(None, parts)), certainty)
 
 
@@ -106,6 +108,17 @@ def _rivals(tied: Sequence[str], cells: int) -> str:
     return f"At 95%, it cannot be distinguished from {joined(tied)}."
 
 
+def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:
+    """Return which cell has the lowest loss, where baselines of several kinds make it another."""
+    if ranking_key(frame) != HELDOUT_LOSS:
+        return ""
+    lowest = best_first(cells, HELDOUT_LOSS).iloc[0]
+    if lowest["cell"] == name:
+        return ""
+    loss = result_texts(cells, HELDOUT_LOSS)[list(cells["cell"]).index(lowest["cell"])]
+    return f"The lowest held-out loss is that of {routed(str(lowest['cell']))}, {loss}."
+
+
 def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
     """Return `, 2.6% of its 0.2534`: the gap as a share of the baselines' held-out loss."""
     if HELDOUT_LOSS not in frame:
@@ -124,7 +137,10 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
         return ""
     ratios = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
     mean = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
-    return f"It takes {ratio(mean)} times the training FLOPs of dense." if np.isfinite(mean) else ""
+    if not np.isfinite(mean):
+        return ""
+    times = "" if ratio(mean) == ratio(1) else f"{ratio(mean)} times "
+    return f"It takes {times}the training FLOPs of dense."
 
 
 def _dense_for_the_same(frame: pd.DataFrame, best: pd.Series[Any]) -> str:

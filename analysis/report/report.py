@@ -12,10 +12,11 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
-from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
+from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics, slug
 from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
+from tread_lab.analysis.report.differences import differences
 from tread_lab.analysis.report.reproduce import setups, sweep_file
 from tread_lab.analysis.report.sheet import Sheet, sheet
 from tread_lab.analysis.tables.ranking import formatted, ranking
@@ -50,18 +51,20 @@ _HERE = Path(__file__).parent
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
 
 
-def write_report(lab: Lab, sweep: str, path: Path | None = None) -> Path:
-    """Write the report of a sweep, finished or not, and return its path.
+def write_report(lab: Lab, *sweeps: str, path: Path | None = None) -> Path:
+    """Write the report of a sweep, finished or not, or one of several; return its path.
 
     Args:
-        path: of the file; `None` means `report.html` beside the sweep's plan.
+        path: of the file; `None` means `report.html` beside the sweep's plan, and for several
+            sweeps a file with their names beside the first one's plan.
 
     Raises:
         UserError: no such sweep, or the file cannot be written.
     """
-    folder = lab.known_sweep(sweep)
-    path = folder.path / "report.html" if path is None else path
-    write_text(path, render(contents(lab, folder.name)))
+    first, *others = lab.known_sweeps(*sweeps).name.split(",")
+    file = f"report-with-{slug('+'.join(others))}.html" if others else "report.html"
+    path = lab.sweep(first).path / file if path is None else path
+    write_text(path, render(contents(lab, *sweeps)))
     return path
 
 
@@ -78,9 +81,9 @@ def render(contents: dict[str, Any]) -> str:
     return environment.get_template("report.html.jinja").render(**contents, style=style)
 
 
-def contents(lab: Lab, sweep: str) -> dict[str, Any]:
-    """Return everything that the page shows."""
-    folder = lab.known_sweep(sweep)
+def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
+    """Return everything that the page shows of a sweep, or of several seen as one."""
+    folder = lab.known_sweeps(*sweeps)
     plan = folder.plan()
     records = sweep_records(lab, folder)
     frame = records.frame
@@ -91,7 +94,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     figures = _figures(records)
     first = _first([figure["name"] for figure in figures])
     return {
-        "name": folder.name,
+        "name": folder.name.replace(",", " "),
         "question": plan.question or f"The sweep {folder.name}",
         "answer": answer(lab, frame, complete=done),
         "facts": _facts(frame, runs, plan),
@@ -103,10 +106,11 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "ends": _end(folder, done=done),
         "ranking": _ranking(frame),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
+        "between": differences(lab, folder),
         "cost": cost_sheet(frame),
         "holes": plan.excluded,
         "endings": _endings(frame),
-        "file": sweep_file(plan) if plan.sources else "",
+        "file": sweep_file(plan) if plan.sources and "," not in folder.name else "",
         "setups": setups(lab, runs["run"]),
         "provenance": [
             str(difference)

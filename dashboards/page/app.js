@@ -1,11 +1,12 @@
 // The page: it polls the server, keeps the address true, and draws what has changed.
+import { drawSweepActs } from "./acts.js";
 import { hatchDefs } from "./colours.js";
-import { at, h, has, put } from "./dom.js";
+import { at, h, has, keepFocus, put } from "./dom.js";
 import { drawFailures } from "./failures.js";
 import { drawLab } from "./labpage.js";
 import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
-import { drawRanking, picked, startRanking } from "./ranking.js";
+import { drawBetween, drawRanking, picked, startRanking } from "./ranking.js";
 import { drawSearch } from "./searched.js";
 import { ask } from "./server.js";
 import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
@@ -37,7 +38,7 @@ function start() {
     (state.sweep ? at("main") : at("lab")).focus();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && state.chosen.length) show([]);
+    if (event.key === "Escape" && state.chosen.length && !at("dialog").open) show([]);
   });
   watchPresses();
   window.addEventListener("resize", () => state.view && drawChosen());
@@ -104,9 +105,16 @@ async function listSweeps() {
   const names = sweeps.map((sweep) => sweep.name);
   const options = [...at("sweep").options].map((option) => option.value);
   const named = ({ name, trials }) => h("option", { value: name }, `${name} (${trials})`);
-  if (String(options) !== String(["", ...names]))
-    put(at("sweep"), h("option", { value: "" }, "all sweeps"), sweeps.map(named));
-  if (!names.includes(state.sweep)) state.sweep = names.length === 1 ? names[0] : "";
+  const several = state.sweep.includes(",") ? [state.sweep] : [];
+  if (JSON.stringify(options) !== JSON.stringify(["", ...several, ...names]))
+    put(
+      at("sweep"),
+      h("option", { value: "" }, "all sweeps"),
+      several.map((name) => h("option", { value: name }, name.replaceAll(",", ", "))),
+      sweeps.map(named),
+    );
+  if (!state.sweep.split(",").every((name) => names.includes(name)))
+    state.sweep = names.length === 1 ? names[0] : "";
   at("sweep").value = state.sweep;
   at("none").hidden = names.length > 0;
 }
@@ -156,6 +164,7 @@ function takeAll(tree, table) {
 
 function takeProgress(tree) {
   Object.assign(state.view, tree);
+  drawSweepActs(state.view);
   drawProgress();
   drawRunning();
   if (lost || shown().some((k) => state.view.cells.state[k] === "running")) drawPanel();
@@ -171,11 +180,13 @@ function draw() {
     );
   at("metric").value = cells.metric ?? "";
   drawHead();
+  drawSweepActs(state.view);
   drawProgress();
   drawRunning();
   drawFilters();
   drawChosen();
   drawSearch();
+  drawBetween();
   drawFailures();
 }
 
@@ -200,6 +211,9 @@ act.select = async (change) => {
     live("off", error.message);
   }
 };
+
+// Show at once what an action has changed.
+act.reload = () => refresh().then(drawPanel, (error) => live("off", error.message));
 
 // Open a cell, or add it to those that are compared.
 act.choose = (cell, add) => {
@@ -253,7 +267,7 @@ function putPanel(details, names) {
     writeAddress();
     drawPanel();
   };
-  showPanel(panel, details, names, { remove, seed: choose });
+  keepFocus(panel, () => showPanel(panel, details, names, { remove, seed: choose }));
   for (const d of panel.querySelectorAll("details"))
     d.open = unfolded.get(d.dataset.name) ?? d.open;
   panel.scrollTop = scrollTop;

@@ -71,13 +71,20 @@ export const BAD = ["failed", "diverged", "stopped", "interrupted"];
 
 // Give an element new children; what had the focus keeps it, and a list its place.
 export function redraw(element, ...children) {
-  const all = () => [...element.querySelectorAll("[tabindex], button, summary, input")];
+  keepFocus(element, () => put(element, ...children));
+}
+
+// Draw an element anew; what had the focus in it keeps it, and a list its place.
+export function keepFocus(element, draw) {
+  const all = () => [
+    ...element.querySelectorAll("[tabindex], a[href], button, summary, input, select"),
+  ];
   const focused = document.activeElement;
   const place = all().indexOf(focused);
   const cell = focused?.dataset?.cell;
   const scroll = element.querySelector(".scroll");
   const [top, left] = [scroll?.scrollTop, scroll?.scrollLeft];
-  put(element, ...children);
+  draw();
   if (scroll)
     Object.assign(element.querySelector(".scroll") ?? {}, { scrollTop: top, scrollLeft: left });
   if (place < 0) return;

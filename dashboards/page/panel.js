@@ -1,4 +1,5 @@
 // The panel that shows one or several cells beside their dense baseline.
+import { runActs } from "./acts.js";
 import { COLOURS } from "./colours.js";
 import { arrows, badge, choice, h, put, swatch, table } from "./dom.js";
 import { differences, more, samples, similarity } from "./evidence.js";
@@ -13,7 +14,9 @@ export function showPanel(panel, details, names, { remove, seed }) {
       h(
         "p",
         { class: "empty" },
-        "No cell has a result yet. Choose one to see its curves beside its dense baseline.",
+        state.view.version
+          ? "No cell has a result yet. Choose one to see its curves beside its dense baseline."
+          : "The records are being read.",
       ),
     );
     return;
@@ -72,6 +75,7 @@ function head(detail, name, colour, remove, seed) {
       detail.seeds.length > 1 ? overSeeds(detail.number) : null,
     ),
     detail.reason ? h("p", { class: "reason" }, detail.reason) : null,
+    runActs(detail, `${arrows(name)}, seed ${detail.seed}`),
     ending(detail),
   );
 }

@@ -1,5 +1,5 @@
 // The ranking as a table: the server orders and filters it, the page chooses columns.
-import { arrows, at, badge, h, put, redraw, STATES } from "./dom.js";
+import { arrows, at, badge, h, put, redraw, STATES, table } from "./dom.js";
 import { rove } from "./keys.js";
 import { act, shown, state } from "./state.js";
 
@@ -19,6 +19,32 @@ export function startRanking() {
     clearTimeout(waiting);
     waiting = setTimeout(() => act.select({ where: at("where").value.trim() }), WAIT);
   });
+}
+
+// The differences between several sweeps, cell by cell.
+export function drawBetween() {
+  const { name, between } = state.view;
+  at("between-card").hidden = !name.includes(",");
+  if (at("between-card").hidden) return;
+  const head = (text, k) => [text, between.numeric[k] ? "n" : ""];
+  const line = (row) =>
+    h(
+      "tr",
+      {},
+      row.map((text, k) => h("td", { class: between.numeric[k] ? "n" : null }, text)),
+    );
+  redraw(
+    at("between"),
+    between
+      ? h(
+          "div",
+          { class: "scroll", tabindex: 0, role: "region", "aria-label": "differences" },
+          table(between.heads.map(head), between.rows.map(line)),
+        )
+      : h("p", { class: "hint" }, "No cell of another sweep can be paired with one of the first."),
+  );
+  const command = `tread-lab report ${name.replaceAll(",", " ")}`;
+  put(at("between-report"), "One report of them: ", h("code", {}, command));
 }
 
 export function drawRanking() {

@@ -1,7 +1,22 @@
 // The server's answers. An error in one is thrown with its own text; no answer means no server.
+const TOKEN = document.querySelector("meta[name=token]").content;
+// Whether this page may act: other machines reach a server that gives no token.
+export const acts = TOKEN !== "";
+
 export async function ask(path, parameters = {}) {
   const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== ""));
-  const answer = await fetch(query.size ? `${path}?${query}` : path).catch(() => {
+  return answered(fetch(query.size ? `${path}?${query}` : path));
+}
+
+// Ask the server to do something with a sweep or a run; return what it says.
+export async function send(action, name, text = "") {
+  const headers = { "Content-Type": "application/json", "X-Tread-Lab-Token": TOKEN };
+  const body = JSON.stringify({ action, name, text });
+  return (await answered(fetch("api/act", { method: "POST", headers, body }))).said;
+}
+
+async function answered(request) {
+  const answer = await request.catch(() => {
     throw new Error("the server does not answer");
   });
   const tree = await answer

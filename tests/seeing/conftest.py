@@ -78,9 +78,9 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 @contextlib.contextmanager
-def served(lab: Lab, *, host: str = "127.0.0.1") -> Iterator[str]:
+def served(lab: Lab, *, host: str = "127.0.0.1", act: bool = False) -> Iterator[str]:
     """The address of a dashboard over `lab`."""
-    server = DashboardServer(lab, host, 0)
+    server = DashboardServer(lab, host, 0, act=act)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, needs_chromium]
 def report(placed: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a finished placement sweep."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return write_report(placed, "route_placement", path)
+    return write_report(placed, "route_placement", path=path)
 
 
 def test_it_opens_from_disk_without_a_single_request(

@@ -8,7 +8,7 @@ import inspect
 import keyword
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -95,6 +95,23 @@ def arguments(options: type) -> Iterator[tuple[str, dict[str, Any]]]:
         elif field.default_factory is not dataclasses.MISSING:
             settings["default"] = field.default_factory()
         yield field.name if positional else name, settings | _typed(hints[field.name], settings)
+
+
+def words_of(options: object, kind: type, *, without: Container[str] = ()) -> list[str]:
+    """Return the flags that ask for these options of a command's kind, where they are no defaults.
+
+    `--notify` may hold a password and is never among them.
+    """
+    words = []
+    for flag, settings in arguments(kind):
+        if not flag.startswith("-") or flag == "--notify" or flag in without:
+            continue
+        value = getattr(options, settings["dest"])
+        if value is True:
+            words.append(flag)
+        elif value != settings["default"]:
+            words += [f"{flag}={v}" for v in (value if isinstance(value, list) else [value])]
+    return words
 
 
 def _place(options: type, field: dataclasses.Field[Any]) -> tuple[bool, int]:
@@ -358,9 +375,14 @@ class Figures(Named):
 
 
 @dataclass(kw_only=True)
-class Report(Named):
-    """write one HTML file about a sweep"""
+class Report(OfLab):
+    """write one HTML file about a sweep, or about several together"""
 
+    names: Sequence[str] = argument(
+        "several share their baselines' runs and are compared cell by cell",
+        nargs="+",
+        metavar="SWEEP",
+    )
     output: Path | None = option("the file (default: report.html beside the plan)")
     pdf: bool = option("print it as PDF, too; needs Chromium", False)
 
@@ -377,6 +399,7 @@ class Dashboard(Served):
     """follow sweeps in the browser"""
 
     port: int = option("port to listen on (8600)", 8600, type=int)
+    act: bool = option("let its pages stop and start runs though other machines reach it", False)
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tread_lab.commands.options import DONE, Driven, Slurm, arguments
+from tread_lab.commands.options import DONE, Driven, Slurm, words_of
 from tread_lab.commands.resolve import with_whole_parents
 from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text
@@ -158,15 +158,7 @@ def _driver(options: Slurm, resources: TrialResources) -> list[str]:
     file = find_sweep(options.file)
     words = ["sweep", str(file), *options.overrides, "--executor=ray"]
     words += [f"--gpus={resources.gpus:g}"] + ([] if resources.gpus else ["--device=cpu"])
-    for flag, settings in arguments(Driven):
-        value = getattr(options, settings.get("dest", flag))
-        if flag == "--notify" or not flag.startswith("-") or value == settings["default"]:
-            continue
-        if value is True:
-            words.append(flag)
-        else:
-            words += [f"{flag}={v}" for v in (value if isinstance(value, list) else [value])]
-    return words
+    return words + words_of(options, Driven)
 
 
 def _passed(words: Sequence[str]) -> list[str]:

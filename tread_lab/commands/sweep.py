@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from tread_lab.commands.mlflow_view import MLFLOW, live_sync, sync_if_possible
-from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
+from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep, words_of
 from tread_lab.commands.resolve import (
     check_one_device,
     gpus_per_run,
@@ -232,6 +232,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock(), ended_on_request(folder.remarks, say):
         store_plan(folder, plan)
+        folder.keep_command(_command(options, lab))
         if plan.budget is not None:
             write_json(folder.budget_path, encode(plan.budget))
         else:
@@ -257,6 +258,13 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         if mistake is not None:
             raise mistake
         return code
+
+
+def _command(options: Sweep, lab: Lab) -> list[str]:
+    """Return the words after `tread-lab` that go on with the sweep, in this folder."""
+    here = replace(options, root=str(lab.root))
+    flags = words_of(here, Sweep, without=("--plan", "--json", "--retry-failed"))
+    return ["sweep", options.file, *options.overrides, *flags]
 
 
 def _execute(launch: _Launch, queue: BudgetedQueue) -> None:

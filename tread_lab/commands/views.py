@@ -25,7 +25,7 @@ def report(options: Report) -> int:
     from tread_lab.analysis.report.pdf import print_pdf
     from tread_lab.analysis.report.report import write_report
 
-    path = write_report(Lab.existing(options.root), options.name, options.output)
+    path = write_report(Lab.existing(options.root), *options.names, path=options.output)
     print(path)
     if options.pdf:
         print(print_pdf(path))
@@ -58,7 +58,8 @@ def dashboard(options: Dashboard) -> int:
     """Serve the dashboard, also of a lab without a sweep; return the exit code."""
     from tread_lab.dashboards.app import serve
 
-    serve(Lab.at(options.root), host=options.host, port=options.port, say=say)
+    lab = Lab.at(options.root)
+    serve(lab, host=options.host, port=options.port, act=options.act, say=say)
     return DONE
 
 

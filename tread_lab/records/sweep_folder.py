@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.durable import write_text
+from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import StoredPlan, read_plan
@@ -50,6 +51,15 @@ class Stopped:
 
 
 @dataclass(frozen=True)
+class DriverCommand:
+    """What runs a sweep: the words after `tread-lab`, in which folder, on which host."""
+
+    words: tuple[str, ...]
+    folder: str
+    host: str
+
+
+@dataclass(frozen=True)
 class SweepFolder:
     """One sweep: its immutable plan and what is made from its runs."""
 
@@ -62,6 +72,14 @@ class SweepFolder:
     @property
     def plan_path(self) -> Path:
         return self.path / "plan.json"
+
+    @property
+    def stamp(self) -> int:
+        """When the plan was written last, in nanoseconds; 0 while there is none."""
+        try:
+            return self.plan_path.stat().st_mtime_ns
+        except OSError:
+            return 0
 
     @property
     def figures(self) -> Path:
@@ -94,6 +112,23 @@ class SweepFolder:
     def budget_path(self) -> Path:
         """The file with the budget that the last driver was given, for pages."""
         return self.path / "budget.json"
+
+    @property
+    def driver_log(self) -> Path:
+        """What a driver has printed that the dashboard started."""
+        return self.path / "driver.log"
+
+    def keep_command(self, words: Sequence[str]) -> None:
+        """Record how this process was asked to run the sweep."""
+        command = {"words": list(words), "folder": str(Path.cwd()), "host": os.uname().nodename}
+        write_json(self.path / "command.json", command)
+
+    def command(self) -> DriverCommand | None:
+        """Return how the last driver was asked to run the sweep; `None` where that is unknown."""
+        tree = read_json(self.path / "command.json") or {}
+        if not {"words", "folder", "host"} <= tree.keys():
+            return None
+        return DriverCommand(tuple(tree["words"]), tree["folder"], tree["host"])
 
     @property
     def remarks(self) -> Remarks:

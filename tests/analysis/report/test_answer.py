@@ -68,3 +68,20 @@ def test_what_dense_reaches_for_the_same_flops_is_told_where_it_is_known(tmp_pat
     frame = trials_frame(lab, "placement")
     frame.loc[frame["train.steps"] == 200, "gap/heldout"] += 1.0
     assert re.search(r"Dense reaches about 0\.\d+ for the same FLOPs", answer(lab, frame).sentence)
+
+
+def test_the_lowest_loss_is_named_where_it_is_not_the_best_difference(tmp_path: Path) -> None:
+    """Two lengths of training: the shorter one's route gains most, the longer one's is lowest."""
+    lab = write_sweep(tmp_path, small(budgets=(400, 800)))
+    frame = trials_frame(lab, "placement")
+    longer = frame["train.steps"] == 800
+    frame.loc[longer, "heldout/loss"] -= 0.1
+    frame.loc[longer, "gap/heldout"] += 0.01
+    assert "The lowest held-out loss is that of 2→8 s=0.5 steps=800" in answer(lab, frame).sentence
+    assert "lowest" not in answer(lab, frame[~longer]).sentence
+
+
+def test_equal_costs_are_said_as_such(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    frame = trials_frame(lab, "placement").assign(**{"cost/train_flops": 1e12})
+    assert answer(lab, frame).sentence.count("It takes the training FLOPs of dense.")

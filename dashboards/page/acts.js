@@ -1,0 +1,147 @@
+// What one may do to a sweep or a run: its buttons, the dialog that asks first, notes and tags.
+import { at, h, put, redraw } from "./dom.js";
+import { acts, send } from "./server.js";
+import { act } from "./state.js";
+
+// action -> what the button and the dialog say; `text` is the label of what is written with it.
+const KINDS = {
+  stop: {
+    button: "stop",
+    title: (name) => `Stop ${name}?`,
+    what: "It saves checkpoints and ends; it can go on later.",
+    text: "why (kept with the records)",
+    does: "stop it",
+  },
+  failed: {
+    button: "run failed again",
+    title: (name) => `Run the failed runs of ${name} again?`,
+    what: "A driver starts on this machine as it was started last, and goes on with what is open, too.",
+    does: "run them again",
+  },
+  stopped: {
+    button: "go on with stopped runs",
+    title: (name) => `Go on with the stopped runs of ${name}?`,
+    what: "A driver starts on this machine as it was started last. Runs that were stopped early as worse than others stay so.",
+    does: "go on",
+  },
+  open: {
+    button: "go on",
+    title: (name) => `Go on with ${name}?`,
+    what: "A driver starts on this machine as it was started last.",
+    does: "go on",
+  },
+  note: {
+    button: "note",
+    title: (name) => `A note on ${name}`,
+    text: "note (kept with the records, shown in MLflow and the report)",
+    long: true,
+    does: "keep it",
+  },
+  tag: { button: "tag", title: (name) => `Tag ${name}`, text: "words", does: "tag it" },
+};
+const AGAIN = ["failed", "stopped", "open"];
+
+// The acts that make sense of a sweep.
+export function drawSweepActs({ name, driven, counts, remarks }) {
+  if (name.includes(",")) return put(at("acts")); // several sweeps are looked at only
+  const some = (...states) => states.some((state) => counts[state]);
+  const kinds = driven
+    ? ["stop"]
+    : [
+        some("failed") && "failed",
+        some("stopped") && "stopped",
+        some("pending", "interrupted") && !some("failed", "stopped") && "open",
+      ];
+  redraw(at("acts"), bar(name, `sweep ${name}`, [...kinds, "note", "tag"]), said(name, remarks));
+}
+
+// Return the acts of a run, with what was said of it.
+export function runActs({ run, state }, label) {
+  const open = ["running", "measuring"].includes(state) && !run.remarks.stop;
+  return h(
+    "div",
+    { class: "acts" },
+    bar(run.name, label, [open && "stop", "note", "tag"]),
+    said(run.name, run.remarks),
+  );
+}
+
+function bar(name, label, kinds) {
+  if (!acts) return null;
+  const button = (kind) =>
+    h(
+      "button",
+      { type: "button", "data-act": kind, onclick: () => open(kind, name, label) },
+      KINDS[kind].button,
+      h("span", { class: "unseen" }, ` ${label}`),
+    );
+  return h("div", { class: "buttons" }, kinds.filter(Boolean).map(button));
+}
+
+// Return notes and tags; a tag has a button that takes it away.
+function said(name, { notes, tags, stop }) {
+  const when = ({ by, time }) => `${by}, ${new Date(1000 * time).toLocaleString()}`;
+  const tag = (text) =>
+    h(
+      "li",
+      {},
+      text,
+      acts &&
+        h("button", { type: "button", onclick: () => untag(name, text) }, "\u00d7", hidden(text)),
+    );
+  return [
+    stop ? h("p", { class: "hint" }, stop) : null,
+    tags.length ? h("ul", { class: "tags", "aria-label": "tags" }, tags.map(tag)) : null,
+    notes.map((note) => h("p", { class: "note" }, note.text, h("small", {}, ` ${when(note)}`))),
+  ];
+}
+
+const hidden = (tag) => h("span", { class: "unseen" }, ` take the tag ${tag} away`);
+
+function open(kind, name, label) {
+  const { title, what, text, does, long } = KINDS[kind];
+  const problem = h("p", { class: "reason", role: "alert" });
+  const written = text ? h(long ? "textarea" : "input", { rows: long && 4, id: "written" }) : null;
+  const perform = async (event) => {
+    event.preventDefault();
+    const again = AGAIN.includes(kind);
+    try {
+      tell(await send(again ? "again" : kind, name, again ? kind : (written?.value ?? "")));
+      at("dialog").close();
+      act.reload();
+    } catch (error) {
+      problem.textContent = error.message;
+    }
+  };
+  put(
+    at("dialog"),
+    h(
+      "form",
+      { onsubmit: perform },
+      h("h2", { id: "dialog-title" }, title(label)),
+      what ? h("p", {}, what) : null,
+      text ? h("label", { for: "written" }, text, written) : null,
+      problem,
+      h(
+        "div",
+        { class: "buttons" },
+        h("button", { type: "submit", class: "does" }, does),
+        h("button", { type: "button", onclick: () => at("dialog").close() }, "cancel"),
+      ),
+    ),
+  );
+  at("dialog").showModal();
+}
+
+async function untag(name, text) {
+  try {
+    tell(await send("untag", name, text));
+    act.reload();
+  } catch (error) {
+    tell(error.message);
+  }
+}
+
+function tell(line) {
+  at("said").textContent = line;
+}

@@ -1,0 +1,73 @@
+"""Several sweeps are one plan: what they share is there once, and nothing else is merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.synthetic import small, write_sweep
+from tread_lab.frames import plan_frame
+from tread_lab.records.lab import Lab
+from tread_lab.records.several_sweeps import SeveralSweeps
+from tread_lab.specs.errors import UserError
+
+SEEDS = (0, 1)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """Two sweeps that share a route, and one with other runs of all routes."""
+    both, own = {"seeds": SEEDS, "history": False}, ((2, 8), (5, 8))
+    write_sweep(tmp_path, small(name="a", routes=((0, 4), (2, 8)), **both))
+    write_sweep(tmp_path, small(name="b", routes=own, **both))
+    return write_sweep(tmp_path, small(name="c", routes=own, steps=800, **both))
+
+
+def test_shared_runs_are_there_once_and_every_cell_says_where_it_is(lab: Lab) -> None:
+    folder = lab.known_sweeps("a", "b", "a")
+    assert isinstance(folder, SeveralSweeps) and folder.name == "a,b"
+    frame = plan_frame(lab, folder.plan())
+    named = frame.groupby("cell")["seed"].count().to_dict()
+    cells = ("dense", "0->4 s=0.5 sweep=a", "2->8 s=0.5 sweep=a, b", "5->8 s=0.5 sweep=b")
+    assert named == dict.fromkeys(cells, len(SEEDS))
+    assert frame["run"].is_unique and frame["gap/heldout"].notna().sum() == 6
+    assert folder.stamp == max(lab.sweep(name).stamp for name in "ab")
+
+
+def test_baselines_that_differ_say_of_which_sweep_they_are(lab: Lab) -> None:
+    frame = plan_frame(lab, lab.known_sweeps("a", "c").plan())
+    dense = frame.loc[frame["role"] == "baseline", "cell"].unique()
+    assert sorted(dense) == ["dense sweep=a", "dense sweep=c"]
+    own = {name: plan_frame(lab, lab.sweep(name).plan()) for name in "ac"}
+    gaps = {**dict(zip(own["a"]["run"], own["a"]["gap/heldout"]))}
+    gaps |= dict(zip(own["c"]["run"], own["c"]["gap/heldout"]))
+    assert frame.set_index("run")["gap/heldout"].dropna().to_dict() == {
+        run: gap for run, gap in gaps.items() if gap == gap
+    }
+
+
+def test_equal_cells_are_paired_seed_by_seed_with_those_of_the_first(lab: Lab) -> None:
+    folder = lab.known_sweeps("b", "c", "a")
+    assert isinstance(folder, SeveralSweeps)
+    plan = folder.differences()
+    runs = {
+        (name, trial.role, repr(trial.cell), trial.seed): trial.run
+        for name in "bc"
+        for trial in lab.sweep(name).plan().trials
+    }
+    pairs = {
+        (runs["c", role, cell, seed], runs["b", role, cell, seed])
+        for (name, role, cell, seed) in runs
+        if name == "c"
+    }
+    assert {(t.run, t.baseline) for t in plan.trials if t.role == "trial"} == pairs
+    assert len(pairs) == 6  # dense and two routes of two seeds; `a` shares what it has of them
+
+
+@pytest.mark.parametrize("name", ["a,b", "d", "a,../b"])
+def test_commands_of_one_sweep_take_no_several(lab: Lab, name: str) -> None:
+    with pytest.raises(UserError):
+        lab.known(name)
+    with pytest.raises(UserError, match="no sweep 'd'"):
+        lab.known_sweeps("a", "d")

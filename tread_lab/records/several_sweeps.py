@@ -1,0 +1,103 @@
+"""Several sweeps seen as one: what they share once, other cells with the sweeps that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.sweep_folder import Stopped, SweepFolder
+from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.labels import cell_label, with_baseline_cells
+
+SWEEP = "sweep"  # the axis that tells in which sweeps a cell is
+
+
+@dataclass(frozen=True)
+class SeveralSweeps(SweepFolder):
+    """Several sweeps; nothing is written of them together, so their own folder is not there."""
+
+    sweeps: tuple[SweepFolder, ...]
+
+    @property
+    def stamp(self) -> int:
+        return max(sweep.stamp for sweep in self.sweeps)
+
+    def stored_plan(self) -> StoredPlan:
+        """Return the united plan.
+
+        Raises:
+            UserError: one of the plans cannot be read.
+        """
+        return united([sweep.plan() for sweep in self.sweeps])
+
+    def stopped(self) -> dict[str, Stopped]:
+        """Return by run where each was stopped early last."""
+        return {run: stop for sweep in self.sweeps for run, stop in sweep.stopped().items()}
+
+    def differences(self) -> StoredPlan:
+        """Return `between` of the plans."""
+        return between([sweep.plan() for sweep in self.sweeps])
+
+
+def united(plans: Sequence[StoredPlan]) -> StoredPlan:
+    """Return the trials of several plans as one plan; a trial that several have is there once.
+
+    Trials have one more axis, the sweeps that have them. Each keeps the baseline that it has.
+    """
+    trials: dict[tuple[str, str, str | None], Trial[Tree]] = {}
+    named: dict[tuple[str, str, str | None], list[str]] = {}
+    for plan in plans:
+        for trial in plan.trials:
+            key = trial.role, trial.run, trial.baseline
+            trials.setdefault(key, trial)
+            named.setdefault(key, []).append(plan.name)
+    cells = {key: {**trial.cell, SWEEP: ", ".join(named[key])} for key, trial in trials.items()}
+    matches = {plan.match for plan in plans}
+    return replace(
+        plans[0],
+        name=",".join(plan.name for plan in plans),
+        question=" / ".join(dict.fromkeys(plan.question for plan in plans if plan.question)),
+        trials=tuple(
+            trial if trial.role == "baseline" else replace(trial, cell=cells[key])
+            for key, trial in trials.items()
+        ),
+        evaluate=tuple(_distinct(tree for plan in plans for tree in plan.evaluate)),
+        sources={
+            "sweep": {"match": matches.pop() if len(matches) == 1 else None},
+            "experiment": plans[0].base,
+        },
+        excluded=(),
+        duplicates=(),
+        search=None,
+        versions=(),
+        space=(),
+    )
+
+
+def between(plans: Sequence[StoredPlan]) -> StoredPlan:
+    """Return a plan that compares the cells of other sweeps with the equal ones of the first.
+
+    A trial's baseline is the run of the same cell and seed in the first sweep; runs that both share
+    and cells that the first lacks are left out.
+    """
+    first, *others = plans
+    own = {(cell_label(t), t.seed): t for t in with_baseline_cells(first.trials)}
+    pairs = [
+        (own[label, trial.seed], replace(trial, cell={**trial.cell, SWEEP: plan.name}))
+        for plan in others
+        for trial in with_baseline_cells(plan.trials)
+        if (label := cell_label(trial)) and (label, trial.seed) in own
+    ]
+    pairs = [(dense, trial) for dense, trial in pairs if dense.run != trial.run]
+    baselines = {dense.run: replace(dense, role="baseline", baseline=None) for dense, _ in pairs}
+    trials = [replace(trial, role="trial", baseline=dense.run) for dense, trial in pairs]
+    return replace(united(plans), trials=(*baselines.values(), *trials))
+
+
+def _distinct(trees: Iterator[Tree]) -> Iterator[Tree]:
+    seen: list[Tree] = []
+    for tree in trees:
+        if tree not in seen:
+            seen.append(tree)
+            yield tree
