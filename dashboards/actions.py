@@ -156,9 +156,9 @@ class Drivers:
         started = self._started.get(sweep.name)
         if started is None or started.poll() in (None, *ENDED_WELL):
             return ""
-        lines = sweep.driver_log.read_text(errors="replace").split("\n")
-        last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
-        return f"it could not be run again: {last.removeprefix('tread-lab: ')}"
+        tail = sweep.driver_log.read_bytes()[-LONGEST:].decode(errors="replace")
+        last = next((line for line in reversed(tail.split("\n")) if line.strip()), "no word")
+        return f"the driver that was started here has ended: {last.removeprefix('tread-lab: ')}"
 
 
 def again(sweep: SweepFolder, *flags: str) -> str:

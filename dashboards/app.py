@@ -126,7 +126,7 @@ class Pages:
         tree |= {"age": round(now.age, 1), "time_left": folder.time_left()}
         tree["budget"] = views.budget(folder, now.plan, now.frame)
         tree |= {"driven": self.drivers.driven(folder), "remarks": views.remarks(folder.remarks)}
-        tree["problem"] = tree["problem"] or self.drivers.failure(folder)
+        tree["failure"] = self.drivers.failure(folder)
         if version == str(now.version) and now.version:
             return tree
         frame = now.asked(question)

@@ -39,10 +39,11 @@ const KINDS = {
   },
   tag: { button: "tag", title: (name) => `Tag ${name}`, text: "words", does: "tag it" },
 };
+const READ = 20_000; // milliseconds that an answer stands
 const AGAIN = ["failed", "stopped", "open"];
 
 // The acts that make sense of a sweep.
-export function drawSweepActs({ name, driven, counts, remarks }) {
+export function drawSweepActs({ name, driven, counts, remarks, failure }) {
   if (name.includes(",")) return put(at("acts")); // several sweeps are looked at only
   const some = (...states) => states.some((state) => counts[state]);
   const kinds = driven
@@ -52,7 +53,9 @@ export function drawSweepActs({ name, driven, counts, remarks }) {
         some("stopped") && "stopped",
         some("pending", "interrupted") && !some("failed", "stopped") && "open",
       ];
-  redraw(at("acts"), bar(name, `sweep ${name}`, [...kinds, "note", "tag"]), said(name, remarks));
+  const told = failure ? h("p", { class: "reason", role: "alert" }, failure) : null;
+  const buttons = bar(name, `sweep ${name}`, [...kinds, "note", "tag"]);
+  redraw(at("acts"), buttons, told, said(name, remarks));
 }
 
 // Return the acts of a run, with what was said of it.
@@ -104,6 +107,7 @@ function open(kind, name, label) {
   const written = text ? h(long ? "textarea" : "input", { rows: long && 4, id: "written" }) : null;
   const perform = async (event) => {
     event.preventDefault();
+    event.submitter.disabled = true;
     const again = AGAIN.includes(kind);
     try {
       tell(await send(again ? "again" : kind, name, again ? kind : (written?.value ?? "")));
@@ -111,6 +115,7 @@ function open(kind, name, label) {
       act.reload();
     } catch (error) {
       problem.textContent = error.message;
+      event.submitter.disabled = false;
     }
   };
   put(
@@ -142,6 +147,9 @@ async function untag(name, text) {
   }
 }
 
+let told = 0;
 function tell(line) {
+  clearTimeout(told);
   at("said").textContent = line;
+  told = setTimeout(() => put(at("said")), READ);
 }

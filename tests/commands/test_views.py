@@ -20,9 +20,9 @@ def test_figures_and_report_print_their_paths(
     assert main(["figures", "placement"]) == 0
     assert capsys.readouterr() == ("placement.png\na.pdf\n", "")
     report = "tread_lab.analysis.report.report.write_report"
-    monkeypatch.setattr(report, lambda lab, name, output: f"{lab.root.name} {name} {output}")
-    assert main(["report", "placement", "--output", "there.html"]) == 0
-    assert capsys.readouterr().out == "lab placement there.html\n"
+    monkeypatch.setattr(report, lambda lab, *names, path: f"{lab.root.name} {names} {path}")
+    assert main(["report", "placement", "other", "--output", "there.html"]) == 0
+    assert capsys.readouterr().out == "lab ('placement', 'other') there.html\n"
 
 
 def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(

@@ -236,12 +236,12 @@ def test_a_driver_that_ends_at_once_tells_its_line(lab: Lab, url: str) -> None:
     assert post(url, AGAIN)[0] == 200
     connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
 
-    def problem() -> str:
+    def failure() -> str:
         connection.request("GET", "/api/sweeps/placement")
-        return str(json.loads(connection.getresponse().read())["problem"])
+        return str(json.loads(connection.getresponse().read())["failure"])
 
-    eventually(lambda: bool(problem()))
-    assert problem() == "it could not be run again: no room"
+    eventually(lambda: bool(failure()))
+    assert failure() == "the driver that was started here has ended: no room"
 
 
 @pytest.mark.parametrize("host", ["", "node7"])
