@@ -120,7 +120,7 @@ def test_a_stop_from_the_page_ends_as_from_the_terminal(
         page.open(f"{url}#sweep=acting")
         button = "#acts [data-act=stop]"
         if of == "run":
-            page.click(f"#running [data-run='{run.name}'] [data-cell]")
+            page.click(f"#running [data-run='{run.name}']")
             button = "#panel [data-act=stop]"
         perform(page, button, "too long")
         assert driver.wait(LONG) == code
