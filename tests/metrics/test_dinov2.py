@@ -126,6 +126,8 @@ def wrong_folders(folder: Path) -> Iterator[tuple[str, str]]:
     yield str(folder), "a network of model_type clip, and DINOv2 ViT-L/14 has dinov2"
     (folder / "config.json").write_text('{"model_type": "dinov2", "hidden_size": 768}')
     yield str(folder), "a network of hidden_size 768, and DINOv2 ViT-L/14 has 1024"
+    (folder / "config.json").write_text('{"model_type": "dinov2", "hidden_size": 1536}')
+    yield str(folder), "a network of hidden_size 1536, and DINOv2 ViT-L/14 has 1024"
     whole = '{"model_type": "dinov2", "hidden_size": 1024, "patch_size": 14}'
     (folder / "config.json").write_text(whole)
     yield str(folder), "holds no model.safetensors"

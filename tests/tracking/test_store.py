@@ -188,12 +188,13 @@ def test_pages_for_other_machines_say_that_there_is_no_login(
     assert ("no login" in capsys.readouterr().out) is open_to_all
 
 
+@pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_server_is_only_named(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scheme: str, lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@team:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://me:secret@team:5000")
     ui(lab)
-    assert capsys.readouterr().out == "MLflow is served at http://me:***@team:5000\n"
+    assert capsys.readouterr().out == f"MLflow is served at {scheme}://me:***@team:5000\n"
 
 
 def test_no_store_yet_says_how_to_make_one(lab: Lab) -> None:
