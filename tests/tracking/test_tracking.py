@@ -343,7 +343,7 @@ def test_the_sweeps_note_ranks_the_cells(sweeps: Sweeps, store: Store, sync: Syn
     assert note.startswith("**Where?**")
     assert "9 trials: 9 completed" in note and "where: start < end" in note
     assert note.index("`0->2 s=0.5`") < note.index("`1->4 s=0.5`")  # the shorter route is better
-    assert "over seeds | 3 |" in note
+    assert "| 3 seeds | 3 |" in note
 
 
 def test_views_of_the_sweep_are_saved_and_linked(sweeps: Sweeps, store: Store, sync: Sync) -> None:

@@ -70,9 +70,10 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
 def _show_cells(cells: pd.DataFrame, shown: Sequence[str]) -> None:
     heads = ("rank", "cell", "seeds", *shown, "state", "why")
     head = cells.head(ROWS)
+    results = [*zip(*_columns(head, cells, shown))] or [()] * len(head)
     rows = [
         [_rank(row), row["cell"], str(row["seeds"]), *texts, _state(row), str(row["reason"])[:80]]
-        for (_, row), texts in zip(head.iterrows(), zip(*_columns(head, cells, shown)))
+        for (_, row), texts in zip(head.iterrows(), results)
     ]
     if not any(row[-1] for row in rows):
         heads = heads[:-1]

@@ -69,7 +69,7 @@ def test_every_kind_of_figure_has_its_place(
 ) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),), **sweep))
     path = tmp_path / "sent" / "report.html"
-    assert write_report(lab, "placement", path) == path
+    assert write_report(lab, "placement", path=path) == path
     text = path.read_text(encoding="utf-8")
     assert title in text
     assert "<dt>selection rate s</dt>" in text and "arxiv.org/abs/2501.04765" in text
