@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -143,9 +144,9 @@ def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]])
 
 
 def of_terminal(lab: Lab, name: str, key: str, capsys: pytest.CaptureFixture[str]) -> Shown:
-    answers.width = 500
     capsys.readouterr()
-    show_ranking(lab, name, as_json=False)
+    with mock.patch.object(answers, "width", 500):
+        show_ranking(lab, name, as_json=False)
     head, *body = capsys.readouterr().out.splitlines()
     ends = [line.split(" over ")[1].split(";")[0] for line in body if line.startswith("±")]
     places = [(match.start(), match[0]) for match in re.finditer(r"\S+(?: \S+)*", head)]
