@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pandas as pd
 import pytest
@@ -145,7 +144,8 @@ def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]])
 
 def of_terminal(lab: Lab, name: str, key: str, capsys: pytest.CaptureFixture[str]) -> Shown:
     capsys.readouterr()
-    with mock.patch.object(answers, "width", 500):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answers, "width", 500)
         show_ranking(lab, name, as_json=False)
     head, *body = capsys.readouterr().out.splitlines()
     ends = [line.split(" over ")[1].split(";")[0] for line in body if line.startswith("±")]
