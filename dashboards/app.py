@@ -194,8 +194,10 @@ class Pages:
 
     def _running(self, plan: StoredPlan, frame: pd.DataFrame) -> list[views.Tree]:
         """Return the runs that are at work, and how far they are."""
-        steps = {trial.run: trial.steps for trial in plan.trials}
         rows = frame[frame["state"].isin(["running", MEASURING])].drop_duplicates("run")
+        if rows.empty:
+            return []
+        steps = {trial.run: trial.steps for trial in plan.trials}
         place = views.cell_numbers(frame)
         return [
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import time
@@ -13,6 +14,7 @@ from tread_lab.analysis.report.answer import Answer, answer
 from tread_lab.analysis.report.differences import differences
 from tread_lab.analysis.report.sheet import Sheet
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
@@ -27,6 +29,7 @@ FIRST_WAIT = 0.8  # seconds
 PAUSE = 1.0  # seconds between two readings at least
 SHARE = 4.0  # a reading that took t seconds is not repeated within SHARE * t
 MEASURING = "measuring"  # a state of the dashboard alone
+MANY = 2000  # trials whose plan and records the garbage collector had better pass over
 TAIL = 6000  # bytes at the end of a log in which the last entries stand
 
 
@@ -82,6 +85,7 @@ class LiveSweep:
         self._ready = threading.Event()
         self._next = 0.0
         self._stamp = 0
+        self._suggested: float | None = None  # when a search last added to its plan
         self._read_at = time.monotonic()
         self._now = self._unread()
 
@@ -107,12 +111,14 @@ class LiveSweep:
         started = time.monotonic()
         try:
             last = self._now
-            searched = last.plan.search is not None  # its plan grows without a new file
-            plan = self.folder.plan().with_baseline_cells() if searched else last.plan
+            plan = self._grown(last.plan)
             records = plan_frame(self.lab, plan, memory=self._memory)
             frame = self._with_measuring(records, plan)
             if last.version == 0 or not frame.equals(last.frame):
                 self._now = self._snapshot(plan, frame, records)
+                if last.version == 0 and len(frame) > MANY:
+                    gc.collect()
+                    gc.freeze()
             elif last.problem:
                 self._now = replace(last, problem="")
             self._failed, self._read_at = 0, started
@@ -128,8 +134,16 @@ class LiveSweep:
                 self._next = time.monotonic() + max(PAUSE, SHARE * took)
             self._ready.set()
 
+    def _grown(self, plan: StoredPlan) -> StoredPlan:
+        """Return a plan that has not been written anew; that of a search grows beside its file."""
+        stamp = modified(self.folder.suggestions_path) if plan.search is not None else None
+        if stamp == self._suggested:
+            return plan
+        self._suggested = stamp
+        return self.folder.plan().with_baseline_cells()
+
     def _snapshot(self, plan: StoredPlan, frame: pd.DataFrame, records: pd.DataFrame) -> Snapshot:
-        ended = all(RunState(state).ended for state in records["state"])
+        ended = all(RunState(state).ended for state in records["state"].unique())
         equal_steps = equal_steps_frame(self.lab, self.folder) if plan.match else None
         if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
             equal_steps = None  # a plan that was extended meanwhile
@@ -154,7 +168,7 @@ class LiveSweep:
         return self.folder.stamp or self._stamp
 
     def _unread(self) -> Snapshot:
-        self._stamp = self._plan_stamp()
+        self._stamp, self._suggested = self._plan_stamp(), None
         self._ready.clear()
         plan = self.folder.plan().with_baseline_cells()
         rows = [
@@ -172,8 +186,7 @@ class LiveSweep:
             for trial in plan.trials
         ]
         frame = pd.DataFrame(rows)
-        axes = dict.fromkeys(axis for trial in plan.trials for axis in trial.cell)
-        frame.attrs["axes"] = list(axes)
+        frame.attrs["axes"] = list(plan.axes)
         return Snapshot(plan, frame, 0)
 
 

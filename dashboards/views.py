@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.pareto import pareto
+from tread_lab.analysis.figures.pareto import front_of_cells
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.frames import (
     HIGH,
@@ -21,12 +21,13 @@ from tread_lab.frames import (
     delta_column,
     disturbed,
     intervals_over,
-    metric_number,
+    metric_numbers,
     own_metrics,
     ranked_cells,
     ranking_key,
     result_texts,
     with_delta,
+    with_metrics,
 )
 from tread_lab.frames.columns import plain
 from tread_lab.records.durable import read_json
@@ -133,7 +134,8 @@ def best(frame: pd.DataFrame) -> int | None:
     key = GAP_HELDOUT if GAP_HELDOUT in frame else ranking_key(frame)
     if "unread" in set(frame["state"]) or key is None:
         return None
-    ranked = ranked_cells(settled(frame), key)
+    named = ["run", "role", "seed", "state", "reason", "baseline", "cell", key]
+    ranked = ranked_cells(settled(frame[named]), key)
     trials = ranked[(ranked["role"] == "trial") & ranked["rank"].notna()]
     pairs = zip(trials["role"], trials["cell"])
     return next((cell_numbers(frame)[pair] for pair in pairs), None)
@@ -191,11 +193,12 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         plan: of a search, tells the space: its dimensions and the cells that were not tried.
     """
     known = metric if metric in frame else None
+    trials, shown, column = with_metrics(frame, known or "", HELDOUT_LOSS, TRAIN_FLOPS), "", known
     if known:
-        frame = frame.assign(**{BUSY: disturbed(settled(frame), known).astype(float)})
-    rows = cells_of(with_delta(frame, known) if known else frame)
-    shown = shows(frame, known) if known else ""
-    column = known if known is None or shown == "value" else delta_column(known)
+        busy = disturbed(settled(frame), known).astype(float)
+        trials, shown = with_delta(trials.assign(**{BUSY: busy}), known), shows(frame, known)
+        column = known if shown == "value" else delta_column(known)
+    rows = cells_of(trials)
     untried = _untried(rows, plan.space if plan else ())
     space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
     asked = (axis for cell in (plan.space if plan else ()) for axis in cell)
@@ -222,8 +225,8 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     if known and column:
         ranked = best_first(rows, column)
         tree |= {"order": ranked.index.tolist()} | _numbers(ranked.sort_index(), column)
-        tree |= {"pareto": front(frame, known), "meaning": meaning(known, shown)}
-        tree["seeds"] = _of_seeds(with_delta(frame, known), column)
+        tree |= {"pareto": front(rows, known), "meaning": meaning(known, shown)}
+        tree["seeds"] = _of_seeds(trials, column)
     return tree
 
 
@@ -240,8 +243,11 @@ def short_names(rows: pd.DataFrame) -> list[str]:
 
 def _of_seeds(frame: pd.DataFrame, column: str) -> list[list[float | None]] | None:
     """Return what every seed of a cell shows, cell by cell; `None` if no cell has several."""
-    groups = frame.groupby(["role", "cell"], sort=False)[column]
-    return [numbers(values) for _, values in groups] if groups.size().max() > 1 else None
+    place = frame.groupby(["role", "cell"], sort=False).ngroup()
+    seeds: list[list[float | None]] = [[] for _ in range(place.max() + 1)]
+    for cell, value in zip(place, numbers(frame[column])):
+        seeds[cell].append(value)
+    return seeds if max(map(len, seeds)) > 1 else None
 
 
 def _numbers(rows: pd.DataFrame, column: str) -> Tree:
@@ -327,27 +333,23 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
     ]
 
 
-def front(frame: pd.DataFrame, metric: str) -> Tree | None:
-    """Return quality against cost; `None` for a metric that is no measure of quality.
+def front(rows: pd.DataFrame, metric: str) -> Tree | None:
+    """Return quality against cost of cells; `None` for a metric that is no measure of quality.
 
     Gaps to baselines of several kinds give way to the loss itself.
     """
-    kinds = frame.loc[frame["role"] == "baseline", "cell"].nunique()
-    if metric.startswith("gap/") and kinds != 1:
+    if metric.startswith("gap/") and sum(rows["role"] == "baseline") != 1:
         metric = HELDOUT_LOSS
-    if metric_kind(metric).nature != "quality" or not {metric, TRAIN_FLOPS} <= set(frame.columns):
+    if metric_kind(metric).nature != "quality" or not {metric, TRAIN_FLOPS} <= set(rows.columns):
         return None
-    rows = cells_of(frame)
-    index = {key: k for k, key in enumerate(zip(rows["role"], rows["cell"]))}
-    points = pareto(settled(frame), metric)
+    index, points = cell_numbers(rows), front_of_cells(rows, metric)
     return {
         "metric": metric,
         "relative": points.relative,
         "cell": [index[key] for key in points.cells],
         **{name: numbers(getattr(points, name)) for name in ("cost", "value", "low", "high")},
         "texts": [
-            typeset(metric_number(metric, *ends))
-            for ends in zip(points.value, points.low, points.high)
+            typeset(text) for text in metric_numbers(metric, points.value, points.low, points.high)
         ],
         "prices": [
             f"{ratio(c)} of dense" if points.relative else quantity(c, "FLOP") for c in points.cost

@@ -32,6 +32,7 @@ from tread_lab.frames import (
     of_baseline,
     require_metric,
     with_delta,
+    with_metrics,
 )
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -107,14 +108,18 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
         UserError: no such metric, it is no measure of quality, or no run has recorded its cost.
     """
     require_metric(frame, metric)
-    kind = metric_kind(metric)
-    if kind.nature != "quality":
+    if metric_kind(metric).nature != "quality":
         raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
     require_metric(frame, TRAIN_FLOPS)
-    cells = cells_frame(frame)
+    return front_of_cells(cells_frame(with_metrics(frame, metric, TRAIN_FLOPS)), metric)
+
+
+def front_of_cells(cells: pd.DataFrame, metric: str) -> Front:
+    """Return `pareto` from the rows of `cells_frame`."""
+    kind = metric_kind(metric)
     dense = cells["role"] == "baseline"
     if kind.compared == "gap":
-        cells[metric] = cells[metric].mask(dense & cells[metric].isna(), 0.0)
+        cells = cells.assign(**{metric: cells[metric].mask(dense & cells[metric].isna(), 0.0)})
     done = (cells["state"] == "completed") & cells[metric].notna() & cells[TRAIN_FLOPS].notna()
     endings = endings_of(cells[~done], "cell")
     cells, dense = cells[done], dense[done]

@@ -29,6 +29,7 @@ from tread_lab.frames import (
     ranking_key,
     result_texts,
     tied_with_best,
+    with_metrics,
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
@@ -57,6 +58,7 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame)
+    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS)
     cells = best_first(cells_frame(frame), GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
@@ -69,7 +71,7 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
     parts = [_finding(frame, best, done), _rivals(tied, len(done)), _price(frame, name)]
-    parts += [_dense_for_the_same(frame, best), _varies(done, frame.attrs.get("axes", ()))]
+    parts += [_dense_for_the_same(frame, cells, best), _varies(done, frame.attrs.get("axes", ()))]
     parts.append(_lowest(frame, cells, name))
     return Answer(" ".join(filter(None, parts)), certainty)
 
@@ -123,8 +125,9 @@ def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
     """Return `, 2.6% of its 0.2534`: the gap as a share of the baselines' held-out loss."""
     if HELDOUT_LOSS not in frame:
         return ""
-    trials = frame[(frame["cell"] == best["cell"]) & (frame["role"] == "trial")]
-    dense = cells_frame(frame[frame["run"].isin(trials["baseline"])])
+    trials = (frame["cell"] == best["cell"]) & (frame["role"] == "trial")
+    served = frame["run"].isin(frame.loc[trials, "baseline"])
+    dense = cells_frame(frame.loc[served, ["role", "cell", "state", "reason", HELDOUT_LOSS]])
     if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
         return ""
     share = abs(float(best[GAP_HELDOUT])) / float(dense[HELDOUT_LOSS].iloc[0])
@@ -143,7 +146,7 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
     return f"It takes {times}the training FLOPs of dense."
 
 
-def _dense_for_the_same(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
+def _dense_for_the_same(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
     """Return what dense reaches for the FLOPs of the best cell, from dense runs of other lengths.
 
     A sweep that is compared at equal FLOPs has said it already.
@@ -153,8 +156,8 @@ def _dense_for_the_same(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
         HELDOUT_LOSS,
     } <= set(frame):
         return ""
-    dense = cells_frame(frame[frame["role"] == "baseline"]).dropna(subset=[TRAIN_FLOPS])
-    spent = dense.sort_values(TRAIN_FLOPS)[[TRAIN_FLOPS, HELDOUT_LOSS]].dropna()
+    dense = cells.loc[cells["role"] == "baseline", [TRAIN_FLOPS, HELDOUT_LOSS]].sort_index()
+    spent = dense.dropna().sort_values(TRAIN_FLOPS)
     x, flops = spent[TRAIN_FLOPS].to_numpy(float), float(best[TRAIN_FLOPS])
     if len(x) > 1 and x[0] <= flops <= x[-1]:
         reached = number(float(np.interp(flops, x, spent[HELDOUT_LOSS].to_numpy(float))))

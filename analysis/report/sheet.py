@@ -25,11 +25,12 @@ class Sheet:
 
 def sheet(texts: pd.DataFrame, most: int = ROWS) -> Sheet:
     """Return a table of texts as a page shows it."""
-    rows = [[typeset(str(cell)) for cell in row] for row in texts.to_numpy().tolist()]
+    shown = texts.head(most).to_numpy().tolist()
+    rows = [[typeset(str(cell)) for cell in row] for row in shown]
     numeric = [
         all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.T))
     ]
-    return Sheet(list(map(str, texts.columns)), rows[:most], numeric, len(rows[most:]))
+    return Sheet(list(map(str, texts.columns)), rows, numeric, max(0, len(texts) - most))
 
 
 def typeset(text: str) -> str:

@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.faults.drivers import eventually
-from tests.synthetic import small, write_sweep
+from tests.synthetic import FD, small, write_sweep
 from tread_lab.dashboards.app import Pages
 from tread_lab.dashboards.live import LiveSweep, Snapshot, progress
+from tread_lab.frames import plan_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import TRAIN_LOSS
-from tread_lab.records.sweep_folder import Suggestion
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import Stopped, Suggestion
+from tread_lab.specs import SamplesSpec
 from tread_lab.specs.cell import Trial
 
 
@@ -162,3 +172,79 @@ def test_the_page_is_told_how_old_the_records_are(searched: Lab, monkeypatch: An
     monkeypatch.setattr(live, "_next", math.inf)  # no reading any more
     monkeypatch.setattr(live, "_read_at", time.monotonic() - 300)
     assert live.snapshot().age >= 300
+
+
+def completes(lab: Lab, run: RunFolder) -> None:
+    shutil.rmtree(run.path, ignore_errors=True)
+    shutil.copytree(lab.root / "whole" / "runs" / run.name, run.path)
+
+
+def is_stopped_early(lab: Lab, run: RunFolder) -> None:
+    run.reopen()
+    run.log_path.parent.mkdir(exist_ok=True)
+    run.log_path.touch()
+    lab.sweep("placement").add_stopped(Stopped(run.name, 7, "others are better"))
+
+
+def is_measured_by_another_sweep(lab: Lab, run: RunFolder) -> None:
+    other = SamplesSpec(metrics=("fd",), count=500)
+    run.evaluation(other).write(other, {f"{FD[:-3]}@500": len(run.name) + 0.5})
+
+
+def is_asked_to_stop(lab: Lab, run: RunFolder) -> None:
+    run.reopen()
+    run.remarks.add("stop", "too long")
+
+
+CHANGES: dict[str, Callable[[Lab, RunFolder], None]] = {
+    "completes": completes,
+    "fails": lambda lab, run: run.finish(RunState.FAILED, step=3, reason="a broken part"),
+    "diverges": lambda lab, run: run.finish(RunState.DIVERGED, step=4, reason="not finite"),
+    "is stopped early": is_stopped_early,
+    "is asked to stop": is_asked_to_stop,
+    "is continued": lambda lab, run: run.reopen(),
+    "is noted": lambda lab, run: run.remarks.add_note("looks good"),
+    "is measured by another sweep": is_measured_by_another_sweep,
+}
+
+
+def shown(pages: Pages) -> str:
+    """All that the page is told of a sweep by what its records say, as of now."""
+    live = pages.live.sweep("placement")
+    live._next = math.inf  # readings are made here alone
+    live._read()
+    tree = {k: v for k, v in pages.sweep("placement").items() if k not in ("version", "age")}
+    return json.dumps([tree, pages.table("placement")], default=str)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep with two seeds of which most runs have not begun; `whole` is how it may end."""
+    states = dict.fromkeys([(0, 4), (2, 8), ((5, 8), 1)], "pending")
+    root = write_sweep(tmp_path_factory.mktemp("changing"), small(seeds=(0, 1), states=states)).root
+    write_sweep(root / "whole", small(seeds=(0, 1)))
+    return root
+
+
+@settings(
+    max_examples=100 if "TREAD_LAB_LONG" in os.environ else 5,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    derandomize="TREAD_LAB_LONG" not in os.environ,
+)
+@given(changes=st.lists(st.tuples(st.sampled_from([*CHANGES]), st.integers(0, 7)), max_size=8))
+def test_what_is_read_after_changes_is_what_is_read_from_nothing(
+    made: Path, changes: list[tuple[str, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(shutil.copytree(made, Path(folder) / "lab"))
+        pages, plan = Pages(lab), lab.sweep("placement").plan()
+        live = pages.live.sweep("placement")
+        shown(pages)
+        for change, number in changes:
+            CHANGES[change](lab, lab.run(plan.trials[number].run))
+            live._read()
+            anew = plan_frame(lab, plan)
+            pd.testing.assert_frame_equal(live.snapshot().frame, anew)
+            assert live.snapshot().frame.attrs == anew.attrs
+        assert shown(pages) == shown(Pages(lab))

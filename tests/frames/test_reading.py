@@ -11,6 +11,7 @@ from tests.synthetic import FD, small, tiny_spec, write_sweep
 from tread_lab.frames.reading import Memory, Record, Records, numbers
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import HeldoutSpec, encode, signature
 from tread_lab.specs.decode import decode_field
@@ -48,11 +49,16 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     assert set(memory.records) == {RUN}
 
 
-def test_a_run_that_has_not_completed_is_read_each_time(tmp_path: Path) -> None:
-    lab, memory = write_sweep(tmp_path, small(states={(2, 8): "failed"})), Memory()
+def test_a_run_that_has_not_ended_is_read_each_time(tmp_path: Path) -> None:
+    lab, memory = write_sweep(tmp_path, small(states={(2, 8): "interrupted"})), Memory()
+    record = read(lab, memory)
+    assert record.state == "interrupted" and read(lab, memory) is record  # which says the same
+    lab.run(RUN).finish(RunState.FAILED, step=200, reason="failed on purpose")
     record = read(lab, memory)
     assert (record.state, record.reason, record.steps) == ("failed", "failed on purpose", 200)
-    assert (record.costs, record.evaluations, record.folders, memory.records) == ({}, {}, 0, {})
+    assert (record.costs, record.evaluations, record.folders) == ({}, {}, 0)
+    lab.run(RUN).reopen()
+    assert read(lab, memory).state == "interrupted"
 
 
 def test_the_sweep_that_stopped_a_run_sees_it_stopped_with_its_step(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tread_lab.frames.columns import (
     metric_columns,
     own_metrics,
     require_metric,
+    with_metrics,
 )
 from tread_lab.frames.lab_frames import history_frame
 from tread_lab.frames.ranking import (
@@ -90,5 +91,6 @@ __all__ = [
     "tied_with_best",
     "trials_frame",
     "with_delta",
+    "with_metrics",
     "without_baseline",
 ]

@@ -41,23 +41,28 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     metrics = [column for column in metric_columns(trials) if not column.endswith(OWN)]
     bare = trials.copy(deep=False)
     bare.attrs = {}  # pandas would copy them with every column
-    groups = bare.groupby(["role", "cell"], sort=False)
+    place = bare.groupby(["role", "cell"], sort=False).ngroup()  # numbers are quick to group by
+    groups = bare.groupby(place)
     dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
     fixed = [c for c in bare.columns if not is_metric(c) and c not in dropped]
-    keys = [bare["role"], bare["cell"]]
-    worst = bare["state"].map(STATES.index).groupby(keys, sort=False).max()
-    reasons = bare["reason"].where(bare["reason"] != "").groupby(keys, sort=False).first()
-    done = (bare["state"] == RunState.COMPLETED).groupby(keys, sort=False).sum()
-    firsts = groups[fixed].first()
+    codes, states = pd.factorize(bare["state"])
+    worst = pd.Series([STATES.index(state) for state in states], dtype=int)
+    worst = worst.take(codes).groupby(place.to_numpy()).max()
+    told = bare["reason"] != ""
+    reasons = bare.loc[told, "reason"].groupby(place[told]).first()
+    done = (bare["state"] == RunState.COMPLETED).groupby(place).sum()
+    firsts = bare[~place.duplicated()]  # the seeds of a cell share their settings
     columns = {
+        "role": firsts["role"].array,
+        "cell": firsts["cell"].array,
         "state": worst.map(STATES.__getitem__).array,
-        "reason": reasons.fillna("").array,
+        "reason": reasons.reindex(worst.index, fill_value="").array,
         **{name: firsts[name].array for name in fixed},
         "seeds": groups.size().array,
         "completed": done.array,
         **_over_seeds(groups, metrics),
     }
-    cells = pd.DataFrame(columns, index=worst.index).reset_index()
+    cells = pd.DataFrame(columns)
     cells.attrs["axes"] = list(trials.attrs.get("axes", ()))
     return cells
 
@@ -72,8 +77,9 @@ def with_delta(trials: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
     """Return for each trial the value of a metric of its own baseline; NaN for a baseline."""
-    values = trials.drop_duplicates("run").set_index("run")[metric]
-    return trials["baseline"].map(values).astype(float)
+    runs, baselines = (trials[name].to_numpy(object) for name in ("run", "baseline"))
+    values = dict(zip(runs[::-1], trials[metric].to_numpy(float, na_value=np.nan)[::-1]))
+    return pd.Series([values.get(run, np.nan) for run in baselines], trials.index, dtype=float)
 
 
 def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:

@@ -79,27 +79,33 @@ def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[
     Args:
         cells: completed trials, best first by held-out gap.
     """
-    best, *others = cells
-    differences = {cell: _paired(lab, frame, best, cell) for cell in others[:RIVALS]}
+    best, *others = cells[: RIVALS + 1]
+    done = (frame["role"] == "trial") & (frame["state"] == "completed")
+    near = frame.loc[done & frame["cell"].isin([best, *others])]
+    seeds: dict[str, _Seeds] = {cell: {} for cell in (best, *others)}
+    for cell, seed, run, gap in zip(*(near[c] for c in ("cell", "seed", "run", GAP_HELDOUT))):
+        seeds[cell][seed] = run, gap
+    differences = {cell: _paired(lab, seeds[best], seeds[cell]) for cell in others}
     return [cell for cell, less in differences.items() if less is None or less.high >= 0]
 
 
-def _paired(lab: Lab, frame: pd.DataFrame, cell: str, other: str) -> PairedGap | None:
-    """Return `cell` less `other` in held-out loss, over common seeds or over images of one seed.
+_Seeds = dict[int, tuple[str, float]]  # of a cell: its run and its held-out gap by seed
+
+
+def _paired(lab: Lab, ours: _Seeds, theirs: _Seeds) -> PairedGap | None:
+    """Return a cell less another in held-out loss, over common seeds or over images of one seed.
 
     The result is `None` where the two cannot be paired.
     """
-    trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
-    ours, theirs = (trials[trials["cell"] == c].set_index("seed") for c in (cell, other))
-    seeds = ours.index.intersection(theirs.index)
-    if len(seeds) > 1:
-        return gap_over_seeds(list(ours.loc[seeds, GAP_HELDOUT] - theirs.loc[seeds, GAP_HELDOUT]))
-    if len(seeds) == 0:
+    common = [seed for seed in ours if seed in theirs]
+    if len(common) > 1:
+        return gap_over_seeds([ours[seed][1] - theirs[seed][1] for seed in common])
+    if not common:
         return None
-    paths = [losses_paths(lab.run(str(rows.loc[seeds[0], "run"]))) for rows in (ours, theirs)]
-    common = sorted(paths[0].keys() & paths[1].keys())
+    paths = [losses_paths(lab.run(seeds[common[0]][0])) for seeds in (ours, theirs)]
+    both = sorted(paths[0].keys() & paths[1].keys())
     try:
-        a, b = (Losses.read(path[common[0]]) for path in paths) if common else (None, None)
+        a, b = (Losses.read(path[both[0]]) for path in paths) if both else (None, None)
         return gap_over_images(a.dense, b.dense) if a and b else None
     except UserError:
         return None

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
@@ -19,6 +21,7 @@ from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.trials import SharedParts
 
 _Stamp = tuple[int, int]  # of result.json and of the folder of evaluations, in nanoseconds
+Column = tuple[str, str, bool]  # a metric, the column that it has, whether the plan asked for it
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,49 @@ class Record:
         return len(self.evaluations) + sum(map(len, self.at_steps.values()))
 
 
+PENDING = Record(RunState.PENDING)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is measured of a run beside its baseline.
+
+    Attributes:
+        record, baseline: what it follows from.
+        problem: why the losses of the two cannot be paired.
+        reason: the problem, what a baseline without a result means, or how the run ended.
+        numbers: metrics, gaps with the ends of their intervals, and costs by column.
+        columns: of the metrics of evaluations.
+    """
+
+    record: Record
+    baseline: Record | None
+    problem: str = ""
+    reason: str = ""
+    numbers: dict[str, float] = field(default_factory=dict)
+    columns: dict[Column, None] = field(default_factory=dict)
+
+
 @dataclass
 class Memory:
     """What earlier readings of a sweep found, so that only what has changed is read again.
 
+    A record that says the same stays the same object, and so does what follows from it alone.
+
     Attributes:
-        records: by run, with the stamp of its folder; only runs that have ended and whose
-            evaluations are whole.
+        records: by run, with the stamp of its folder; that of a run is `None` which has not ended
+            or whose evaluations are not whole, so that it is read each time.
+        results: by baseline and run.
+        settings: the last plan, and what its trials have in a frame before any has a result.
+        frame: of the last reading, beside the results that it has.
         parameters: by run, `names.parameters` of its spec.
         parts: decodes equal fields of specs once for all runs that have them.
     """
 
-    records: dict[str, tuple[_Stamp, Record]] = field(default_factory=dict)
+    records: dict[str, tuple[_Stamp | None, Record]] = field(default_factory=dict)
+    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    settings: tuple[StoredPlan, pd.DataFrame] | None = None
+    frame: tuple[list[Result], pd.DataFrame] | None = None
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: SharedParts = field(default_factory=SharedParts)
 
@@ -79,34 +113,39 @@ class Records(dict[str, Record]):
         super().__init__()
         self._lab, self._planned, self._memory = lab, plan.planned, memory
         self._stopped = lab.sweep(plan.name).stopped()
+        self._runs, runs = f"{lab.root}/runs", lab.root / "runs"
+        self._begun = set(os.listdir(runs)) if runs.is_dir() else set()  # noqa: PTH208 - its names
 
     def __missing__(self, run: str) -> Record:
-        record = _remembered(self._lab.run(run), self._planned, self._memory)
+        self[run] = self._remembered(run) if run in self._begun else PENDING
+        return self[run]
+
+    def _remembered(self, run: str) -> Record:
+        """The record of a run, read only if its folder has changed since it was read whole."""
+        stamp = _stamp(f"{self._runs}/{run}")
+        earlier, last = self._memory.records.get(run, (None, None))
+        if last is not None and stamp is not None and stamp == earlier:
+            return last
+        record = _record(self._lab.run(run), self._planned)
         if state_in_sweep(record.state, run, self._stopped) is not record.state:
             record = Record(RunState.STOPPED, self._stopped[run].reason, self._stopped[run].step)
-        self[run] = record
+        whole = record.measured == record.folders
+        if earlier is None and last == record:
+            record = last
+        self._memory.records[run] = (stamp if whole else None, record)
         return record
 
 
-def _remembered(run: RunFolder, planned: list[str], memory: Memory) -> Record:
-    """The record of a run, read only if its folder has changed since it was read whole."""
-    stamp = _stamp(run)
-    remembered = memory.records.get(run.name)
-    if remembered is not None and remembered[0] == stamp:
-        return remembered[1]
-    record = _record(run, planned)
-    whole = record.measured == record.folders
-    if record.state is RunState.COMPLETED and whole and stamp is not None:
-        memory.records[run.name] = (stamp, record)
-    return record
-
-
-def _stamp(run: RunFolder) -> _Stamp | None:
+def _stamp(folder: str) -> _Stamp | None:
+    """The stamp of a run, which is called often; `None` before the run has ended."""
     try:
-        result = os.stat(run.path / "result.json").st_mtime_ns  # noqa: PTH116 - called often
-        return result, os.stat(run.path / "evaluations").st_mtime_ns  # noqa: PTH116
+        result = os.stat(f"{folder}/result.json").st_mtime_ns  # noqa: PTH116
     except OSError:
         return None
+    try:
+        return result, os.stat(f"{folder}/evaluations").st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return result, 0
 
 
 def _record(run: RunFolder, planned: list[str]) -> Record:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Memory, Records, numbers
+from tread_lab.frames.reading import Column, Memory, Record, Records, Result, numbers
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -23,6 +25,7 @@ from tread_lab.specs.labels import cell_label
 from tread_lab.specs.trials import follows_length
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
+ENDING = ("state", "reason", "steps_done")
 WHOLE = ("start", "end", "steps_done")
 RECIPE = ("lr", "batch", "steps")  # of `train`, in every frame, swept or not
 NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
@@ -30,14 +33,6 @@ NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
     for state in RunState
     if state.lacks_result
 }
-
-
-@dataclass(frozen=True)
-class _Gaps:
-    """The gaps of a run as columns, an interval's ends beside each, or why they are unreadable."""
-
-    columns: dict[str, float]
-    problem: str = ""
 
 
 def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
@@ -72,9 +67,7 @@ def plan_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> p
     Args:
         memory: makes the next reading of the same sweep quick.
     """
-    reader = SweepReader(lab, plan, memory=memory)
-    reader.read_gaps()
-    return reader.frame([reader.row(trial) for trial in reader.plan.trials])
+    return SweepReader(lab, plan, memory=memory).whole_frame()
 
 
 class SweepReader:
@@ -94,8 +87,7 @@ class SweepReader:
         self._memory = Memory() if memory is None else memory
         self._trials = {trial.run: trial for trial in self.plan.trials}
         self._records, self._planned = Records(lab, plan, self._memory), plan.planned
-        self._gaps: dict[tuple[str, str | None], _Gaps] = {}
-        self._columns: dict[str, dict[str, bool]] = {}  # metric -> column -> whether planned
+        self._columns: dict[Column, None] = {}  # those met so far
 
     def row(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return the row of a trial in `trials_frame`, without the columns of which it has none.
@@ -103,25 +95,8 @@ class SweepReader:
         Raises:
             UserError: an evaluation of the run cannot be understood.
         """
-        record, gaps = self._records[trial.run], self._gaps_of(trial.run, trial.baseline)
-        uncompared = ""
-        if trial.baseline and record.state is RunState.COMPLETED:
-            uncompared = NO_RESULT.get(self._records[trial.baseline].state, "")
-        return {
-            "run": trial.run,
-            "role": trial.role,
-            "seed": trial.seed,
-            "state": record.state,
-            "reason": gaps.problem or uncompared or record.reason,
-            "baseline": trial.baseline,
-            "cell": cell_label(trial),
-            **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},
-            **self._settings(trial),
-            "steps_done": record.steps,
-            **self._metrics(record.evaluations),
-            **gaps.columns,
-            **record.costs,
-        }
+        result = self._result(trial)
+        return {**self._settings(trial), **dict(zip(ENDING, _ending(result))), **result.numbers}
 
     def devices(self, trial: Trial[Tree]) -> int:
         """Return how many devices trained a trial together."""
@@ -140,8 +115,10 @@ class SweepReader:
         dense = self._dense_losses(trial)
         values = {}
         for step, evaluations in record.at_steps.items():
-            gaps = self._gap_columns(record.losses_at.get(step, {}), dense.get(step, {}))
-            values[step] = {**self._metrics(evaluations), **gaps.columns}
+            gaps, _ = self._gaps(record.losses_at.get(step, {}), dense.get(step, {}))
+            metrics, columns = self._metrics(evaluations)
+            self._columns |= columns
+            values[step] = {**metrics, **gaps}
         return values
 
     def _dense_losses(self, trial: Trial[Tree]) -> Mapping[int, dict[str, Path]]:
@@ -158,13 +135,25 @@ class SweepReader:
 
     def problem(self, trial: Trial[Tree]) -> str:
         """Return what is wrong with the losses of a trial or of its baseline; "" if nothing is."""
-        return self._gaps_of(trial.run, trial.baseline).problem
+        return self._result(trial).problem
 
     def parameters(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return `metric_names.parameters` of a trial's run."""
         return self._memory.parameters_of(trial.run, trial.spec)
 
     def _settings(self, trial: Trial[Tree]) -> dict[str, Any]:
+        """Return what the plan alone says of a trial."""
+        return {
+            "run": trial.run,
+            "role": trial.role,
+            "seed": trial.seed,
+            "baseline": trial.baseline,
+            "cell": cell_label(trial),
+            **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},
+            **self._cell(trial),
+        }
+
+    def _cell(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return axis values and parameters, one name each; a rate of 0 has its axes' place."""
         axes = {axis: plain(value) for axis, value in trial.cell.items()}
         own = {k: None if value == "" else value for k, value in self.parameters(trial).items()}
@@ -172,55 +161,107 @@ class SweepReader:
         place = {name: axes[name] for name in numbered if own[name] is None}
         return axes | own | place
 
+    def whole_frame(self) -> pd.DataFrame:
+        """Return the rows of all trials as a frame, the last one where nothing has changed."""
+        if self._memory.settings is None or self._memory.settings[0] is not self.plan:
+            self._memory.settings = self.plan, pd.DataFrame(map(self._settings, self.plan.trials))
+            self._memory.frame = None
+        self.read_gaps()
+        results = [self._result(trial) for trial in self.plan.trials]
+        last = self._memory.frame
+        if last is None or not all(map(operator.is_, results, last[0])):
+            last = self._memory.frame = results, self._frame_of(self._memory.settings[1], results)
+        return last[1]
+
+    def _frame_of(self, settings: pd.DataFrame, results: Sequence[Result]) -> pd.DataFrame:
+        numbers = [result.numbers for result in results]
+        absent = dict.fromkeys(chain.from_iterable(dict.fromkeys(map(tuple, numbers))), np.nan)
+        table = np.array([list((absent | own).values()) for own in numbers], float)
+        measured = pd.DataFrame(table.reshape(len(results), len(absent)), columns=list(absent))
+        endings = pd.DataFrame(dict(zip(ENDING, map(list, zip(*map(_ending, results))))))
+        return self._finished(pd.concat([settings, endings, measured], axis=1))
+
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """Return rows as a frame: its columns in order, whole numbers whole, its `attrs` set."""
-        frame = pd.DataFrame(rows)
-        axes = list(dict.fromkeys(axis for trial in self.plan.trials for axis in trial.cell))
+        """Return rows as a frame."""
+        return self._finished(pd.DataFrame(rows))
+
+    def _finished(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a frame with its columns in order, whole numbers whole, its `attrs` set."""
+        axes = self.plan.axes
         metrics = metric_columns(frame)
         settings = frame.columns.drop([*FIRST, *metrics], errors="ignore")
         frame = frame.reindex(columns=[*dict.fromkeys([*FIRST, *axes, *settings]), *metrics])
         whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
         types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
         frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
-        columns = {name: own for group in self._columns.values() for name, own in group.items()}
-        planned = [column for column, is_planned in columns.items() if is_planned]
-        foreign = [column for column, is_planned in columns.items() if not is_planned]
-        frame.attrs |= {"axes": axes, "planned": planned, "foreign": foreign}
+        columns: dict[str, dict[str, bool]] = {}  # metric -> column -> whether planned
+        for metric, column, is_planned in self._columns:
+            own = columns.setdefault(metric, {})
+            own[column] = own.get(column, False) or is_planned
+        pairs = [pair for own in columns.values() for pair in own.items()]
+        planned, foreign = ([c for c, own in pairs if own is kind] for kind in (True, False))
+        frame.attrs |= {"axes": list(axes), "planned": planned, "foreign": foreign}
         frame.attrs["comparison"] = self.plan.comparison
         return frame
 
     def read_gaps(self) -> None:
         """Read the gaps of all trials in order of baselines, so that each baseline is read once."""
-        pairs = {(trial.run, trial.baseline) for trial in self.plan.trials}
-        for run, baseline in sorted(pairs, key=lambda pair: (pair[1] or "", pair[0])):
-            self._gaps_of(run, baseline)
+        new = {(t.baseline or "", t.run): t for t in self.plan.trials}
+        for pair in sorted(new.keys() - self._memory.results.keys()):
+            self._result(new[pair])
 
-    def _metrics(self, evaluations: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    def _result(self, trial: Trial[Tree]) -> Result:
+        """Return what is measured of a trial; that of unchanged records is remembered.
+
+        Raises:
+            UserError: an evaluation of the run cannot be understood.
+        """
+        record, pair = self._records[trial.run], (trial.baseline or "", trial.run)
+        baseline = self._records[trial.baseline] if trial.baseline else None
+        result = self._memory.results.get(pair)
+        if result is None or result.record is not record or result.baseline is not baseline:
+            result = self._memory.results[pair] = self._measured(record, baseline)
+        self._columns |= result.columns
+        return result
+
+    def _measured(self, record: Record, baseline: Record | None) -> Result:
+        metrics, columns = self._metrics(record.evaluations)
+        gaps, problem = self._gaps(record.losses, baseline.losses if baseline else {})
+        done = record.state is RunState.COMPLETED
+        uncompared = NO_RESULT.get(baseline.state, "") if baseline and done else ""
+        reason = problem or uncompared or record.reason
+        return Result(record, baseline, problem, reason, metrics | gaps | record.costs, columns)
+
+    def _metrics(
+        self, evaluations: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[dict[str, float], dict[Column, None]]:
         values: dict[str, float] = {}
+        columns: dict[Column, None] = {}
         for evaluation, tree in evaluations.items():
             for metric, value in numbers(tree).items():
                 column = self.names.name(metric, evaluation, tree["spec"])
                 values.setdefault(column, value)  # of equal images, the planned ones come first
-                own = self._columns.setdefault(metric, {})
-                own[column] = own.get(column, False) or evaluation in self._planned
-        return values
+                columns[metric, column, evaluation in self._planned] = None
+        return values, columns
 
-    def _gaps_of(self, run: str, baseline: str | None) -> _Gaps:
-        if (run, baseline) not in self._gaps:
-            dense = self._records[baseline].losses if baseline else {}
-            self._gaps[run, baseline] = self._gap_columns(self._records[run].losses, dense)
-        return self._gaps[run, baseline]
-
-    def _gap_columns(self, losses: dict[str, Path], baseline: dict[str, Path]) -> _Gaps:
+    def _gaps(
+        self, losses: dict[str, Path], baseline: dict[str, Path]
+    ) -> tuple[dict[str, float], str]:
+        """Return gaps as columns, an interval's ends beside each, or why they are unreadable."""
         try:
             gaps = recorded_gaps(losses, baseline, self._planned)
         except UserError as error:
-            return _Gaps({}, str(error))
+            return {}, str(error)
         columns: dict[str, float] = {}
         for name, gap in gaps.items():
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
-        return _Gaps(columns)
+        return columns, ""
+
+
+def _ending(result: Result) -> tuple[Any, ...]:
+    """Return the values of `ENDING`."""
+    return result.record.state, result.reason, result.record.steps
 
 
 def _is_whole(column: pd.Series) -> bool:

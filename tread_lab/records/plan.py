@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tread_lab.specs.trials import QUESTIONS, UNEQUAL
 FORMAT = 1  # of plan.json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredPlan:
     """A plan as its file holds it.
 
@@ -60,7 +61,12 @@ class StoredPlan:
         match: str | None = self.sweep_file.get("match")
         return match
 
-    @property
+    @cached_property
+    def axes(self) -> list[str]:
+        """The axes that trials set, in the order of the plan."""
+        return list(dict.fromkeys(axis for trial in self.trials for axis in trial.cell))
+
+    @cached_property
     def comparison(self) -> str:
         """The question that differences to baselines answer; "" where there are no baselines."""
         steps = {trial.run: trial.steps for trial in self.trials}
@@ -114,6 +120,10 @@ class StoredPlan:
 
     def with_baseline_cells(self) -> StoredPlan:
         """Return the plan with `labels.with_baseline_cells` of its trials."""
+        return self._with_baseline_cells
+
+    @cached_property
+    def _with_baseline_cells(self) -> StoredPlan:
         return replace(self, trials=with_baseline_cells(self.trials))
 
     def tree(self) -> dict[str, Any]:
