@@ -128,7 +128,7 @@ def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_
         calm = Lab(tmp_path / "calm")
         tasks = load_plan(lab.sweep("one")).tasks
         InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
-        assert again.wait(200) == DONE, printed(tmp_path)
+        assert again.wait(280) == DONE, printed(tmp_path)
     assert [a.ended for a in run.attempts.read()] == ["died", "lost", "completed"]
     assert outcome(lab) == outcome(calm)
 
@@ -144,7 +144,7 @@ def test_runs_of_two_processes_outlive_one_and_equal_those_of_one(
         driver.until(lambda: any(lab.root.glob("runs/*/log.jsonl")), 280)
         (other,) = (p for p, name in offspring(driver.pid).items() if "_Following" in name)
         sigkill(other)
-        assert driver.wait(200) == DONE, printed(tmp_path)
+        assert driver.wait(280) == DONE, printed(tmp_path)
     (task,) = load_plan(lab.sweep("one")).tasks
     InlineExecutor(device="cpu").run(calm, [task], lambda report: None)
     attempts = lab.run(task.run).attempts.read()
