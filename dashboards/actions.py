@@ -45,7 +45,8 @@ class Guard:
     """Tells requests of the server's own page from all others.
 
     Attributes:
-        token: of this start of the server, which its page holds; "": no page may act.
+        token: of this start of the server, in the address that it prints and in no answer, so
+            that other users of the machine can read and not act; "": no page may act.
         hosts: the names by which the server is asked; "*" stands for any address in numbers.
     """
 
@@ -80,7 +81,7 @@ CHECKS: tuple[tuple[Callable[[Guard, Mapping[str, str]], bool], int, str], ...] 
         " `tread-lab dashboard --act` lets it act",
     ),
     (Guard.foreign, 403, "the request is not of a page of this server"),
-    (Guard.unknown, 403, "the page is of an earlier start of the server; load it again"),
+    (Guard.unknown, 403, "open the address that this start of the dashboard printed"),
     (
         lambda _, headers: headers.get("content-type", "").partition(";")[0] != "application/json",
         415,

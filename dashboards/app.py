@@ -67,10 +67,10 @@ class Text:
 class Pages:
     """What the server answers, apart from how; each raises UserError for what there is not."""
 
-    def __init__(self, lab: Lab, token: str = "") -> None:
+    def __init__(self, lab: Lab) -> None:
         self.live, self.drivers = LiveLab(lab), Drivers(lab)
         self._sizes: dict[str, tuple[int, int]] = {}  # by sweep, of a version
-        self.lab, self._token = lab, token
+        self.lab = lab
 
     def sweeps(self) -> list[views.Tree]:
         """Return a line for each sweep, the newest first."""
@@ -181,16 +181,11 @@ class Pages:
         """Do what the page asks of a sweep or a run; return what follows."""
         return {"said": act(self.drivers, action, name, text)}
 
-    def index(self) -> Text:
-        """Return the page, with the token of this server for what it may do."""
-        page = (PAGE / "index.html").read_text(encoding="utf-8")
-        return Text(page.replace("{{ token }}", self._token), "text/html; charset=utf-8")
-
-    def file(self, name: str) -> Path | Text:
+    def file(self, name: str = "index.html") -> Path:
         """Return a file of the page."""
         if name not in {path.name for path in PAGE.iterdir()}:
             raise UserError(f"no page /{name}")
-        return self.index() if name == "index.html" else PAGE / name
+        return PAGE / name
 
     def _running(self, plan: StoredPlan, frame: pd.DataFrame) -> list[views.Tree]:
         """Return the runs that are at work, and how far they are."""
@@ -229,9 +224,7 @@ class DashboardServer(uvicorn.Server):
         )
         self.guard = Guard(names) if self.loopback or act else Guard((), "")
         config = uvicorn.Config(
-            application(
-                Pages(lab, self.guard.token), self.guard, hosts=names if self.loopback else ["*"]
-            ),
+            application(Pages(lab), self.guard, hosts=names if self.loopback else ["*"]),
             headers=list(HEADERS.items()),
             server_header=False,
             proxy_headers=False,
@@ -245,9 +238,14 @@ class DashboardServer(uvicorn.Server):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """Where the page is, for whoever may read it."""
         host, port = self._socket.getsockname()[:2]
         return f"http://{host}:{port}/"
+
+    @property
+    def acting_url(self) -> str:
+        """The same with the token, for whoever may act."""
+        return f"{self.url}#token={self.guard.token}" if self.guard.token else self.url
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until `should_exit` is set or a signal comes, which then has its usual effect."""
@@ -271,7 +269,7 @@ def application(pages: Pages, guard: Guard, *, hosts: Sequence[str]) -> Starlett
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),
-        Route("/", _answer(pages.index)),
+        Route("/", _answer(pages.file)),
         Route("/{name:path}", _answer(pages.file)),
     ]
     return Starlette(
@@ -367,12 +365,10 @@ def serve(
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot listen on {host}:{port} ({reason}); choose a --port") from None
     who = (
-        "this machine only"
-        if server.loopback
-        else f"no login: whoever reaches this machine can read it{' and act' if act else ''}"
-    )
+        "this machine only" if server.loopback else "no login: whoever reaches it can read it"
+    ) + ("; whoever has this address can act" if server.guard.token else "")
     try:
-        say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
+        say(f"dashboard of {lab.root}: {server.acting_url} ({who}); Ctrl-C ends it")
         if not lab.sweeps():
             say("no sweep has been planned there yet; the page shows the first one when it is")
         server.run()

@@ -39,6 +39,8 @@ const KINDS = {
   },
   tag: { button: "tag", title: (name) => `Tag ${name}`, text: "words", does: "tag it" },
 };
+const READS_ONLY =
+  "To act from here, open the address that `tread-lab dashboard` printed; beyond its machine it acts with --act.";
 const READ = 20_000; // milliseconds that an answer stands
 const AGAIN = ["failed", "stopped", "open"];
 
@@ -70,7 +72,7 @@ export function runActs({ run, state }, label) {
 }
 
 function bar(name, label, kinds) {
-  if (!acts) return null;
+  if (!acts) return h("p", { class: "hint" }, READS_ONLY);
   const button = (kind) =>
     h(
       "button",

@@ -1,6 +1,13 @@
 // The server's answers. An error in one is thrown with its own text; no answer means no server.
-const TOKEN = document.querySelector("meta[name=token]").content;
-// Whether this page may act: other machines reach a server that gives no token.
+// The token stands in the address that the terminal prints; the page keeps it and takes it out of
+// the address, so that a copied link shows and does nothing.
+const place = new URLSearchParams(location.hash.slice(1));
+if (place.has("token")) {
+  localStorage.setItem("token", place.get("token"));
+  place.delete("token");
+  history.replaceState(null, "", `#${place}`);
+}
+const TOKEN = localStorage.getItem("token") ?? "";
 export const acts = TOKEN !== "";
 
 export async function ask(path, parameters = {}) {

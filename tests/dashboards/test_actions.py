@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.faults.drivers import eventually
-from tests.seeing.conftest import served
+from tests.seeing.conftest import TOKENS, served
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.actions import LONGEST, TOKEN
 from tread_lab.dashboards.app import DashboardServer
@@ -56,15 +56,6 @@ def in_lab(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(lab.root))
 
 
-def token(url: str) -> str:
-    """What the page of a server holds."""
-    connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
-    connection.request("GET", "/")
-    found = re.search(r'name="token" content="([^"]*)"', connection.getresponse().read().decode())
-    assert found
-    return found[1]
-
-
 def post(url: str, body: Any, *, method: str = "POST", **changes: str | None) -> tuple[int, str]:
     """The status and the line that answer a request of the page, with some of its headers changed.
 
@@ -75,7 +66,7 @@ def post(url: str, body: Any, *, method: str = "POST", **changes: str | None) ->
         "Host": host,
         "Origin": f"http://{host}",
         "Content-Type": "application/json",
-        TOKEN: token(url),
+        TOKEN: TOKENS.get(url, ""),
         **changes,
     }
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -118,8 +109,8 @@ REBOUND: dict[str, str | None] = {"Host": "evil.example", **OTHER}
         ("POST", {"Origin": "null"}, STOP, 403, "not of a page of this server"),
         ("POST", {"Sec-Fetch-Site": "cross-site"}, STOP, 403, "not of a page of this server"),
         ("POST", REBOUND, STOP, 400, "Invalid host header"),
-        ("POST", {TOKEN: None}, STOP, 403, "of an earlier start of the server"),
-        ("POST", {TOKEN: "\xe9" * 43}, STOP, 403, "of an earlier start of the server"),
+        ("POST", {TOKEN: None}, STOP, 403, "address that this start of the dashboard"),
+        ("POST", {TOKEN: "\xe9" * 43}, STOP, 403, "address that this start of the dashboard"),
         ("POST", {"Content-Type": "text/plain"}, STOP, 415, "sent as application/json"),
         ("POST", {"Content-Type": None}, STOP, 415, "sent as application/json"),
         ("POST", {}, b"", 413, "1 to 20,000 bytes"),
@@ -168,10 +159,15 @@ def test_a_page_does_what_the_terminal_does(lab: Lab, url: str) -> None:
     assert lab.sweep("placement").remarks.notes == ["x"]
 
 
-def test_the_token_is_of_one_start_of_a_server(lab: Lab, url: str) -> None:
+def test_the_token_is_of_one_start_of_a_server_and_in_no_answer(lab: Lab, url: str) -> None:
+    for path in ("/", "/server.js", "/api/lab", "/api/sweeps/placement", "/metrics"):
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=30)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert answer.status == 200 and TOKENS[url].encode() not in answer.read()
     with served(lab) as other:
-        assert token(other) != token(url)
-        changes = {TOKEN: token(other)}
+        assert TOKENS[other] != TOKENS[url]
+        changes = {TOKEN: TOKENS[other]}
         assert post(url, {**STOP, "name": "placement"}, **changes)[0] == 403
 
 
@@ -184,8 +180,8 @@ def test_beyond_loopback_pages_act_only_if_asked_and_by_number(
 ) -> None:
     with served(lab, host="0.0.0.0", act=act) as url:
         port = urlsplit(url).port
-        assert bool(token(f"http://127.0.0.1:{port}/")) == act
-        names = {"Host": f"{host}:{port}", "Origin": f"http://{host}:{port}"}
+        assert bool(TOKENS[url]) == act
+        names = {"Host": f"{host}:{port}", "Origin": f"http://{host}:{port}", TOKEN: TOKENS[url]}
         body = {"action": "note", "name": "placement", "text": "x"}
         assert post(f"http://127.0.0.1:{port}/", body, **names)[0] == status
     assert DashboardServer(lab, "127.0.0.1", 0).guard.token

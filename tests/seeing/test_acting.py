@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser import Page
 from tests.faults.drivers import DONE, FAILED, Driver, Zygote, eventually, reached
-from tests.seeing.conftest import needs_chromium, served
+from tests.seeing.conftest import TOKENS, needs_chromium, served
 from tests.synthetic import small, write_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -117,7 +117,7 @@ def test_a_stop_from_the_page_ends_as_from_the_terminal(
         code = driver.wait(LONG)
     with start(zygote, ours, MANY) as driver, served(Lab(ours / "lab")) as url:
         run = running(ours)
-        page.open(f"{url}#sweep=acting")
+        page.open(f"{url}#sweep=acting&token={TOKENS[url]}")
         button = "#acts [data-act=stop]"
         if of == "run":
             page.click(f"#running [data-run='{run.name}']")
@@ -139,7 +139,7 @@ def test_a_retry_from_the_page_ends_as_from_the_terminal(
     again = zygote.run(theirs, *SWEPT, "--retry-failed", prelude=QUIET)
     assert again.returncode == DONE, again.stderr
     with served(Lab(ours / "lab")) as url:
-        page.open(f"{url}#sweep=acting")
+        page.open(f"{url}#sweep=acting&token={TOKENS[url]}")
         perform(page, "#acts [data-act=failed]")
         assert "runs it again; it writes" in page.text("#said")
         left = ", ".join(f"#acts [data-act={act}]" for act in ("failed", "open", "stop"))
@@ -153,8 +153,9 @@ def test_what_is_said_stands_on_the_page_and_a_refusal_in_the_dialog(
 ) -> None:
     lab = write_sweep(tmp_path, small())
     with served(lab) as url:
-        page.open(f"{url}#sweep=placement")
+        page.open(f"{url}#sweep=placement&token={TOKENS[url]}")
         page.wait("document.querySelector('#panel .numbers')")
+        assert "token" not in page.js("location.href")  # a link that is copied has none
         perform(page, "#panel [data-act=note]", "looks good")
         page.wait("document.querySelector('#panel .note')?.innerText.startsWith('looks good')")
         assert page.js(FOCUSED).startswith("note")  # the button has the focus again
@@ -174,8 +175,10 @@ def test_what_is_said_stands_on_the_page_and_a_refusal_in_the_dialog(
         assert lab.sweep("placement").remarks.tags == ["b2"]
 
 
-def test_a_page_that_others_reach_shows_no_act(tmp_path: Path, page: Page) -> None:
-    with served(write_sweep(tmp_path, small()), host="0.0.0.0") as url:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_page_without_the_token_shows_no_act(tmp_path: Path, page: Page, host: str) -> None:
+    with served(write_sweep(tmp_path, small()), host=host) as url:
         page.open(url.replace("0.0.0.0", "127.0.0.1"))
         page.wait("document.querySelector('#panel .numbers')")
         assert page.js("document.querySelectorAll('[data-act]').length") == 0
+        assert "tread-lab dashboard" in page.text("#acts")
