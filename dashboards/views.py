@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.pareto import front_of_cells
+from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.frames import (
     HIGH,
@@ -334,13 +334,13 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
 
 
 def front(rows: pd.DataFrame, metric: str) -> Tree | None:
-    """Return quality against cost of cells; `None` for a metric that is no measure of quality.
+    """Return quality against cost of cells; `None` where either is no measure or the same for all.
 
     Gaps to baselines of several kinds give way to the loss itself.
     """
     if metric.startswith("gap/") and sum(rows["role"] == "baseline") != 1:
         metric = HELDOUT_LOSS
-    if metric_kind(metric).nature != "quality" or not {metric, TRAIN_FLOPS} <= set(rows.columns):
+    if metric_kind(metric).nature != "quality" or metric not in rows or not vary_in_cost(rows):
         return None
     index, points = cell_numbers(rows), front_of_cells(rows, metric)
     return {

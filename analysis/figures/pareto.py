@@ -143,6 +143,12 @@ def front_of_cells(cells: pd.DataFrame, metric: str) -> Front:
     )
 
 
+def vary_in_cost(rows: pd.DataFrame) -> bool:
+    """Return whether trials or cells differ in training FLOPs by more than matching leaves."""
+    flops = rows.get(TRAIN_FLOPS, pd.Series(dtype=float)).dropna()
+    return len(flops) > 0 and bool(flops.max() > 1.01 * flops.min())
+
+
 def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np.bool_]:
     """Return which points no other beats: none costs as little and is as good, or better in one."""
     front = np.zeros(len(cost), dtype=bool)
@@ -351,10 +357,8 @@ def savings_caption(found: Front, unnamed: Sequence[str]) -> str:
 @figure_kind()
 def costs(records: SweepRecords) -> Iterator[Drawn]:
     """Quality against training FLOPs"""
-    flops = records.frame.get(TRAIN_FLOPS, pd.Series(dtype=float)).dropna()
-    varied = len(flops) > 0 and flops.max() > 1.01 * flops.min()  # not where they are matched
     for metric in quality_metrics(records.frame)[:2]:
-        points = pareto(records.frame, metric) if varied else None
+        points = pareto(records.frame, metric) if vary_in_cost(records.frame) else None
         if points is not None and len(points.value) > 2:
             fig, (ax,) = style.figure(height=2.5)
             draw_front(points, ax)

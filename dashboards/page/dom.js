@@ -89,5 +89,7 @@ export function keepFocus(element, draw) {
     Object.assign(element.querySelector(".scroll") ?? {}, { scrollTop: top, scrollLeft: left });
   if (place < 0) return;
   const again = cell && all().find((other) => other.dataset.cell === cell);
-  (again || all()[place])?.focus({ preventScroll: true });
+  const there = all()[place];
+  const same = there?.tagName === focused.tagName && there?.ariaLabel === focused.ariaLabel;
+  (again || (same && there) || null)?.focus({ preventScroll: true });
 }

@@ -110,7 +110,7 @@ export function drawMap() {
   ].filter((name) => name !== "completed");
   put(
     at("legend"),
-    scale ? [colourBar(scale), h("span", {}, meaning.legend)] : null,
+    scale ? [colourBar(scale), h("span", {}, unit && `in ${unit}; `, meaning.legend)] : null,
     places.some((p) => holdsZero(cells, p.cell))
       ? h("span", {}, s("svg", { width: 8, height: 14 }, zeroDot(4, 8)), " 95% interval holds zero")
       : null,

@@ -100,9 +100,10 @@ function numbers(details, names) {
   if (!metrics.length) return null;
   const find = (d, metric) => d.metrics.find((m) => m.metric === metric);
   const one = details.length === 1;
-  const heads = one
-    ? ["", "dense", "this", "difference", "\u00b1: 95% over"]
-    : ["", "dense", ...names.map(arrows)];
+  const overs = [...new Set(details[0].metrics.map((m) => m.over).filter(Boolean))];
+  const unlike = overs.length > 1; // else one line below the table says it
+  const heads = one ? ["", "dense", "this", "difference"] : ["", "dense", ...names.map(arrows)];
+  if (one && unlike) heads.push("\u00b1: 95% over");
   const said = (text) => h("td", { class: "n" }, text);
   const rows = metrics.map((metric) => {
     const all = details.map((d) => find(d, metric));
@@ -115,7 +116,7 @@ function numbers(details, names) {
       !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";
     const change = h("td", { class: "n", "data-good": good }, m.texts.delta);
     if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--worse)";
-    return h("tr", {}, start, said(gap ? "" : value(m)), change, said(m.over));
+    return h("tr", {}, start, said(gap ? "" : value(m)), change, unlike ? said(m.over) : null);
   });
   return h(
     "div",
@@ -124,5 +125,6 @@ function numbers(details, names) {
       heads.map((text, k) => [text, k && "n"]),
       rows,
     ),
+    overs.length === 1 ? h("p", { class: "hint" }, `\u00b1: 95% interval over ${overs[0]}`) : null,
   );
 }
