@@ -117,40 +117,6 @@ def tokens() -> Tensor:
     return draws.normal((B, N, 5), "x")
 
 
-@pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
-def test_there_and_back_changes_nothing(selection: str) -> None:
-    x, route = tokens(), leg(selection)
-    assert torch.equal(
-        scatter_tokens(x, gather_tokens(x, route.keep_BK), route.keep_BK, route.real_BK), x
-    )
-
-
-@pytest.mark.parametrize("selection", ["random", "rows", "structured", "bernoulli"])
-def test_only_kept_places_change(selection: str) -> None:
-    x, route = tokens(), leg(selection)
-    changed = (
-        scatter_tokens(x, gather_tokens(x, route.keep_BK) + 1, route.keep_BK, route.real_BK) != x
-    )
-    real = torch.ones_like(route.keep_BK, dtype=torch.bool)
-    kept = torch.zeros(B, N, dtype=torch.bool)
-    kept.scatter_(1, route.keep_BK, real if route.real_BK is None else route.real_BK)
-    assert torch.equal(changed.all(2), kept)
-    assert torch.equal(changed.any(2), kept)
-
-
-def test_positions_follow_their_tokens_and_come_back() -> None:
-    seen: list[tuple[Tensor, Tensor]] = []
-
-    def block(x: Tensor, c: Tensor, positions: Tensor) -> Tensor:
-        seen.append((x, positions))
-        return x
-
-    x = tokens()
-    run_blocks([block] * 4, x, x[:, 0], x, routing=(leg("rows"),))
-    assert [len(positions[0]) for _, positions in seen] == [16, 8, 8, 16]
-    assert all(torch.equal(at, positions) for at, positions in seen)
-
-
 def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
     heard: list[int] = []
 
@@ -162,3 +128,67 @@ def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
     run_blocks([block] * 4, x, x[:, 0], routing=(leg("random"),))
     run_blocks([block] * 4, x, x[:, 0], routing=(leg("bernoulli"),))
     assert heard == [0, 0, 0, 0, 0, 1, 1, 0]
+
+
+class Skipped(Mixing):
+    """A block that adds what a skip brings it, and remembers it."""
+
+    def forward(
+        self,
+        x_BND: Tensor,
+        c_BD: Tensor,
+        positions: Tensor | None = None,
+        *,
+        skip: Tensor,
+    ) -> Tensor:
+        self.skip = skip
+        return super().forward(x_BND + skip, c_BD, positions)
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 2), (0, 5), (2, 3), (2, 5), (3, 4), (3, 5)])
+def test_a_skip_brings_a_block_its_own_tokens_as_they_left_the_earlier_block(
+    source: int, target: int
+) -> None:
+    """The route is 1->3: a token that was routed left its blocks as it entered the route."""
+    x, c = inputs()
+    blocks: list[nn.Module] = [*stack()]
+    blocks[target] = skipped = Skipped()
+    streams: dict[int, Tensor] = {}
+    around = leg("random", 1, 3)
+    more = {"observe": streams.__setitem__, "skips": {target: source}}
+    run_blocks(blocks, x, c, routing=(around,), **more)  # type: ignore[arg-type]
+    left = streams[source]
+    if 1 <= source < 3:
+        left = scatter_tokens(streams[0], left, around.keep_BK)
+    assert torch.equal(skipped.skip, gather_tokens(left, around.keep_BK) if target <= 3 else left)
+
+
+def test_an_end_with_weights_is_observed_before_it_acts() -> None:
+    """REPA aligns what a block gave, not what a decoder or fusion behind it made of it."""
+
+    class Doubled(Return):
+        spans = ((1, 3),)
+
+        def __call__(self, kept_BKD: Tensor, route: BatchRoute, **others: Tensor) -> Tensor:
+            return 2 * super().__call__(kept_BKD, route, **others)  # type: ignore[arg-type]
+
+    x, c = inputs()
+    around = leg("random", 1, 3)
+    streams: dict[int, Tensor] = {}
+    blocks = stack()[:4]
+    out = run_blocks(
+        blocks, x, c, routing=(around,), observe=streams.__setitem__, re_enter=Doubled()
+    )
+    assert streams[3].shape[1] == around.keep_BK.shape[1] < N
+    assert torch.equal(gather_tokens(out, around.keep_BK), 2 * streams[3])
+
+
+def test_gradients_reach_the_entry_through_routed_tokens_by_the_identity() -> None:
+    x, c = inputs()
+    x.requires_grad_()
+    around = leg("random", 0, 5)
+    out = run_blocks(stack()[:6], x, c, routing=(around,))
+    routed = torch.ones(B, N).scatter(1, around.keep_BK, 0.0).bool()
+    (grad,) = torch.autograd.grad(out[routed].sum(), x)
+    assert torch.equal(grad[routed], torch.ones_like(grad[routed]))
+    assert torch.equal(grad[~routed], torch.zeros_like(grad[~routed]))

@@ -39,7 +39,7 @@ def rank(B: int, *key: int | str, tokens: int = N) -> Tensor:
     return draws.uniform((B, tokens), "test", *key)
 
 
-@pytest.mark.parametrize("rate", [0.2, 0.25, 1 / 3, 0.5, 0.75, 0.9])
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.25, 1 / 3, 0.5, 0.75, 0.9])
 @pytest.mark.parametrize("selection", EXACT)
 def test_every_sample_routes_the_exact_number(selection: str, rate: float) -> None:
     leg = select(route(selection, rate), rank(5))

@@ -143,18 +143,6 @@ def test_a_plan_that_keeps_nothing_is_the_dropped_path_and_runs_no_deep_block() 
     assert torch.equal(network(*batch(), routing=(nothing,)), dropped)
 
 
-def test_masked_tokens_reach_the_output_through_the_mask_token_alone() -> None:
-    spec = spec_of("mask")
-    network, (route,) = woken(spec), routing_of(spec)
-    x, t, y = batch()
-    masked = (
-        route.mask(spec.tokens).view(3, 1, 8, 8).repeat_interleave(2, 2).repeat_interleave(2, 3)
-    )
-    changed = x + masked * torch.randn_like(x)
-    assert torch.allclose(network(x, t, y, (route,)), network(changed, t, y, (route,)), atol=1e-6)
-    assert not torch.allclose(network(x, t, y), network(changed, t, y), atol=1e-3)
-
-
 def test_the_decoder_starts_with_a_zero_adapter_as_maskdit_does() -> None:
     adapter = fresh_network(spec_of("mask")).re_enter.adapter
     assert torch.count_nonzero(adapter.weight) == 0 == torch.count_nonzero(adapter.bias)

@@ -124,15 +124,6 @@ def test_steps_without_routes_train_the_full_latent_alone() -> None:
     assert torch.equal(both, plain)
 
 
-def test_masked_tokens_reach_the_output_through_the_interpolater_alone() -> None:
-    spec = mdt()
-    network, (seen, (route,)) = woken(spec), batch(spec)
-    masked = route.mask(16).view(3, 1, 4, 4).repeat_interleave(4, 2).repeat_interleave(4, 3)
-    changed, t_B = seen.x_BCHW + masked, torch.rand(3)
-    there, here = (network(x, t_B, seen.y_B, (route,)) for x in (seen.x_BCHW, changed))
-    assert torch.equal(there, here)
-
-
 def test_what_samples_does_not_run_the_interpolater() -> None:
     network, (seen, _) = woken(mdt()), batch(mdt())
     before = network(seen.x_BCHW, seen.u_B, seen.y_B)
