@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +21,7 @@ from tread_lab.analysis.report.answer import answer
 from tread_lab.frames import trials_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import TRAIN_LOSS
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -39,24 +44,64 @@ def axe() -> Path | None:
     return Path(found.origin).parent / "axe.min.js" if found and found.origin else None
 
 
+RATES, SHIFT = (0.25, 0.5, 0.75), {0: 0.001, 1: -0.001, 2: 0.0}
+SEARCH = {
+    "search": {"sampler": "tpe", "objectives": ["gap/heldout"], "space": {"cells": 78}},
+    "space": [],
+    "sweep": {"sweep": {"search": {"trials": 20}}},
+}
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A grid, one axis with three seeds, a search, one with every ending, and one long name."""
     root = tmp_path_factory.mktemp("pages")
     write_sweep(root, Synthetic(name="grid", routes=ROUTES, pictures=True))
-    rates = (0.25, 0.5, 0.75)
-    shift = {0: 0.001, 1: -0.001, 2: 0.0}
-    axis = small(name="axis", routes=((2, 8),), rates=rates, seeds=(0, 1, 2), seed_shift=shift)
+    axis = small(name="axis", routes=((2, 8),), rates=RATES, seeds=(0, 1, 2), seed_shift=SHIFT)
     write_sweep(root, axis)
     write_sweep(root, Synthetic(name="endings", states={**ENDINGS, (0, 2): "interrupted"}))
     write_sweep(root, small(name=LONG, budgets=(200, 400)))
-    lab = write_sweep(root, small(name="search", routes=ROUTES, rates=rates))
-    path = lab.sweep("search").plan_path
-    plan = json.loads(path.read_text())
-    settings = {"sampler": "tpe", "objectives": ["gap/heldout"], "space": {"cells": 78}}
-    sweep = {"sweep": {"search": {"trials": 20}}}
-    write_json(path, {**plan, "search": settings, "space": [], "sweep": sweep})
+    lab = write_sweep(root, small(name="search", routes=ROUTES, rates=RATES))
+    replan(lab, "search", **SEARCH)
     return lab
+
+
+def replan(lab: Lab, name: str, **changes: Any) -> None:
+    path = lab.sweep(name).plan_path
+    write_json(path, json.loads(path.read_text()) | changes)
+
+
+LIVE = {(0, 8): "interrupted", (2, 8): "interrupted", (5, 8): "pending"}
+
+
+@pytest.fixture(scope="module")
+def states(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """The same lab with sweeps under way, of two seeds, of four baselines, matched and unmatched.
+
+    Their runs have lengths of their own, so that none is another sweep's.
+    """
+    root = tmp_path_factory.mktemp("states")
+    lab = Lab(shutil.copytree(lab.root, root, dirs_exist_ok=True))
+    write_sweep(root, small(name="live_grid", routes=ROUTES, states=LIVE, steps=401))
+    write_sweep(root, small(name="live_search", routes=ROUTES, states=LIVE, steps=402))
+    replan(lab, "live_search", **SEARCH)
+    write_sweep(root, small(name="two_seeds", seeds=(0, 1), seed_shift=SHIFT, steps=403))
+    write_sweep(root, small(name="four_baselines", budgets=(104, 204, 304, 404)))
+    for name, budgets in (("matched", (405, 406)), ("unmatched", (407, 408))):
+        write_sweep(root, small(name=name, budgets=budgets))
+        dense, other, *trials = json.loads(lab.sweep(name).plan_path.read_text())["trials"]
+        longer = [t | {"baseline": dense["run"]} for t in trials if t["baseline"] == other["run"]]
+        match = {"sweep": {"match": "train_flops" if name == "matched" else None}}
+        replan(lab, name, trials=[dense, *longer], sweep=match)
+    with contextlib.ExitStack() as locks:
+        for name in ("live_grid", "live_search"):
+            for trial in lab.sweep(name).plan().trials:
+                run = lab.run(trial.run)
+                if run.state() == "interrupted":
+                    with run.log() as log:
+                        log(200, **{TRAIN_LOSS: 0.4})
+                    locks.enter_context(run.lock())
+        yield lab
 
 
 def opened(page: Page, address: str) -> None:
@@ -64,24 +109,84 @@ def opened(page: Page, address: str) -> None:
     page.wait(DRAWN)
 
 
-@pytest.mark.parametrize(
-    ("theme", "width"), [("light", 1400), ("dark", 1400), ("dark", 900), ("light", 420)]
-)
-def test_axe_finds_nothing_serious_on_any_screen(
-    lab: Lab, page: Page, theme: str, width: int
+LAB = "document.querySelectorAll('#lab .finding').length > 9"
+RUNS = f"{DRAWN} && document.querySelectorAll('#running li').length === 2"
+COMPARED = "document.querySelector('#compared').innerText === 'compared at {}'"
+SEEN = {  # sweep, "" for all -> what is seen of it
+    "": LAB,
+    "grid": DRAWN,
+    "axis": "document.querySelectorAll('#grid .along .seed').length === 9",
+    "endings": "document.querySelectorAll('#failures tbody tr').length === 4",
+    "search": "document.querySelectorAll('#searched .thread').length === 15",
+    LONG: DRAWN,
+    "live_grid": RUNS,
+    "live_search": f"{RUNS} && document.querySelector('#space').innerText.includes('5 of 78')",
+    "two_seeds": "document.querySelector('#panel .mean-of-seeds')",
+    "four_baselines": f"{DRAWN} && {ROWS}.filter((row) => row.includes('dense')).length === 4",
+    "matched": f"{DRAWN} && {COMPARED.format('equal training FLOPs')}",
+    "unmatched": f"{DRAWN} && {COMPARED.format('unequal steps')}",
+}
+FIT = "document.documentElement.scrollWidth <= innerWidth"
+THEMED = "document.documentElement.dataset.theme = {!r}"
+
+
+@pytest.mark.parametrize("sweep", SEEN)
+def test_every_state_fits_every_screen_and_axe_finds_nothing_serious(
+    states: Lab, page: Page, sweep: str
 ) -> None:
+    """Both themes at three widths; axe-core, where it is there, reads each theme and each width."""
     program = axe()
-    if program is None:
-        pytest.skip("no axe-core: install axe-core-python, or let AXE name its axe.min.js")
-    page.resize(width, 900)
-    with served(lab) as url:
-        for sweep in ("", "grid", "axis", "endings", "search", LONG):
-            page.open(f"{url}?{sweep}#theme={theme}" + (f"&sweep={sweep}" if sweep else ""))
-            page.wait(DRAWN if sweep else "document.querySelectorAll('#lab .finding').length > 2")
-            page.js(program.read_text() + ";0")
-            assert page.js(SERIOUS) == [], sweep
-            assert page.js("document.documentElement.scrollWidth <= innerWidth"), sweep
-            assert page.errors == []
+    with served(states) as url:
+        page.open(f"{url}#sweep={sweep}" if sweep else url)
+        page.wait(SEEN[sweep])
+        page.js((program.read_text() if program else "") + ";0")
+        for width, themes in ((1400, ("light", "dark")), (900, ("dark",)), (420, ("light",))):
+            page.resize(width, 900)
+            for theme in themes:
+                page.js(THEMED.format(theme))
+                page.wait(FIT)  # charts are drawn anew
+                assert program is None or page.js(SERIOUS) == [], (width, theme)
+        press_tab_to(page, "#lab a" if not sweep else "#grid [data-cell]")
+        page.call("Input.dispatchKeyEvent", **ENTER)
+        page.wait("location.hash.includes('cells=')" if sweep else "location.hash !== ''")
+        assert page.errors == []
+
+
+ENTER = {"type": "keyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
+ENTER["text"] = "\r"
+ON = """
+(() => {
+  const { activeElement } = document;
+  const { left, right, top, bottom } = activeElement.getBoundingClientRect();
+  const seen = right > 0 && left < innerWidth && bottom > 0 && top < innerHeight;
+  return [activeElement.matches(%r), seen];
+})()
+"""
+
+
+def press_tab_to(page: Page, selector: str) -> None:
+    """Press Tab until the focus is on such an element; wherever it is, it is on the screen."""
+    page.js("document.activeElement.blur()")
+    for _ in range(60):
+        page.call("Input.dispatchKeyEvent", type="keyDown", key="Tab", windowsVirtualKeyCode=9)
+        reached, seen = page.js(ON % selector)
+        assert seen
+        if reached:
+            return
+    raise AssertionError(f"60 times Tab do not reach {selector}")
+
+
+def test_an_empty_lab_says_what_will_be_shown_there(tmp_path: Path, page: Page) -> None:
+    with served(Lab(tmp_path)) as url:
+        page.open(url)
+        page.wait("document.querySelector('#none')?.hidden === false")
+        page.js((program.read_text() if (program := axe()) else "") + ";0")
+        for width in (1400, 420):
+            page.resize(width, 900)
+            for theme in ("light", "dark"):
+                page.js(THEMED.format(theme))
+                assert page.js(FIT) and (program is None or page.js(SERIOUS) == [])
+        assert page.errors == []
 
 
 def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
