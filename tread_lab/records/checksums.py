@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 Tree = dict[str, Any]
+Kind = type | tuple[type, ...]
 FileChecksum = dict[str, int]  # `bytes` and `crc` of a finished file
+_CHECKSUM: Mapping[str, Kind] = {"bytes": int, "crc": int}
 
 _CHUNK = 1 << 20
 _READ_AGAIN = 16 * _CHUNK  # bytes; of larger files only the size is looked at later
@@ -52,10 +54,37 @@ def json_tree(text: str | bytes, *, share: Callable[[Tree], Tree] | None = None)
         crc = zlib.crc32(memoryview(content)[:mark])
         if content[mark:] != f'{_JSON_END}{crc:08x}"\n}}\n'.encode():
             raise ValueError("its checksum differs")
-    tree = json.loads(content, object_hook=share)
+    try:
+        tree = json.loads(content, object_hook=share)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if mark >= 0:
         del tree["crc"]
     return tree
+
+
+NUMBER = (int, float)
+
+
+def fits(tree: Any, kinds: Mapping[str, Kind], *, partly: bool = False) -> bool:
+    """Whether it is a mapping with a value of its kind for each of these keys.
+
+    Args:
+        partly: keys may be absent.
+    """
+    if not isinstance(tree, dict) or not (partly or kinds.keys() <= tree.keys()):
+        return False
+    return all(isinstance(tree[key], kind) for key, kind in kinds.items() if key in tree)
+
+
+def fits_all(tree: Any, kind: Kind) -> bool:
+    """Whether it is a mapping whose values are all of a kind."""
+    return isinstance(tree, dict) and all(isinstance(value, kind) for value in tree.values())
+
+
+def are_checksums(tree: Any) -> bool:
+    """Whether it is what `file_checksums` returns."""
+    return fits_all(tree, dict) and all(fits(x, _CHECKSUM) for x in tree.values())
 
 
 def yaml_text(body: str) -> str:

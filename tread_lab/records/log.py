@@ -7,12 +7,12 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from tread_lab.records.checksums import checksum
+from tread_lab.records.checksums import NUMBER, Kind, checksum, fits
 from tread_lab.records.durable import disk_error, writing
 
 
@@ -30,7 +30,7 @@ def without_checksum(raw: bytes) -> dict[str, Any] | None:
         if tail != f'{checksum(body)}"}}':
             return None
         tree: dict[str, Any] = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return tree
 
@@ -47,6 +47,11 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
             tree = without_checksum(raw)
             if tree is not None:
                 yield tree
+
+
+def is_changed(path: Path, is_record: Callable[[dict[str, Any]], bool]) -> bool:
+    """Return whether a whole line of a file is no record, which no crash leaves."""
+    return not all(map(is_record, read_lines(path)))
 
 
 def open_lines(path: Path) -> IO[str]:
@@ -86,6 +91,11 @@ class Entry:
     key: str
     value: float
     time: float
+
+
+_ENTRY: Mapping[str, Kind] = {
+    "n": int, "step": int, "key": str, "value": (*NUMBER, str), "time": NUMBER
+}  # fmt: skip
 
 
 class LogWriter:
@@ -144,8 +154,15 @@ class LogWriter:
 def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
     """The valid entries from byte `offset` on, in file order; damaged lines are passed over."""
     for tree in read_lines(path, offset):
-        with contextlib.suppress(ValueError, KeyError):
+        if is_entry(tree):
             yield Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
+
+
+def is_entry(tree: dict[str, Any]) -> bool:
+    """Whether a line of a log is an entry."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return fits(tree, _ENTRY) and float(tree["value"]) is not None
+    return False
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:

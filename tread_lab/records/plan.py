@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import sealed_parts
+from tread_lab.records.checksums import Kind, fits, sealed_parts
 from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import Spec, Tree, Trial
 from tread_lab.specs.decode import encode
@@ -211,6 +211,18 @@ class _SharedTrees:
         return tree if "seed" in tree else self._known.setdefault(repr(tree), tree)
 
 
+def is_trial(tree: Any) -> bool:
+    """Return whether a tree is a trial whose spec is one of a run."""
+    kinds: dict[str, Kind] = {"run": str, "cell": dict, "spec": dict}
+    return fits(tree, kinds) and tree.keys() >= Trial.__dataclass_fields__.keys()
+
+
+def _trial(tree: Any) -> Trial[Tree]:
+    if not is_trial(tree):
+        raise TypeError("no trial")
+    return Trial.read(tree)
+
+
 def _plan(tree: Tree) -> StoredPlan:
     holes = {
         key: tuple(
@@ -223,7 +235,7 @@ def _plan(tree: Tree) -> StoredPlan:
         name=tree["name"],
         question=tree.get("question") or "",
         experiment=tree.get("experiment") or "",
-        trials=tuple(map(Trial.read, tree["trials"])),
+        trials=tuple(map(_trial, tree["trials"])),
         evaluate=tuple(tree.get("evaluate") or ()),
         sources=tree.get("sweep") or {},
         excluded=holes["holes"],

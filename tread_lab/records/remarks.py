@@ -8,11 +8,13 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.specs.errors import UserError, suggest
 
@@ -38,6 +40,14 @@ class Remark:
     time: float
 
 
+_REMARK: Mapping[str, Kind] = {"event": str, "text": str, "by": str, "time": NUMBER}
+
+
+def is_remark(line: dict[str, Any]) -> bool:
+    """Return whether a line is a remark."""
+    return fits(line, _REMARK)
+
+
 @dataclass(frozen=True)
 class Remarks:
     """What people have said of a run or sweep, in the order of saying, by its file `REMARKS`."""
@@ -46,9 +56,8 @@ class Remarks:
 
     def read(self, offset: int = 0) -> list[Remark]:
         """Return all remarks from a byte of the file on."""
-        names = Remark.__dataclass_fields__.keys()
-        lines = (line for line in read_lines(self.path, offset) if names <= line.keys())
-        return [Remark(**{name: line[name] for name in names}) for line in lines]
+        lines = filter(is_remark, read_lines(self.path, offset))
+        return [Remark(**{name: line[name] for name in _REMARK}) for line in lines]
 
     @property
     def notes(self) -> list[str]:

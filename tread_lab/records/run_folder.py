@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +12,17 @@ from typing import Any
 import yaml
 
 from tread_lab.records.attempts import Attempts
-from tread_lab.records.checksums import changed_files, file_checksums, yaml_body, yaml_text
+from tread_lab.records.checksums import (
+    NUMBER,
+    Kind,
+    are_checksums,
+    changed_files,
+    file_checksums,
+    fits,
+    fits_all,
+    yaml_body,
+    yaml_text,
+)
 from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
@@ -64,7 +74,7 @@ class RunFolder:
         """
         record = self._beside("references") / f"{name}.json"
         known = read_json(record)
-        if known is None:
+        if not fits(known, {"sha256": str, "file": str}):
             write_json(record, {"sha256": digest, "file": str(file)})
         elif known["sha256"] != digest:
             raise UserError(
@@ -110,11 +120,11 @@ class RunFolder:
 
         It is written again where the file is damaged.
         """
-        stored = self._spec_tree()
+        stored = self.spec_tree()
         if stored is None:
             body = yaml.safe_dump(encode(spec), sort_keys=False)
             write_text(self.path / "spec.yaml", yaml_text(body))
-        elif (stored.get("data") or {}).get("path") != spec.data.path:
+        elif stored.get("data", {}).get("path") != spec.data.path:
             write_json(self.path / "data.json", {"path": spec.data.path})
 
     def spec(self) -> RunSpec:
@@ -123,7 +133,7 @@ class RunFolder:
         Raises:
             UserError: its file is absent, damaged, or holds no spec of a run; names the file.
         """
-        tree = self._spec_tree()
+        tree = self.spec_tree()
         if tree is None:
             lost = "the command that made the run writes it again"
             raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
@@ -150,17 +160,19 @@ class RunFolder:
         except UserError:
             return None
 
-    def _spec_tree(self) -> dict[str, Any] | None:
+    def spec_tree(self) -> dict[str, Any] | None:
         """Return the tree of the spec, `None` if its file is absent or damaged."""
         try:
             text = (self.path / "spec.yaml").read_text(encoding="utf-8")
             tree = _YAML(yaml_body(text)).get_single_data()
         except (OSError, ValueError, yaml.YAMLError):
             return None
-        if not isinstance(tree, dict):
+        if not fits(tree, {"data": dict}, partly=True):
             return None
         moved = read_json(self.path / "data.json")
-        return tree if moved is None else {**tree, "data": {**tree["data"], **moved}}
+        if not fits(moved, {"path": (str, type(None))}):
+            return dict(tree)
+        return {**tree, "data": {**tree.get("data", {}), **moved}}
 
     @property
     def attempts(self) -> Attempts:
@@ -174,7 +186,7 @@ class RunFolder:
 
     def kept_steps(self) -> set[int]:
         """Return the steps whose checkpoints training must not remove."""
-        return set(self._listed("keep_steps.json", "steps"))
+        return set(self._listed("keep_steps.json", "steps", int))
 
     def stack_dump(self, attempt: int) -> Path:
         """Return the file with the stacks of an attempt that was ended for making no progress."""
@@ -197,12 +209,15 @@ class RunFolder:
         write_json(self.path / "origin.json", {"attempts": [*self.origin(), attempt]})
 
     def origin(self) -> list[dict[str, Any]]:
-        return self._listed("origin.json", "attempts")
+        return self._listed("origin.json", "attempts", dict)
 
-    def _listed(self, file: str, key: str) -> list[Any]:
+    def _listed(self, file: str, key: str, kind: type) -> list[Any]:
         """Return the list in a file, which was the whole file once; empty if it is damaged."""
-        tree = read_json(self.path / file) or []
-        return list(tree.get(key, ()) if isinstance(tree, dict) else tree)
+        tree = read_json(self.path / file)
+        listed = tree.get(key) if isinstance(tree, dict) else tree
+        if not isinstance(listed, list) or not all(isinstance(item, kind) for item in listed):
+            return []
+        return listed
 
     def request_stop(self, why: str = "") -> str:
         """Ask whoever trains the run to end it with a checkpoint; return what follows.
@@ -237,8 +252,7 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """Return the `RunState` in which the run has ended and its facts, `None` before that."""
         result = read_json(self.path / "result.json")
-        state = _ENDED.get(result.get("state")) if isinstance(result, dict) else None
-        return None if state is None else {**result, "state": state}
+        return {**result, "state": _ENDED[result["state"]]} if _is_result(result) else None
 
     def step(self) -> int:
         """Return the optimizer steps on record."""
@@ -289,6 +303,34 @@ class RunFolder:
         yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
 
 
+_RESULT: Mapping[str, Kind] = {"step": int, "kind": str, "reason": str}
+_NONE = type(None)
+_MEASURED: Mapping[str, Kind] = {
+    "metrics": (list, _NONE), "reference": (dict, _NONE), "sampler": (dict, _NONE),
+    "step": (int, _NONE),
+}  # fmt: skip
+
+
+def _is_result(tree: Any) -> bool:
+    return (
+        fits(tree, {"state": str})
+        and tree["state"] in _ENDED
+        and fits(tree, _RESULT, partly=True)
+        and fits_all(tree.get("metrics", {}), NUMBER)
+        and are_checksums(tree.get("files", {}))
+    )
+
+
+def _is_evaluation(tree: Any) -> bool:
+    return (
+        fits(tree, {"metrics": dict})
+        and fits_all(tree["metrics"], NUMBER)
+        and fits(tree.get("spec", {}), _MEASURED, partly=True)
+        and fits_all(tree.get("made_with", {}), str)
+        and are_checksums(tree.get("files", {}))
+    )
+
+
 @dataclass(frozen=True)
 class EvaluationFolder:
     """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
@@ -304,7 +346,7 @@ class EvaluationFolder:
     def read(self) -> dict[str, Any] | None:
         """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
         tree = read_json(self.path / "metrics.json")
-        return _renamed(tree) if isinstance(tree, dict) and "metrics" in tree else None
+        return _renamed(tree) if _is_evaluation(tree) else None
 
     @property
     def step(self) -> int | None:

@@ -8,21 +8,26 @@ import shutil
 import struct
 import uuid
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import tread_lab
 from tread_lab.records.archive import Archive, ArchiveWriter, open_archive
+from tread_lab.records.attempts import is_attempt
+from tread_lab.records.checksums import Tree, fits
 from tread_lab.records.durable import read_json, replacing, write_json, write_text, writing
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
+from tread_lab.records.log import is_changed, is_entry
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.run_folder import IMPORTED, LOCK, RunFolder
+from tread_lab.records.remarks import is_remark
+from tread_lab.records.run_folder import IMPORTED, LOCK, EvaluationFolder, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.records.sweep_folder import SweepFolder, is_spent, is_stopped, is_suggestion
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counted
 
@@ -176,6 +181,7 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             takes_plan = _check_same_sweep(sweep, plan, unpacked)
             _check_references(archive, lab, unpacked)
             yield from archive.unpack(unpacked, of_runs, done)
+            _check_records(archive, unpacked)
             _check_weights(archive, unpacked)
             os.sync()
             runs = Counter(
@@ -210,6 +216,34 @@ def _checked_plan(
         stored = replace(stored, name=name)
         write_text(sweep.plan_path, stored.text())
     return stored
+
+
+_IS_RECORD: Mapping[str, Callable[[Tree], bool]] = {
+    "log.jsonl": is_entry,
+    "attempts.jsonl": is_attempt,
+    "remarks.jsonl": is_remark,
+    "asked.jsonl": is_suggestion,
+    "stopped.jsonl": is_stopped,
+    "spent.jsonl": is_spent,
+}
+# What reads each of these files finds nothing in one that is no record.
+_READ: Mapping[str, Callable[[Path], Any]] = {
+    "result.json": lambda path: RunFolder(path.parent).result(),
+    "metrics.json": lambda path: EvaluationFolder(path.parent).read(),
+    "origin.json": lambda path: RunFolder(path.parent).origin(),
+    "keep_steps.json": lambda path: RunFolder(path.parent).kept_steps(),
+    "data.json": lambda path: fits(read_json(path), {"path": (str, type(None))}),
+    "spec.yaml": lambda path: RunFolder(path.parent).spec_tree(),
+}
+
+
+def _check_records(archive: Archive, unpacked: Path) -> None:
+    """Refuse a record that its reader would pass over, though it is whole."""
+    for entry in archive.files:
+        path = unpacked / entry
+        is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
+        if (is_record and is_changed(path, is_record)) or (read and not read(path)):
+            raise archive.refused(f"{entry} is no record of this version")
 
 
 def _check_weights(archive: Archive, unpacked: Path) -> None:
@@ -252,7 +286,7 @@ def _check_references(archive: Archive, lab: Lab, unpacked: Path) -> None:
         known, theirs = (read_json(p) for p in (lab.root / "references" / path.name, path))
         if not isinstance(theirs, dict) or not isinstance(theirs.get("sha256"), str):
             raise archive.refused(f"references/{path.name} names no file")
-        if known is not None and known["sha256"] != theirs["sha256"]:
+        if fits(known, {"sha256": str}) and known["sha256"] != theirs["sha256"]:
             raise archive.refused(
                 f"its runs compare with another file than this lab's as reference {path.stem};"
                 " import it into a lab of its own (--root)"

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
-from tread_lab.records.plan import StoredPlan, read_plan
+from tread_lab.records.plan import StoredPlan, is_trial, read_plan
 from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
@@ -48,6 +49,25 @@ class Stopped:
     run: str
     step: int
     reason: str
+
+
+_SUGGESTION: Mapping[str, Kind] = {"number": int, "cell": dict, "trials": list}
+
+
+def is_suggestion(line: Tree) -> bool:
+    """Return whether a line is a suggestion."""
+    noted = fits(line, {"notes": dict}, partly=True)
+    return noted and fits(line, _SUGGESTION) and all(map(is_trial, line["trials"]))
+
+
+def is_stopped(line: Tree) -> bool:
+    """Return whether a line tells of a run that was stopped."""
+    return fits(line, {"run": str, "step": int, "reason": str})
+
+
+def is_spent(line: Tree) -> bool:
+    """Return whether a line tells how long a session was."""
+    return fits(line, {"session": str, "seconds": NUMBER})
 
 
 @dataclass(frozen=True)
@@ -125,8 +145,8 @@ class SweepFolder:
 
     def command(self) -> DriverCommand | None:
         """Return how the last driver was asked to run the sweep; `None` where that is unknown."""
-        tree = read_json(self.path / "command.json") or {}
-        if not {"words", "folder", "host"} <= tree.keys():
+        tree = read_json(self.path / "command.json")
+        if not fits(tree, {"words": list, "folder": str, "host": str}):
             return None
         return DriverCommand(tuple(tree["words"]), tree["folder"], tree["host"])
 
@@ -165,7 +185,7 @@ class SweepFolder:
                 tree.get("notes", {}),
             )
             for tree in read_lines(self.suggestions_path)
-            if {"number", "cell", "trials"} <= tree.keys()
+            if is_suggestion(tree)
         ]
         return sorted(suggestions, key=lambda suggestion: suggestion.number)
 
@@ -178,7 +198,7 @@ class SweepFolder:
         return {
             tree["run"]: Stopped(tree["run"], tree["step"], tree["reason"])
             for tree in read_lines(self.stopped_path)
-            if {"run", "step", "reason"} <= tree.keys()
+            if is_stopped(tree)
         }
 
     def lock(self) -> AbstractContextManager[None]:
@@ -247,8 +267,8 @@ def seconds_spent(path: Path) -> float:
     """Return the seconds of all sessions so far."""
     sessions: dict[str, float] = {}
     for tree in read_lines(path):
-        if {"session", "seconds"} <= tree.keys():
-            name = str(tree["session"])
+        if is_spent(tree):
+            name = tree["session"]
             sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
     return sum(sessions.values())
 
