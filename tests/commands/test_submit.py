@@ -229,6 +229,31 @@ def test_times_are_read_as_slurm_reads_them() -> None:
         _seconds("")
 
 
+@pytest.mark.parametrize(
+    ("words", "variable", "line"),
+    [
+        (["--export=NONE"], "ALL", "write --export=TREAD_LAB_NOTIFY after `--`"),
+        (["--export", "PATH"], "ALL", "write --export=PATH,TREAD_LAB_NOTIFY after `--`"),
+        ([], "NONE", "write SBATCH_EXPORT=TREAD_LAB_NOTIFY"),
+        (["--export=TREAD_LAB_NOTIFY"], "NONE", ""),
+        (["--export=NONE", "--export=ALL"], "ALL", ""),
+    ],
+)
+def test_an_environment_without_whom_to_notify_is_refused(
+    place: Path,
+    sbatch: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    variable: str,
+    line: str,
+) -> None:
+    monkeypatch.setenv("SBATCH_EXPORT", variable)
+    code = main(["submit", "slurm", "small.yaml", *ASKED, "--notify=cat", "--", *words])
+    said = capsys.readouterr().err
+    assert (code, line in said, sbatch.exists()) == (2 if line else 0, True, not line)
+
+
 def test_whom_to_notify_is_in_the_environment_of_the_job_alone(
     place: Path, sbatch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -37,6 +37,8 @@ def slurm(options: Slurm) -> int:
     resources, cores = _shape(options)
     name = _check(options, lab, resources)
     target = notification_target(options.notify)
+    if target:
+        _check_exported(options.sbatch)
     folder = lab.sweep(name).path
     file = folder / "slurm.sbatch"
     text = _text(options, name, file, resources, cores)
@@ -176,6 +178,20 @@ def _passed(words: Sequence[str]) -> list[str]:
         else:
             lines[-1] += f" {shlex.quote(word)}"
     return lines
+
+
+def _check_exported(words: Sequence[str]) -> None:
+    """Refuse options that keep from the job whom to notify.
+
+    Raises:
+        UserError: they do; says what to write.
+    """
+    given = re.findall(r"--export(?:=| )(\S+)", " ".join(words))
+    exported = (given or [os.environ.get("SBATCH_EXPORT", "ALL")])[-1]
+    if not {"ALL", VARIABLE} & set(exported.split(",")):
+        names = VARIABLE if exported in ("NONE", "NIL") else f"{exported},{VARIABLE}"
+        where = f"--export={names} after `--`" if given else f"SBATCH_EXPORT={names}"
+        raise UserError(f"--notify is lost under --export={exported}; write {where}")
 
 
 def _seconds(text: str) -> int:
