@@ -94,7 +94,7 @@ class Pages:
             return {"answer": None, "counts": {}, "problem": str(error)}
         created = now.plan.created
         return {
-            "answer": now.answer and vars(now.answer),
+            "answer": (said := now.answer()) and vars(said),
             "counts": views.counts(now.plan, now.frame),
             "age": duration(time.time() - created) if created else "",
             "disk": amount(self._bytes(now)),
@@ -131,7 +131,8 @@ class Pages:
             return tree
         frame = now.asked(question)
         above = views.overview(now.plan, frame) | {"counts": views.counts(now.plan, now.frame)}
-        above |= {"answer": now.answer and vars(now.answer), "questions": now.questions}
+        above |= {"answer": (said := now.answer(question)) and vars(said)}
+        above["questions"] = now.questions
         above["between"] = now.between and vars(now.between)
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": views.cells(frame, chosen, now.plan)}
@@ -139,6 +140,8 @@ class Pages:
     def table(self, name: str, columns: str = "", **chosen: str) -> views.Tree:
         """Return the ranking as the page shows it, or why there is none."""
         now = self.live.sweep(name).snapshot()
+        if not now.version:
+            return {"problem": "the records are being read"}
         frame = now.asked(chosen.get("question", ""))
         try:
             table = ranking_table(now.plan, frame, **chosen)
@@ -158,13 +161,14 @@ class Pages:
         table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
         return Text(table.latex(columns), "text/x-tex; charset=utf-8", f"{name}.tex")
 
-    def cell(self, name: str, number: str, seed: str = "") -> views.Tree:
+    def cell(self, name: str, number: str, seed: str = "", question: str = "") -> views.Tree:
         """Return the cell of a sweep with this number, through one of its seeds."""
         now = self.live.sweep(name).snapshot()
         if (place := _whole(number)) is None:
             raise UserError(f"no cell {number}")
         command = again(self.lab.sweep(name))
-        return cell.cell(self.lab, now.plan, now.frame, place, _whole(seed), again=command)
+        frame = now.asked(question)
+        return cell.cell(self.lab, now.plan, frame, place, _whole(seed), again=command)
 
     def grid(self, run: str, evaluation: str) -> Path:
         """Return the picture of the samples of an evaluation."""
@@ -266,7 +270,7 @@ def application(pages: Pages, guard: Guard, *, hosts: Sequence[str]) -> Starlett
         Route("/api/sweeps/{name}/table", _answer(pages.table, *TABLE)),
         Route("/api/sweeps/{name}/table.csv", _answer(pages.csv, *TABLE)),
         Route("/api/sweeps/{name}/table.tex", _answer(pages.latex, *TABLE)),
-        Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
+        Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed", "question")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),
         Route("/", _answer(pages.file)),

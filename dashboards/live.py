@@ -6,7 +6,8 @@ import gc
 import itertools
 import threading
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
@@ -43,7 +44,7 @@ class Snapshot:
             state `unread` and no numbers. A run that is trained and at which a process works has
             the state `measuring`.
         version: counts the changes of the frame; 0 before the first reading.
-        answer: what the report says of the sweep; `None` before the first reading.
+        answers: what the report says of the sweep, by question; none before the first reading.
         equal_steps: rows of `equal_steps_frame`, `None` where it is.
         between: how equal cells of several sweeps differ; `None` for one sweep.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
@@ -53,7 +54,7 @@ class Snapshot:
     plan: StoredPlan
     frame: pd.DataFrame
     version: int
-    answer: Answer | None = None
+    answers: Mapping[str, Answer] = field(default_factory=dict)
     equal_steps: pd.DataFrame | None = None
     between: Sheet | None = None
     problem: str = ""
@@ -64,6 +65,10 @@ class Snapshot:
         """The questions that the runs answer, by key; the sweep's own has none."""
         other = {} if self.equal_steps is None else {"steps": QUESTIONS[None]}
         return {"": self.plan.comparison, **other}
+
+    def answer(self, question: str = "") -> Answer | None:
+        """Return the answer to a question; to the sweep's own where there is no such one."""
+        return self.answers.get(question, self.answers.get(""))
 
     def asked(self, question: str) -> pd.DataFrame:
         """Return the frame that answers a question; the sweep's own where there is no such one."""
@@ -147,9 +152,11 @@ class LiveSweep:
         equal_steps = equal_steps_frame(self.lab, self.folder) if plan.match else None
         if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
             equal_steps = None  # a plan that was extended meanwhile
-        said = answer(self.lab, records, complete=ended)
+        answers = {"": answer(self.lab, records, complete=ended)}
+        if equal_steps is not None:
+            answers["steps"] = answer(self.lab, equal_steps, complete=ended)
         between = differences(self.lab, self.folder)
-        return Snapshot(plan, frame, next(self._versions), said, equal_steps, between)
+        return Snapshot(plan, frame, next(self._versions), answers, equal_steps, between)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""

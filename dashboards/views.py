@@ -42,7 +42,7 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.remarks import Remarks
 from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
-from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.decode import decode
 from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label, without_axis
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec
 from tread_lab.specs.units import quantity, ratio
@@ -84,7 +84,7 @@ def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
         "best": best(frame),
         "metrics": shown,
         "metric": shown[0] if shown else None,
-        "holes": encode(plan.excluded),
+        "holes": [{"count": hole.count, "reason": hole.why} for hole in plan.excluded],
         "failures": failures(frame),
         "search": search(plan, frame) if plan.search else None,
     }

@@ -161,6 +161,7 @@ def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) ->
 
 def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
     """Return factors at the best value that both reached: the worse of the two curves' bests."""
+    measured = [curve for curve in measured if len(curve.value) > 1]  # a point is no curve
     dense = next((curve for curve in measured if curve.dense), None)
     if dense is None:
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
 from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import ratio
+
+UNCROSSED = "; the plan crosses them only in part"
 
 
 @dataclass(frozen=True)
@@ -142,8 +145,9 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
     mean = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
     if not np.isfinite(mean):
         return ""
-    times = "" if ratio(mean) == ratio(1) else f"{ratio(mean)} times "
-    return f"It takes {times}the training FLOPs of dense."
+    if ratio(mean) == ratio(1):
+        return "It takes as many training FLOPs as dense."
+    return f"It takes {ratio(mean)} times the training FLOPs of dense."
 
 
 def _dense_for_the_same(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
@@ -176,7 +180,12 @@ def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
     if not first:
         return ""
     then = "".join(f", then {axis} ({number(spans[axis])})" for axis in others[:2] if spans[axis])
-    return f"The gap varies most with {first} (its means span {number(spans[first])}){then}."
+    levels = [done[axis].nunique() for axis in spans]
+    crossed = math.prod(levels) == len(done.drop_duplicates([*spans]))
+    beside = "" if crossed else UNCROSSED
+    return (
+        f"The gap varies most with {first} (its means span {number(spans[first])}){then}{beside}."
+    )
 
 
 def _certainty(seeds: int, images: int, cells: int) -> str:

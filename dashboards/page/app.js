@@ -203,7 +203,10 @@ act.select = async (change) => {
   const asked = "metric" in change || "question" in change;
   try {
     if (asked) state.version = 0;
-    if (asked) return await refresh();
+    if (asked) {
+      await refresh();
+      return drawPanel();
+    }
     const table = await ask(`api/sweeps/${state.sweep}/table`, picked());
     state.table = table;
     drawChosen();
@@ -243,10 +246,10 @@ async function drawPanel() {
   const request = ++drawn;
   const cells = shown();
   const names = cells.map((k) => state.view.cells.name[k] ?? `cell ${k}`);
-  const seed = (k) => ({ seed: state.seeds[k] ?? "" });
+  const seen = (k) => ({ seed: state.seeds[k] ?? "", question: state.question });
   try {
     const path = `api/sweeps/${state.sweep}/cells`;
-    const details = await Promise.all(cells.map((k) => ask(`${path}/${k}`, seed(k))));
+    const details = await Promise.all(cells.map((k) => ask(`${path}/${k}`, seen(k))));
     lost = "";
     if (request === drawn) putPanel(details, names);
   } catch (error) {

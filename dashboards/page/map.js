@@ -138,7 +138,7 @@ export function drawMap() {
   );
   put(
     at("holes"),
-    holes.map((hole) => `${hole.count} cells not planned, because of ${hole.reason}`).join("; "),
+    holes.map((hole) => `${hole.count} cells not planned: ${hole.reason}`).join("; "),
   );
 }
 

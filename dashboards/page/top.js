@@ -8,7 +8,8 @@ export function drawHead() {
   const { question, answer, questions } = state.view;
   document.title = `${state.view.name} \u2013 tread-lab`;
   put(at("question"), question);
-  put(at("compared"), questions[""] ? `compared ${questions[""]}` : "");
+  const compared = questions[state.question] ?? questions[""];
+  put(at("compared"), compared ? `compared ${compared}` : "");
   put(at("finding"), answer ? answer.sentence : "");
   put(at("certainty"), answer ? answer.certainty : "");
   const keys = Object.keys(questions);
@@ -43,10 +44,13 @@ export function drawProgress() {
     (sum, name) => sum + (counts[name] ?? 0),
     0,
   );
-  bar.setAttribute("aria-label", `${done} of ${runs} runs have ended`);
+  const ended = counts.unread
+    ? `${runs} runs are being read`
+    : `${done} of ${runs} runs have ended`;
+  bar.setAttribute("aria-label", ended);
   put(
     at("counts"),
-    h("strong", { id: "done" }, `${done} of ${runs} runs have ended`),
+    h("strong", { id: "done" }, ended),
     order.map((name) =>
       h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
     ),

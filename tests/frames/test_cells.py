@@ -154,6 +154,8 @@ def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed(column:
         }
     )
     assert list(disturbed(frame, column)) == [False, False, True, True, False]
+    slow = frame.assign(**{column: [200.0, 70.0, 64.0, 78.0, 76.0]})  # dense beside other work
+    assert list(disturbed(slow, column)) == [True] * 5
     slower = frame.assign(**{column: frame["cost/train_flops"] ** 0.5})
     assert not disturbed(slower, column).any()
     rate = frame.rename(columns={column: "throughput/images_per_s"})

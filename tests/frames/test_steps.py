@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 from tests.engine.runs import CPU, small_run
+from tests.faults.drivers import eventually
 from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.cli import main
+from tread_lab.dashboards.app import Pages
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.frames import (
@@ -149,6 +151,14 @@ def test_matched_runs_of_a_constant_rate_answer_at_equal_steps_too(tmp_path: Pat
     assert at_six["heldout/loss"].iloc[0] == at_end["heldout/loss"].iloc[0]
     assert at_six["heldout/loss"].iloc[1] != at_end["heldout/loss"].iloc[1]
     assert "step" not in training_frame(lab, "matched", at_end), "two questions are no curve"
+    pages = Pages(lab)
+    eventually(lambda: bool(pages.sweep("matched")["version"]))
+    for question, frame in (("", at_end), ("steps", at_six)):
+        shown = pages.sweep("matched", question=question)
+        panel = pages.cell("matched", "1", question=question)
+        assert f"dense {frame.attrs['comparison']}" in shown["answer"]["sentence"]
+        (gap,) = (row["delta"] for row in panel["metrics"] if row["metric"] == "gap/heldout")
+        assert gap == pytest.approx(frame["gap/heldout"].iloc[1], rel=1e-5)
 
 
 def test_a_stage_of_a_decaying_run_is_not_compared_with_a_shorter_run(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     A route saves time by saving FLOPs, so a trial that is faster than its baseline by a tenth more
     than its FLOPs allow was measured against a busy machine. Small networks gain less than their
     FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
+    A baseline from which most trials are that far away is the slow one, and is disturbed as well.
 
     Args:
         column: of a time or of a speed, else no trial is: seconds a step and images per second are
@@ -100,7 +101,9 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     dense = {name: of_baseline(trials, name) for name in own}
     share: pd.Series[float] = _beyond_flops(column, own, dense)
     away = share / share.median()
-    return (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
+    slow = share.groupby(trials["baseline"]).median() > BEYOND
+    of_slow = trials["run"].isin(slow.index[slow])
+    return of_slow | (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
 
 
 def disturbed_beside(row: Mapping[str, Any], dense: Mapping[str, Any]) -> list[str]:

@@ -38,6 +38,12 @@ class ExcludedCells:
     count: int
     examples: tuple[Cell, ...]
 
+    @property
+    def why(self) -> str:
+        """The reason in words; of a `where`, the expression that the others satisfy."""
+        kind, _, expression = self.reason.partition(": ")
+        return f"`where` keeps only {expression}" if kind == "where" else self.reason
+
 
 @dataclass(frozen=True)
 class Expansion:

@@ -118,7 +118,7 @@ def _fp32_block(plan: Plan) -> Iterator[str]:
 def _left_out(plan: Plan) -> Iterator[str]:
     """Yield a line for every reason for which cells are not planned, or not planned twice."""
     for hole in plan.excluded:
-        yield f"{counted(hole.count, 'cell')} not planned: {_why(hole.reason)} ({_examples(hole)})"
+        yield f"{counted(hole.count, 'cell')} not planned: {hole.why} ({_examples(hole)})"
     for same in plan.duplicates:
         count = counted(same.count, "cell")
         yield f"{count}: {same.reason}, so nothing runs twice ({_examples(same)})"
@@ -126,12 +126,6 @@ def _left_out(plan: Plan) -> Iterator[str]:
 
 def _examples(hole: ExcludedCells) -> str:
     return f"e.g. {'; '.join(cell_text(cell) for cell in hole.examples[:2])}"
-
-
-def _why(reason: str) -> str:
-    """Return why cells are left out; of a `where`, the expression that the others satisfy."""
-    kind, _, expression = reason.partition(": ")
-    return f"`where` keeps only {expression}" if kind == "where" else reason
 
 
 def _size(plan: Plan) -> str:

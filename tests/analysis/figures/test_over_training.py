@@ -80,6 +80,8 @@ def test_a_gap_has_curves_of_trials_alone_and_the_line_of_its_baseline(
 
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
     assert stage_metrics(stages.drop(columns=STEP)) == []
+    last = stages[stages[STEP] == max(STEPS)]
+    assert time_to_equal(last, FD, cost="cost/train_flops").factors == ()
 
 
 def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:

@@ -54,8 +54,11 @@ def test_the_rivals_of_the_best_cell_are_named(
 
 def test_the_axis_along_which_the_gap_varies_most_is_named(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(images=4, levels=2, rates=(0.25, 0.5)))
-    told = "The gap varies most with start (its means span 0.0119), then end (0.00835)."
-    assert told in answer(lab, trials_frame(lab, "placement")).sentence
+    told = "The gap varies most with start (its means span 0.0119), then end (0.00835)"
+    frame = trials_frame(lab, "placement")
+    assert f"{told}{module.UNCROSSED}." in answer(lab, frame).sentence
+    arm = frame[(frame["role"] == "baseline") | (frame["start"] == 2)]
+    assert module.UNCROSSED not in answer(lab, arm).sentence
 
 
 def test_what_dense_reaches_for_the_same_flops_is_told_where_it_is_known(tmp_path: Path) -> None:
@@ -84,4 +87,4 @@ def test_the_lowest_loss_is_named_where_it_is_not_the_best_difference(tmp_path: 
 def test_equal_costs_are_said_as_such(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     frame = trials_frame(lab, "placement").assign(**{"cost/train_flops": 1e12})
-    assert answer(lab, frame).sentence.count("It takes the training FLOPs of dense.")
+    assert answer(lab, frame).sentence.count("It takes as many training FLOPs as dense.")
