@@ -125,7 +125,7 @@ def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:
 
 
 def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
-    """Return `, 2.6% of its 0.2534`: the gap as a share of the baselines' held-out loss."""
+    """Return `, 2.6% of dense's 0.2534`: the gap as a share of the baselines' held-out loss."""
     if HELDOUT_LOSS not in frame:
         return ""
     trials = (frame["cell"] == best["cell"]) & (frame["role"] == "trial")
@@ -134,7 +134,7 @@ def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
     if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
         return ""
     share = abs(float(best[GAP_HELDOUT])) / float(dense[HELDOUT_LOSS].iloc[0])
-    return f", {number(100 * share)}% of its {text}"
+    return f", {number(100 * share)}% of dense's {text}"
 
 
 def _price(frame: pd.DataFrame, cell: str) -> str:

@@ -241,6 +241,8 @@ def _ranking(frame: pd.DataFrame) -> Sheet | None:
         return None
     beside = [metric for metric in quality_metrics(frame) if metric != key]
     texts = formatted(ranking(frame, key, beside=beside[:3]), key)
+    if set(texts["state"]) == {RunState.COMPLETED}:  # the facts above say so
+        texts = texts.drop(columns="state")
     return sheet(texts)
 
 

@@ -92,7 +92,9 @@ function overSeeds(cell) {
 
 const hidden = (text) => h("span", { class: "unseen" }, arrows(text));
 
-// Other work on the machine decided this number.
+const DISTURBED =
+  "disturbed: other work ran beside this run or its baseline, so the time says nothing of the route";
+
 const busy = (measured) => (measured.disturbed ? " (disturbed)" : "");
 
 function numbers(details, names) {
@@ -118,6 +120,7 @@ function numbers(details, names) {
     if (good) change.style.color = good === "better" ? "var(--blue)" : "var(--worse)";
     return h("tr", {}, start, said(gap ? "" : value(m)), change, unlike ? said(m.over) : null);
   });
+  const disturbed = details.some((d) => d.metrics.some((m) => m.disturbed));
   return h(
     "div",
     { class: "numbers", tabindex: 0, role: "region", "aria-label": "numbers" },
@@ -126,5 +129,6 @@ function numbers(details, names) {
       rows,
     ),
     overs.length === 1 ? h("p", { class: "hint" }, `\u00b1: 95% interval over ${overs[0]}`) : null,
+    disturbed ? h("p", { class: "hint" }, DISTURBED) : null,
   );
 }

@@ -139,15 +139,20 @@ def test_an_extended_plan_is_never_taken_for_the_old_one(tmp_path: Path) -> None
     assert settled(live, 4).version > first.version
 
 
-def test_records_that_stay_unreadable_are_told(tmp_path: Path) -> None:
+def test_records_that_stay_unreadable_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lab = write_sweep(tmp_path, small())
     pages = Pages(lab)
     live = pages.live.sweep("placement")
-    run = lab.run(settled(live, 4).plan.trials[1].run)
-    write_json(next(run.evaluations()).path / "metrics.json", {"spec": {}, "metrics": 5})
-    os.utime(run.path / "result.json", ns=(1, 1))
+    settled(live, 4)
+
+    def unreadable(*_: object, **__: object) -> None:
+        raise TypeError("of another kind")
+
+    monkeypatch.setattr("tread_lab.dashboards.live.plan_frame", unreadable)
     eventually(lambda: bool(pages.sweep("placement")["problem"]))
-    assert pages.sweep("placement")["problem"].startswith("TypeError: ")
+    assert pages.sweep("placement")["problem"].startswith("TypeError: of")
 
 
 def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched: Lab) -> None:

@@ -69,6 +69,7 @@ def test_the_card_has_the_hubs_yaml_measurements_and_how_to_load(weights: Path) 
     assert result["dataset"]["name"] == "fashion16, 1x16x16, 10 classes"
     assert "after 6 of 6 training steps" in body and "1->1 at a selection rate of 0.5" in body
     assert 'load_exported("FOLDER")' in body and "| `heldout/loss` |" in body
+    assert "| 8 held-out images |" in body
     assert str(weights.parent) not in text
     assert json.loads((weights / "config.json").read_text())["model_type"] == "dit"
 

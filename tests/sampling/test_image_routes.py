@@ -30,6 +30,9 @@ def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None
         (5, 6),
     ]
     assert [route.keep_BK.shape for route in routing] == [(2, N - int(rate * N))] * 2
+    dropped = routed(1, 2).dropped() or ()
+    assert [(route.start, route.end) for route in dropped] == [(1, 3), (5, 6)]
+    assert [route.keep_BK.shape for route in dropped] == [(2, 0)] * 2
 
 
 def test_no_routed_token_is_the_dense_network() -> None:

@@ -117,6 +117,8 @@ class Records(dict[str, Record]):
         self._begun = set(os.listdir(runs)) if runs.is_dir() else set()  # noqa: PTH208 - its names
 
     def __missing__(self, run: str) -> Record:
+        if run not in self._begun:
+            self._lab.run(run)  # refuses what is no name of a run
         self[run] = self._remembered(run) if run in self._begun else PENDING
         return self[run]
 

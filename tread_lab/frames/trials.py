@@ -163,10 +163,10 @@ class SweepReader:
 
     def whole_frame(self) -> pd.DataFrame:
         """Return the rows of all trials as a frame, the last one where nothing has changed."""
+        self.read_gaps()
         if self._memory.settings is None or self._memory.settings[0] is not self.plan:
             self._memory.settings = self.plan, pd.DataFrame(map(self._settings, self.plan.trials))
             self._memory.frame = None
-        self.read_gaps()
         results = [self._result(trial) for trial in self.plan.trials]
         last = self._memory.frame
         if last is None or not all(map(operator.is_, results, last[0])):

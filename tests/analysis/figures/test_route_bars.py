@@ -37,3 +37,14 @@ def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.Dat
     assert colours == {"#8c8c8c"}
     told = "no measure of quality: no route is best by it"
     assert told in best_route(bars)
+
+
+def test_routes_without_a_number_have_hatched_stubs_at_their_places(
+    paper_frame: pd.DataFrame,
+) -> None:
+    bars = route_bars(paper_frame)
+    _, (ax,) = figure()
+    draw_route_bars(bars, ax)
+    stubs = [patch.get_x() for patch in ax.patches if patch.get_hatch()]
+    places = [bar.get_x() for bar, measured in zip(ax.patches, bars.measured) if not measured]
+    assert stubs == pytest.approx(places) and stubs
