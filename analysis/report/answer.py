@@ -153,12 +153,10 @@ def _price(frame: pd.DataFrame, cell: str) -> str:
 def _dense_for_the_same(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
     """Return what dense reaches for the FLOPs of the best cell, from dense runs of other lengths.
 
-    A sweep that is compared at equal FLOPs has said it already.
+    A sweep that is compared at equal FLOPs has said it already, or says it at its own question.
     """
-    if frame.attrs.get("comparison") == QUESTIONS["train_flops"] or not {
-        TRAIN_FLOPS,
-        HELDOUT_LOSS,
-    } <= set(frame):
+    asked = frame.attrs.get("comparison") == QUESTIONS["train_flops"] or "at_step" in frame.attrs
+    if asked or not {TRAIN_FLOPS, HELDOUT_LOSS} <= set(frame):
         return ""
     dense = cells.loc[cells["role"] == "baseline", [TRAIN_FLOPS, HELDOUT_LOSS]].sort_index()
     spent = dense.dropna().sort_values(TRAIN_FLOPS)

@@ -12,7 +12,9 @@ import pytest
 from tests.engine.runs import CPU, small_run
 from tests.faults.drivers import eventually
 from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
+from tread_lab.analysis.report.answer import answer
 from tread_lab.cli import main
+from tread_lab.compare.gaps import losses_paths
 from tread_lab.dashboards.app import Pages
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
@@ -21,6 +23,7 @@ from tread_lab.frames import (
     is_measured_during_training,
     plan_steps_frame,
     steps_frame,
+    tied_with_best,
     training_frame,
     trials_frame,
 )
@@ -159,6 +162,23 @@ def test_matched_runs_of_a_constant_rate_answer_at_equal_steps_too(tmp_path: Pat
         assert f"dense {frame.attrs['comparison']}" in shown["answer"]["sentence"]
         (gap,) = (row["delta"] for row in panel["metrics"] if row["metric"] == "gap/heldout")
         assert gap == pytest.approx(frame["gap/heldout"].iloc[1], rel=1e-5)
+
+
+def test_at_equal_steps_cells_are_told_apart_by_their_losses_at_that_step(tmp_path: Path) -> None:
+    lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1", "1->1"]}}
+    carry_out(lab, planned(lab, "matched", ["baseline", "end"], **more))
+    frame = equal_steps_frame(lab, "matched")
+    assert frame is not None
+    best, other = frame["cell"].iloc[1:]
+    for run, step in frame.attrs["at_step"].items():
+        for path in losses_paths(lab.run(run)).values():
+            path.unlink()  # what the ends have lost is asked by nobody
+        (path,) = losses_paths(lab.run(run), step).values()
+        arrays = dict(np.load(path))
+        worse = run == frame["run"].iloc[2]
+        np.savez(path, **arrays | {"dense": arrays["dense"] + worse})  # type: ignore[arg-type]
+    assert tied_with_best(lab, frame, [best, other]) == []
+    assert "What dense reaches" not in answer(lab, frame).sentence  # the sweep's own question
 
 
 def test_a_stage_of_a_decaying_run_is_not_compared_with_a_shorter_run(tmp_path: Path) -> None:

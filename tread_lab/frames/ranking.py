@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -85,24 +85,29 @@ def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[
     seeds: dict[str, _Seeds] = {cell: {} for cell in (best, *others)}
     for cell, seed, run, gap in zip(*(near[c] for c in ("cell", "seed", "run", GAP_HELDOUT))):
         seeds[cell][seed] = run, gap
-    differences = {cell: _paired(lab, seeds[best], seeds[cell]) for cell in others}
+    steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
+    differences = {cell: _paired(lab, seeds[best], seeds[cell], steps) for cell in others}
     return [cell for cell, less in differences.items() if less is None or less.high >= 0]
 
 
 _Seeds = dict[int, tuple[str, float]]  # of a cell: its run and its held-out gap by seed
 
 
-def _paired(lab: Lab, ours: _Seeds, theirs: _Seeds) -> PairedGap | None:
+def _paired(lab: Lab, ours: _Seeds, theirs: _Seeds, steps: Mapping[str, int]) -> PairedGap | None:
     """Return a cell less another in held-out loss, over common seeds or over images of one seed.
 
     The result is `None` where the two cannot be paired.
+
+    Args:
+        steps: at which runs are compared, where that is before their end.
     """
     common = [seed for seed in ours if seed in theirs]
     if len(common) > 1:
         return gap_over_seeds([ours[seed][1] - theirs[seed][1] for seed in common])
     if not common:
         return None
-    paths = [losses_paths(lab.run(seeds[common[0]][0])) for seeds in (ours, theirs)]
+    runs = [seeds[common[0]][0] for seeds in (ours, theirs)]
+    paths = [losses_paths(lab.run(run), steps.get(run)) for run in runs]
     both = sorted(paths[0].keys() & paths[1].keys())
     try:
         a, b = (Losses.read(path[both[0]]) for path in paths) if both else (None, None)
