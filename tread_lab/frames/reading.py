@@ -117,10 +117,13 @@ class Records(dict[str, Record]):
         self._begun = set(os.listdir(runs)) if runs.is_dir() else set()  # noqa: PTH208 - its names
 
     def __missing__(self, run: str) -> Record:
-        if run not in self._begun:
+        if run in self._begun:
+            record = self._remembered(run)
+        else:
             self._lab.run(run)  # refuses what is no name of a run
-        self[run] = self._remembered(run) if run in self._begun else PENDING
-        return self[run]
+            record = PENDING
+        self[run] = record
+        return record
 
     def _remembered(self, run: str) -> Record:
         """The record of a run, read only if its folder has changed since it was read whole."""

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.kinds import Kind, fits, fits_all
+
 Tree = dict[str, Any]
-Kind = type | tuple[type, ...]
 FileChecksum = dict[str, int]  # `bytes` and `crc` of a finished file
 _CHECKSUM: Mapping[str, Kind] = {"bytes": int, "crc": int}
 
@@ -63,27 +64,8 @@ def json_tree(text: str | bytes, *, share: Callable[[Tree], Tree] | None = None)
     return tree
 
 
-NUMBER = (int, float)
-
-
-def fits(tree: Any, kinds: Mapping[str, Kind], *, partly: bool = False) -> bool:
-    """Whether it is a mapping with a value of its kind for each of these keys.
-
-    Args:
-        partly: keys may be absent.
-    """
-    if not isinstance(tree, dict) or not (partly or kinds.keys() <= tree.keys()):
-        return False
-    return all(isinstance(tree[key], kind) for key, kind in kinds.items() if key in tree)
-
-
-def fits_all(tree: Any, kind: Kind) -> bool:
-    """Whether it is a mapping whose values are all of a kind."""
-    return isinstance(tree, dict) and all(isinstance(value, kind) for value in tree.values())
-
-
 def are_checksums(tree: Any) -> bool:
-    """Whether it is what `file_checksums` returns."""
+    """Return whether it is what `file_checksums` returns."""
     return fits_all(tree, dict) and all(fits(x, _CHECKSUM) for x in tree.values())
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from tread_lab.records.checksums import NUMBER, Kind, checksum, fits
+from tread_lab.records.checksums import checksum
 from tread_lab.records.durable import disk_error, writing
+from tread_lab.records.kinds import NUMBER, Kind, fits
 
 
 def with_checksum(tree: Mapping[str, Any]) -> str:
@@ -159,7 +160,7 @@ def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
 
 
 def is_entry(tree: dict[str, Any]) -> bool:
-    """Whether a line of a log is an entry."""
+    """Return whether a line of a log is an entry."""
     with contextlib.suppress(ValueError, OverflowError):
         return fits(tree, _ENTRY) and float(tree["value"]) is not None
     return False

@@ -13,17 +13,14 @@ import yaml
 
 from tread_lab.records.attempts import Attempts
 from tread_lab.records.checksums import (
-    NUMBER,
-    Kind,
     are_checksums,
     changed_files,
     file_checksums,
-    fits,
-    fits_all,
     yaml_body,
     yaml_text,
 )
 from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.kinds import NUMBER, TEXT_OR_NONE, Kind, fits, fits_all
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.metric_names import heldout_named
@@ -170,7 +167,7 @@ class RunFolder:
         if not fits(tree, {"data": dict}, partly=True):
             return None
         moved = read_json(self.path / "data.json")
-        if not fits(moved, {"path": (str, type(None))}):
+        if not fits(moved, {"path": TEXT_OR_NONE}):
             return dict(tree)
         return {**tree, "data": {**tree.get("data", {}), **moved}}
 

@@ -18,8 +18,9 @@ from zipfile import ZipFile
 import tread_lab
 from tread_lab.records.archive import Archive, ArchiveWriter, open_archive
 from tread_lab.records.attempts import is_attempt
-from tread_lab.records.checksums import Tree, fits
+from tread_lab.records.checksums import Tree
 from tread_lab.records.durable import read_json, replacing, write_json, write_text, writing
+from tread_lab.records.kinds import TEXT_OR_NONE, fits
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
 from tread_lab.records.log import is_changed, is_entry
@@ -232,7 +233,7 @@ _READ: Mapping[str, Callable[[Path], Any]] = {
     "metrics.json": lambda path: EvaluationFolder(path.parent).read(),
     "origin.json": lambda path: RunFolder(path.parent).origin(),
     "keep_steps.json": lambda path: RunFolder(path.parent).kept_steps(),
-    "data.json": lambda path: fits(read_json(path), {"path": (str, type(None))}),
+    "data.json": lambda path: fits(read_json(path), {"path": TEXT_OR_NONE}),
     "spec.yaml": lambda path: RunFolder(path.parent).spec_tree(),
 }
 
