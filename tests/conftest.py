@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray's workers are nice by 15: beside other tests on two cores they would get a thirtieth of one.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode

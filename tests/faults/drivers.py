@@ -65,7 +65,7 @@ class Zygote:
         out, err = told / "out", told / "err"
         driver = self.start(folder, *argv, out=out, err=err, prelude=prelude, **env)
         try:
-            status = driver.wait(250)
+            status = driver.wait(550)
             return Done(status, out.read_text(), err.read_text())
         finally:
             driver.kill()
