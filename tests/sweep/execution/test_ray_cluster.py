@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -248,9 +248,14 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ray_cluster
 
 
-def test_the_head_and_the_daemon_of_this_node_are_watched(module: Any) -> None:
+def test_the_head_and_the_daemon_of_this_node_are_watched(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert module._addresses() == {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
     assert module.alive_nodes() == {"here", "there"}
+    context = SimpleNamespace(gcs_address="fe80::2:6379", get_node_id=lambda: "there")
+    monkeypatch.setattr(module.ray, "get_runtime_context", lambda: context)
+    assert module._addresses() == {("10.0.0.2", 8): 5.0, ("fe80::2", 6379): 30.0}
 
 
 def test_an_attempt_is_ended_on_the_node_where_it_runs(
@@ -261,8 +266,9 @@ def test_an_attempt_is_ended_on_the_node_where_it_runs(
     def remote(**resources: Any) -> Any:
         def of(function: Any) -> Any:
             def options(scheduling_strategy: Any) -> Any:
-                node = scheduling_strategy.node_id
-                return SimpleNamespace(remote=lambda pid: killed.append((node, pid, resources)))
+                node, soft = scheduling_strategy.node_id, scheduling_strategy.soft
+                where = (node, soft, resources)
+                return SimpleNamespace(remote=lambda pid: killed.append((pid, where)))
 
             return SimpleNamespace(options=options)
 
@@ -272,7 +278,7 @@ def test_an_attempt_is_ended_on_the_node_where_it_runs(
     monkeypatch.setattr(module.ray, "remote", remote)
     module.end_attempt(Attempt(n=1, pid=5, node="here"))
     module.end_attempt(Attempt(n=1, pid=6, node=there))
-    assert killed == [5, (there, 6, {"num_cpus": 0})]
+    assert killed == [5, (6, (there, False, {"num_cpus": 0}))]
 
 
 def test_only_a_worker_of_ray_is_killed(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,22 +310,31 @@ def test_the_end_of_a_daemon_is_named_and_that_of_others_is_not(
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        (None, "Ray did not start on this machine: no room; `--executor inline` needs no Ray"),
-        ("10.0.0.2:1", "cannot join the Ray cluster at 10.0.0.2:1: no room; is it there"),
+        (None, "Ray did not start on this machine: no room"),
+        ("10.0.0.2:1", "cannot join the Ray cluster at 10.0.0.2:1: no room"),
     ],
 )
-def test_a_cluster_that_cannot_be_had_is_one_line(
+def test_a_cluster_that_cannot_be_had_is_one_short_line(
     module: Any, monkeypatch: pytest.MonkeyPatch, address: str | None, said: str
 ) -> None:
+    """What Ray starts meanwhile prints nothing, and does not hear SIGTERM."""
+
+    def masked() -> bool:
+        return signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
     def init(**options: Any) -> None:
-        assert options["address"] == address and options["log_to_driver"] is False
-        raise Exception("outer") from RuntimeError("no room\nmore")
+        quiet = {"log_to_driver": False, "logging_level": 40}
+        assert options == {"address": address, **quiet} and masked()
+        raise Exception("outer") from RuntimeError(f"no room{'z' * 300}\nmore")
 
     monkeypatch.setattr(module.ray, "init", init)
     monkeypatch.setattr(module.ray._private.worker, "print_to_stdstream", print)
+    monkeypatch.setattr(module.ray._private.utils, "set_sigterm_handler", print)
     with pytest.raises(Unavailable) as lost:
         module._init(address)
-    assert str(lost.value).startswith(said)
+    assert str(lost.value).startswith(said) and str(lost.value).count("z") == 200 - len("no room")
+    assert module.ray._private.worker.print_to_stdstream is module._print_but_dumps
+    assert not masked()
 
 
 def test_ray_gives_back_sigterm_and_its_daemons_and_agents_are_killed_at_once(
@@ -346,20 +361,6 @@ def test_ray_gives_back_sigterm_and_its_daemons_and_agents_are_killed_at_once(
     assert agent.wait(10) == -signal.SIGKILL
     assert heard == [signal.SIGTERM]
     assert killed == [{"check_alive": False, "allow_graceful": False}]
-
-
-def test_what_ray_starts_does_not_hear_sigterm(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def masked() -> bool:
-        return signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-
-    monkeypatch.setattr(module.ray, "init", lambda **options: seen.append(masked()))
-    monkeypatch.setattr(module.ray._private.worker, "print_to_stdstream", print)
-    monkeypatch.setattr(module.ray._private.utils, "set_sigterm_handler", print)
-    seen: list[bool] = []
-    module._init(None)
-    assert [*seen, masked()] == [True, False]
 
 
 def test_a_cluster_in_use_is_neither_started_nor_ended(
@@ -517,77 +518,3 @@ def test_runs_are_packed_on_nodes_that_are_there(
     assert module.most_on_one_device(TrialResources(gpus=0.5)) == 0
     nodes.clear()
     assert module.whole_device({"cpu": 3, "gpu": 0.0}) == {"cpu": 3, "gpu": 0.0}
-
-
-def test_a_cluster_that_is_named_is_joined_and_left(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[Any] = []
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:1")
-    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(module.ray, "shutdown", lambda: said.append("left"))
-    monkeypatch.setattr(module, "_init", lambda address, **more: said.append((address, more)))
-    monkeypatch.setattr(module, "monitor_addresses", lambda addresses, lost: nullcontext())
-    asked: list[Any] = []
-    monkeypatch.setattr(module, "answers", lambda *asks, **more: asked.append((asks, more)) or True)
-    with module.cluster():
-        assert said == [("10.0.0.2:1", {})]
-    assert said[1:] == ["left"]
-    assert asked == [((("10.0.0.2", 1),), {"within": 30.0})]
-
-
-def test_ray_is_started_quietly_and_its_reason_is_short(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[Any] = []
-
-    def init(**options: Any) -> None:
-        given.append(options)
-        raise ValueError("z" * 300)
-
-    monkeypatch.setattr(module.ray, "init", init)
-    monkeypatch.setattr(module.ray._private.worker, "print_to_stdstream", print)
-    with pytest.raises(Unavailable) as lost:
-        module._init(None, include_dashboard=False)
-    assert given == [
-        {"address": None, "log_to_driver": False, "logging_level": 40, "include_dashboard": False}
-    ]
-    assert module.ray._private.worker.print_to_stdstream is module._print_but_dumps
-    assert str(lost.value).count("z") == 200
-
-
-def test_what_is_left_of_a_cluster_is_killed_at_once(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[Any] = []
-    node = SimpleNamespace(kill_all_processes=lambda **how: given.append(how))
-    monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
-    module._kill_daemons()
-    assert given == [{"check_alive": False, "allow_graceful": False}]
-
-
-def test_addresses_have_numbers_as_ports_also_those_of_the_sixth_version(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = SimpleNamespace(gcs_address="fe80::2:6379", get_node_id=lambda: "here")
-    node = {"NodeID": "here", "NodeManagerAddress": "fe80::1", "NodeManagerPort": "7"}
-    monkeypatch.setattr(module, "nodes", lambda: [node])
-    monkeypatch.setattr(module.ray, "get_runtime_context", lambda: context)
-    assert module._addresses() == {("fe80::1", 7): 5.0, ("fe80::2", 6379): 30.0}
-
-
-def test_a_process_on_another_node_is_killed_there_or_nowhere(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    soft: list[bool] = []
-    made = SimpleNamespace(remote=lambda pid: None)
-
-    def options(scheduling_strategy: Any) -> Any:
-        soft.append(scheduling_strategy.soft)
-        return made
-
-    monkeypatch.setattr(
-        module.ray, "remote", lambda **_: lambda function: SimpleNamespace(options=options)
-    )
-    module.end_attempt(Attempt(n=1, pid=6, node="ab" * 28))
-    assert soft == [False]
