@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +10,18 @@ import pytest
 import yaml
 
 from tests.frozen import not_frozen
-from tests.records.test_sweep_archive import Entry, archive, merged, packed, rewritten, source
+from tests.records.test_sweep_archive import Entry, merged, packed, rewritten, source
 from tread_lab import records
 from tread_lab.frames import trials_frame
 from tread_lab.records.checksums import json_text
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import append_line, with_checksum
+from tread_lab.records.log import with_checksum
 from tread_lab.records.run_status import run_status
 from tread_lab.records.sweep_folder import seconds_spent
 from tread_lab.specs import UserError
 from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
-__all__ = ["archive", "source"]
+__all__ = ["source"]
 ENTRY = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
 REMARK = {"event": "note", "text": "x", "by": "me", "time": 1.0}
 DEEP = '{"a":' * 9999 + "1" + "}" * 9999
@@ -150,24 +150,27 @@ def raised(lab: Lab, file: str) -> list[str]:
 
 
 @pytest.mark.parametrize("file", [*LINES, *TREES])
-def test_an_archive_with_such_a_record_is_refused_by_its_name(
-    archive: Path, source: Lab, lab: Lab, file: str
+def test_such_a_record_is_refused_by_its_name_in_an_export_and_in_an_archive(
+    source: Lab, lab: Lab, tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (name,) = paths(source, file)
-    name = name.replace("sweeps/placement", "sweep")
+    (place,) = paths(source, file)
     text = next(text for kind, text in TEXTS if kind == file)
+    path, name = source.root / place, place.replace("sweeps/placement", "sweep")
+    kept, archive = path.read_bytes() if path.exists() else b"", tmp_path / "sweep.zip"
+    path.write_text(text)
+    with pytest.raises(UserError, match=re.escape(path.name)):
+        packed(source, archive)
+    assert not archive.exists()
+    if place.startswith("runs/") and file != "spec.yaml":  # which is an error that names it
+        show_run(source.runs()[0])
+        assert re.search(rf"damaged +{place.split('/', 2)[2]}$", capsys.readouterr().out, re.M)
+    path.write_bytes(kept)
+    packed(source, archive)
 
     def change(entries: list[Entry], _: object) -> list[Entry]:
         return [(e, text.encode() if e.filename == name else b) for e, b in entries]
 
-    if file in ("asked.jsonl", "remarks.jsonl"):
-        append_line(
-            source.root / paths(source, file)[0], json.loads(text.rpartition(", ")[0] + "}")
-        )
-        archive.unlink()
-        packed(source, archive)
-    else:
-        rewritten(archive, change)
+    rewritten(archive, change)
     with pytest.raises(UserError) as refusal:
         merged(lab, archive)
     assert name in str(refusal.value) and str(refusal.value).endswith("; nothing was imported")

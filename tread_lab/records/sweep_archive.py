@@ -78,7 +78,8 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
     The sweep is locked meanwhile, and each run while it is read.
 
     Raises:
-        UserError: the file exists, a checkpoint is damaged, or somebody works at the sweep.
+        UserError: the file exists, a record or a checkpoint is damaged, or somebody works at the
+            sweep.
     """
     folder = lab.sweep(name)
     if out.exists() or out.is_symlink():
@@ -93,6 +94,7 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
             for part in parts:
                 with _still(part) if part in runs and part.path.is_dir() else nullcontext():
                     for entry, path in _files_of(lab, part, weights):
+                        _check_record(path)
                         for size in writer.add(entry, path) if entry not in writer.files else ():
                             done += size
                             yield done, total
@@ -238,12 +240,31 @@ _READ: Mapping[str, Callable[[Path], Any]] = {
 }
 
 
+def passed_over(folder: Path) -> list[str]:
+    """Return the files below a folder that are damaged, or no records of this version."""
+    files = (path for path in sorted(folder.rglob("*")) if _is_passed_over(path))
+    return [path.relative_to(folder).as_posix() for path in files]
+
+
+def _is_passed_over(path: Path) -> bool:
+    """Return whether the reader of a record finds something in it that is none."""
+    is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
+    return bool(is_record and is_changed(path, is_record)) or bool(read and not read(path))
+
+
+def _check_record(path: Path) -> None:
+    """Refuse to pack a record that would be refused where it is imported."""
+    if _is_passed_over(path):
+        raise UserError(
+            f"{path} is damaged, or no record of this version; move it away, and the sweep's"
+            " command makes again what it lacks"
+        )
+
+
 def _check_records(archive: Archive, unpacked: Path) -> None:
     """Refuse a record that its reader would pass over, though it is whole."""
     for entry in archive.files:
-        path = unpacked / entry
-        is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
-        if (is_record and is_changed(path, is_record)) or (read and not read(path)):
+        if _is_passed_over(unpacked / entry):
             raise archive.refused(f"{entry} is no record of this version")
 
 

@@ -19,6 +19,7 @@ from tread_lab.records.provenance import measured, mixtures, provenance_differen
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
+from tread_lab.records.sweep_archive import passed_over
 from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
@@ -234,6 +235,7 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     pairs += [("tags", ", ".join(tags))] if (tags := folder.remarks.tags) else []
     pairs += [("note", note) for note in folder.remarks.notes]
     pairs += [("weights", "none: imported without")] if folder.lacks_weights else []
+    pairs += [("damaged", name) for name in sorted({*folder.damaged(), *passed_over(folder.path)})]
     for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
         where = f"process {attempt.pid} on {attempt.host}"
