@@ -25,6 +25,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from tread_lab.analysis.report.reproduce import Repetition
+from tread_lab.analysis.report.times import times_text
 from tread_lab.dashboards import cell, views
 from tread_lab.dashboards.actions import Drivers, Guard, Refused, act, again, asked
 from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress
@@ -123,7 +125,9 @@ class Pages:
         now, folder = self.live.sweep(name).snapshot(), self.lab.sweep(name)
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
-        tree |= {"age": round(now.age, 1), "time_left": folder.time_left()}
+        tree["age"] = round(now.age, 1)
+        if now.version:
+            tree["times"] = times_text(folder, now.plan.created, done=now.ended, newest=now.newest)
         tree["budget"] = views.budget(folder, now.plan, now.frame)
         tree |= {"driven": self.drivers.driven(folder), "remarks": views.remarks(folder.remarks)}
         tree["failure"] = self.drivers.failure(folder)
@@ -169,6 +173,12 @@ class Pages:
         command = again(self.lab.sweep(name))
         frame = now.asked(question)
         return cell.cell(self.lab, now.plan, frame, place, _whole(seed), again=command)
+
+    def repeat(self, name: str) -> views.Tree:
+        """Return how to repeat a sweep, as its report says."""
+        now = self.live.sweep(name)
+        repetition = Repetition.of(self.lab, now.folder, now.snapshot().plan)
+        return vars(repetition) | {"setups": [(vars(s), n) for s, n in repetition.setups]}
 
     def grid(self, run: str, evaluation: str) -> Path:
         """Return the picture of the samples of an evaluation."""
@@ -270,6 +280,7 @@ def application(pages: Pages, guard: Guard, *, hosts: Sequence[str]) -> Starlett
         Route("/api/sweeps/{name}/table", _answer(pages.table, *TABLE)),
         Route("/api/sweeps/{name}/table.csv", _answer(pages.csv, *TABLE)),
         Route("/api/sweeps/{name}/table.tex", _answer(pages.latex, *TABLE)),
+        Route("/api/sweeps/{name}/repeat", _answer(pages.repeat)),
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed", "question")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),

@@ -14,6 +14,7 @@ import pandas as pd
 from tread_lab.analysis.report.answer import Answer, answer
 from tread_lab.analysis.report.differences import differences
 from tread_lab.analysis.report.sheet import Sheet
+from tread_lab.analysis.report.times import newest_record
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -47,6 +48,8 @@ class Snapshot:
         answers: what the report says of the sweep, by question; none before the first reading.
         equal_steps: rows of `equal_steps_frame`, `None` where it is.
         between: how equal cells of several sweeps differ; `None` for one sweep.
+        ended: whether every run has ended.
+        newest: `newest_record` of a sweep that has ended.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
         age: seconds since the records were read for it last.
     """
@@ -57,6 +60,8 @@ class Snapshot:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     equal_steps: pd.DataFrame | None = None
     between: Sheet | None = None
+    ended: bool = False
+    newest: float | None = None
     problem: str = ""
     age: float = 0.0
 
@@ -152,11 +157,13 @@ class LiveSweep:
         equal_steps = equal_steps_frame(self.lab, self.folder) if plan.match else None
         if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
             equal_steps = None  # a plan that was extended meanwhile
-        answers = {"": answer(self.lab, records, complete=ended)}
+        answers = {"": answer(self.lab, records, plan, complete=ended)}
         if equal_steps is not None:
-            answers["steps"] = answer(self.lab, equal_steps, complete=ended)
+            answers["steps"] = answer(self.lab, equal_steps, plan, complete=ended)
         between = differences(self.lab, self.folder)
-        return Snapshot(plan, frame, next(self._versions), answers, equal_steps, between)
+        newest = newest_record(self.lab, self.folder, plan) if ended else None
+        version = next(self._versions)
+        return Snapshot(plan, frame, version, answers, equal_steps, between, ended, newest)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""

@@ -12,6 +12,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
 from tread_lab.analysis.report.sheet import typeset
+from tread_lab.analysis.report.terms import terms
 from tread_lab.frames import (
     HIGH,
     LOW,
@@ -84,6 +85,7 @@ def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
         "best": best(frame),
         "metrics": shown,
         "metric": shown[0] if shown else None,
+        "terms": terms(shown),
         "holes": [{"count": hole.count, "reason": hole.why} for hole in plan.excluded],
         "failures": failures(frame),
         "search": search(plan, frame) if plan.search else None,
@@ -144,6 +146,8 @@ def best(frame: pd.DataFrame) -> int | None:
 def budget(folder: SweepFolder, plan: StoredPlan, frame: pd.DataFrame) -> str:
     """Return the limits of a sweep's last driver and what completed runs have spent of them."""
     limits = decode(BudgetSpec, read_json(folder.budget_path) or {})
+    if limits == BudgetSpec():
+        return ""
     runs = frame.drop_duplicates("run")
     begun = runs[(runs["role"] == "trial") & ~runs["state"].isin(["pending", "unread"])]
     flops = float(runs[TRAIN_FLOPS].sum()) if TRAIN_FLOPS in runs else 0.0

@@ -20,6 +20,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_kind,
 )
+from tread_lab.specs.trials import SPEND
 from tread_lab.specs.units import quantity
 
 STEPS = "train.steps"
@@ -93,9 +94,16 @@ def schedule_warning(frame: pd.DataFrame) -> str:
 def budget_metrics(frame: pd.DataFrame) -> list[str]:
     """Return the metrics of quality of a sweep with several steps of training; else none."""
     axis = training_axis(frame)
-    if axis not in frame or frame[axis].nunique() < 2:
+    if axis not in frame or not _has_curves(frame, axis):
         return []
     return list(dict.fromkeys(metric.split(" ")[0] for metric in quality_metrics(frame)))
+
+
+def _has_curves(frame: pd.DataFrame, axis: str) -> bool:
+    """Whether a setting has several steps; a length that matching gives each cell is no curve."""
+    settings = [a for a in frame.attrs.get("axes", ()) if a in frame and a not in (axis, SPEND)]
+    groups = frame.groupby(settings or ["role"], dropna=False)
+    return bool((groups[axis].nunique() > 1).any())
 
 
 def stage_metrics(frame: pd.DataFrame) -> list[str]:

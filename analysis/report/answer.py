@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.placements import measured_as
@@ -19,6 +18,7 @@ from tread_lab.analysis.figures.sentences import (
     routed,
     span,
 )
+from tread_lab.analysis.report.price import price
 from tread_lab.frames import (
     COUNT,
     HIGH,
@@ -26,16 +26,14 @@ from tread_lab.frames import (
     NO_RESULT,
     best_first,
     cells_frame,
-    of_baseline,
     ranking_key,
     result_texts,
     tied_with_best,
     with_metrics,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
-from tread_lab.specs.trials import QUESTIONS
-from tread_lab.specs.units import ratio
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
+from tread_lab.records.plan import StoredPlan
 
 UNCROSSED = "; the plan crosses them only in part"
 
@@ -47,21 +45,26 @@ class Answer:
     Attributes:
         sentence: the finding.
         certainty: what the finding may be trusted for, and what it may not.
+        cost: what the best cell costs beside dense, and what dense reaches for the same FLOPs.
     """
 
     sentence: str
     certainty: str
+    cost: str = ""
 
 
-def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
+def answer(
+    lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None = None, *, complete: bool = True
+) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
     Args:
+        plan: names the steps at which dense runs were measured; without it only their ends count.
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame)
-    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS)
+    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS)
     cells = best_first(cells_frame(frame), GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
@@ -73,10 +76,9 @@ def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, best, done), _rivals(tied, len(done)), _price(frame, name)]
-    parts += [_dense_for_the_same(frame, cells, best), _varies(done, frame.attrs.get("axes", ()))]
-    parts.append(_lowest(frame, cells, name))
-    return Answer(" ".join(filter(None, parts)), certainty)
+    parts = [_finding(frame, best, done), _rivals(tied, len(done))]
+    parts += [_varies(done, frame.attrs.get("axes", ())), _lowest(frame, cells, name)]
+    return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best))
 
 
 def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> str:
@@ -100,9 +102,9 @@ def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> s
         outcome = f"cannot be distinguished from {dense}"
     if cells == 1:
         return f"{routed(name)} {outcome}: {result}."
-    best_mean = f"The best mean of {cells} is that of {routed(name)}, which {outcome}: {result}."
+    first = f"Of {cells} cells {routed(name)} has the lowest mean; it {outcome}: {result}."
     over = measured_as(done, GAP_HELDOUT)
-    return f"{best_mean} {outcomes_text(counts, 'cells', over)}" if counts else best_mean
+    return f"{first} {outcomes_text(counts, 'cells', over)}" if counts else first
 
 
 def _rivals(tied: Sequence[str], cells: int) -> str:
@@ -135,39 +137,6 @@ def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
         return ""
     share = abs(float(best[GAP_HELDOUT])) / float(dense[HELDOUT_LOSS].iloc[0])
     return f", {number(100 * share)}% of dense's {text}"
-
-
-def _price(frame: pd.DataFrame, cell: str) -> str:
-    """Return what the best cell costs relative to its baseline."""
-    if TRAIN_FLOPS not in frame:
-        return ""
-    ratios = frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS)
-    mean = float(ratios[(frame["cell"] == cell) & (frame["role"] == "trial")].mean())
-    if not np.isfinite(mean):
-        return ""
-    if ratio(mean) == ratio(1):
-        return "It takes as many training FLOPs as dense."
-    return f"It takes {ratio(mean)} times the training FLOPs of dense."
-
-
-def _dense_for_the_same(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
-    """Return what dense reaches for the FLOPs of the best cell, from dense runs of other lengths.
-
-    A sweep that is compared at equal FLOPs has said it already, or says it at its own question.
-    """
-    asked = frame.attrs.get("comparison") == QUESTIONS["train_flops"] or "at_step" in frame.attrs
-    if asked or not {TRAIN_FLOPS, HELDOUT_LOSS} <= set(frame):
-        return ""
-    dense = cells.loc[cells["role"] == "baseline", [TRAIN_FLOPS, HELDOUT_LOSS]].sort_index()
-    spent = dense.dropna().sort_values(TRAIN_FLOPS)
-    x, flops = spent[TRAIN_FLOPS].to_numpy(float), float(best[TRAIN_FLOPS])
-    if len(x) > 1 and x[0] <= flops <= x[-1]:
-        reached = number(float(np.interp(flops, x, spent[HELDOUT_LOSS].to_numpy(float))))
-        return f"Dense reaches about {reached} for the same FLOPs, by its runs of other lengths."
-    return (
-        "What dense reaches for the same FLOPs was not measured;"
-        " match: train_flops in the sweep file asks that."
-    )
 
 
 def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:

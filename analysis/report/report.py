@@ -17,8 +17,10 @@ from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.differences import differences
-from tread_lab.analysis.report.reproduce import setups, sweep_file
+from tread_lab.analysis.report.reproduce import Repetition
 from tread_lab.analysis.report.sheet import Sheet, sheet
+from tread_lab.analysis.report.terms import terms
+from tread_lab.analysis.report.times import newest_record, times_text
 from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import (
     cells_frame,
@@ -42,10 +44,9 @@ from tread_lab.records.metric_names import (
     USE,
 )
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.units import duration, quantity, ratio
+from tread_lab.specs.units import ratio
 
 _HERE = Path(__file__).parent
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
@@ -96,26 +97,26 @@ def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
     return {
         "name": folder.name.replace(",", " "),
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, complete=done),
+        "answer": answer(lab, frame, plan, complete=done),
         "facts": _facts(frame, runs, plan),
         "states": [(str(state), int(count)) for state, count in states.items()],
         "first": [figure for figure in figures if figure["name"] in first],
         "figures": [figure for figure in figures if figure["name"] not in first],
         "notes": _notes(lab, folder, runs),
         "tags": folder.remarks.tags,
-        "ends": _end(folder, done=done),
+        "times": times_text(
+            folder, plan.created, done=done, newest=newest_record(lab, folder, plan)
+        ),
         "ranking": _ranking(frame),
+        "terms": terms(
+            [m for m in (*quality_metrics(frame)[:4], *COSTS) if m in frame], metric_text
+        ),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
         "between": differences(lab, folder),
         "cost": cost_sheet(frame),
         "holes": plan.excluded,
         "endings": _endings(frame),
-        "file": sweep_file(plan) if plan.sources and "," not in folder.name else "",
-        "setups": setups(lab, runs["run"]),
-        "provenance": [
-            str(difference)
-            for difference in provenance_differences(provenances_of(lab, runs["run"]))
-        ],
+        "repeat": Repetition.of(lab, folder, plan),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
     }
 
@@ -154,7 +155,8 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
                 )
     for head, flags in (("speed-up, measured", "steps"), (metric_text(TRAIN_SECONDS), "hours")):
         if head in texts:
-            texts[head] += np.where(cells[f"disturbed/{flags}"] > 0, " (disturbed)", "")
+            busy = (cells[f"disturbed/{flags}"] > 0) & (texts[head] != "")
+            texts[head] += np.where(busy, " (disturbed)", "")
     return sheet(texts)
 
 
@@ -192,14 +194,6 @@ def _notes(lab: Lab, folder: SweepFolder, runs: pd.DataFrame) -> list[tuple[str,
     return notes
 
 
-def _end(folder: SweepFolder, *, done: bool) -> str:
-    """Return when the sweep ends, or that it has."""
-    if done:
-        return "all have ended"
-    left = folder.time_left()
-    return f"about {left} left" if left else "nobody works at the rest now"
-
-
 def _picture(fig: Figure, name: str) -> str:
     """Return a data address: an SVG, or a PNG where that would be too large or shows samples."""
     content, media = as_bytes(fig, "svg", name=name), "image/svg+xml"
@@ -228,10 +222,6 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
     ]
     if plan.comparison:
         facts.append(("compared", plan.comparison))
-    if TRAIN_FLOPS in runs:
-        facts.append(("training FLOPs", quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")))
-    if TRAIN_SECONDS in runs:
-        facts.append(("training time", duration(float(runs[TRAIN_SECONDS].sum()))))
     return facts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ import yaml
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.provenance import provenance_differences, provenances_of
+from tread_lab.records.sweep_folder import SweepFolder
 
 KEPT_EMPTY = ("baseline",)  # `baseline: null` means that there is none
 
@@ -29,6 +32,42 @@ class Setup:
     python: str
     device: str
     packages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """All that it takes to run a sweep again, as report and page show it.
+
+    Attributes:
+        asked: the command of its last driver; empty where it is not recorded.
+        where: the folder and the host in which it was given.
+        commands: what gives the same runs from `file` alone.
+        file: of the sweep, complete; empty for several sweeps, and for plans of early versions.
+        setups: what runs were carried out with, and how many each; several are no fair comparison.
+        differences: what makes the runs no fair comparison.
+    """
+
+    asked: str
+    where: str
+    commands: tuple[str, ...]
+    file: str
+    setups: list[tuple[Setup, int]]
+    differences: list[str]
+
+    @staticmethod
+    def of(lab: Lab, folder: SweepFolder, plan: StoredPlan) -> Repetition:
+        """Return how to repeat a sweep, or several seen as one."""
+        name, runs = folder.name.replace(",", " "), list(plan.runs())
+        driver, several = folder.command(), "," in folder.name
+        again = () if several else (f"tread-lab sweep {name}.yaml --name {name}",)
+        return Repetition(
+            asked=shlex.join(["tread-lab", *driver.words]) if driver else "",
+            where=f"in {driver.folder} on {driver.host}" if driver else "",
+            commands=(*again, f"tread-lab report {name}"),
+            file=sweep_file(plan) if plan.sources and not several else "",
+            setups=setups(lab, runs),
+            differences=list(map(str, provenance_differences(provenances_of(lab, runs)))),
+        )
 
 
 def sweep_file(plan: StoredPlan) -> str:

@@ -7,6 +7,7 @@ import { drawLab } from "./labpage.js";
 import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
 import { drawBetween, drawRanking, picked, startRanking } from "./ranking.js";
+import { drawRepeat } from "./repeat.js";
 import { drawSearch } from "./searched.js";
 import { ask } from "./server.js";
 import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
@@ -42,6 +43,7 @@ function start() {
   });
   watchPresses();
   window.addEventListener("resize", () => state.view && drawChosen());
+  for (const moved of ["resize", "scroll"]) window.addEventListener(moved, drawRepeat);
   window.addEventListener("hashchange", () => {
     const earlier = JSON.stringify([state.sweep, picked(), state.chosen, state.seeds]);
     const { sweep } = state;
@@ -188,6 +190,7 @@ function draw() {
   drawSearch();
   drawBetween();
   drawFailures();
+  drawRepeat();
 }
 
 function drawChosen() {

@@ -71,7 +71,11 @@ function head(detail, name, colour, remove, seed) {
         : null,
       remove
         ? h("button", { onclick: () => remove(detail.number) }, "close", " ", hidden(name))
-        : h("span", { class: "hint" }, "the best mean; choose another cell to see it here"),
+        : h(
+            "span",
+            { class: "hint" },
+            "first of the trials in the ranking; choose another cell to see it here",
+          ),
       detail.seeds.length > 1 ? overSeeds(detail.number) : null,
     ),
     detail.reason ? h("p", { class: "reason" }, detail.reason) : null,
@@ -112,7 +116,10 @@ function numbers(details, names) {
     const m = all.find(Boolean);
     const gap = m.compared === "gap";
     const value = (one) => (one ? one.texts.value + busy(one) : "");
-    const start = [h("td", {}, metric), said(gap ? "" : m.texts.dense)];
+    const start = [
+      h("td", { title: state.view.terms[metric] }, metric),
+      said(gap ? "" : m.texts.dense),
+    ];
     if (!one) return h("tr", {}, start, all.map(value).map(said));
     const good =
       !m.delta || m.nature !== "quality" ? "" : m.sign * m.delta < 0 ? "better" : "worse";

@@ -135,7 +135,12 @@ function head(text, k) {
   const label = k === 0 ? "rank, cell" : text;
   return h(
     "th",
-    { class: kind(k, ""), scope: "col", "aria-sort": order ?? "none" },
+    {
+      class: kind(k, ""),
+      scope: "col",
+      "aria-sort": order ?? "none",
+      title: state.view.terms[key === "gap" ? "gap/heldout" : key],
+    },
     h("button", { onclick: () => act.select({ sort: next }) }, label + mark),
   );
 }

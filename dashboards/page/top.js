@@ -5,12 +5,13 @@ import { number } from "./numbers.js";
 import { act, state } from "./state.js";
 
 export function drawHead() {
-  const { question, answer, questions } = state.view;
+  const { question, answer, questions, terms } = state.view;
   document.title = `${state.view.name} \u2013 tread-lab`;
   put(at("question"), question);
   const compared = questions[state.question] ?? questions[""];
   put(at("compared"), compared ? `compared ${compared}` : "");
   put(at("finding"), answer ? answer.sentence : "");
+  put(at("price"), answer?.cost ?? "");
   put(at("certainty"), answer ? answer.certainty : "");
   const keys = Object.keys(questions);
   at("asked").hidden = keys.length < 2;
@@ -18,15 +19,15 @@ export function drawHead() {
     at("ask"),
     keys.map((key) => h("option", { value: key }, questions[key])),
   );
-  const again = `tread-lab sweep ${state.view.name}.yaml --name ${state.view.name}`;
-  const whole = `tread-lab report ${state.view.name}`;
-  const code = (text) => h("code", {}, text);
-  put(at("repeat"), "To repeat it: ", code(again), "; ", code(whole), " holds the whole file.");
+  put(
+    at("terms"),
+    Object.entries(terms).map(([word, meaning]) => [h("dt", {}, word), h("dd", {}, meaning)]),
+  );
   at("ask").value = keys.includes(state.question) ? state.question : "";
 }
 
 export function drawProgress() {
-  const { counts, time_left: left, budget } = state.view;
+  const { counts, times, budget } = state.view;
   const order = Object.keys(STATES).filter((name) => counts[name]);
   const runs = order.reduce((sum, name) => sum + counts[name], 0);
   const bar = at("progress");
@@ -54,8 +55,8 @@ export function drawProgress() {
     order.map((name) =>
       h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
     ),
-    left ? h("span", { id: "left" }, `about ${left} left`) : [],
     budget ? h("span", { id: "budget" }, `budget: ${budget}`) : [],
+    times ? h("span", { id: "times" }, times) : [],
   );
 }
 

@@ -27,7 +27,12 @@ from tread_lab.dashboards.table import ranking_table
 from tread_lab.frames import delta_column, ranked_cells, ranking_key, trials_frame
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    HELDOUT_LOSS,
+    TRAIN_FLOPS,
+    TRAIN_SECONDS,
+)
 from tread_lab.records.plan import StoredPlan
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.ranking import show_ranking
@@ -223,8 +228,12 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
     yield cell, GAP_HELDOUT, found[1]
     if "±" in found[1]:
         yield cell, f"over {GAP_HELDOUT}", found[2]
-    if price := re.search(r"It takes (\S+) times", sentence):
-        yield cell, "FLOPs / dense", price[1]
+    costs = plain(report.answer(lab, frame).cost)
+    price = re.search(r"takes (\S+ \S+), (\S+) times dense's .*? and (\S+ \S+) against", costs)
+    if price is not None:
+        yield from zip([cell] * 3, (TRAIN_FLOPS, "FLOPs / dense", TRAIN_SECONDS), price.groups())
+    if reached := re.search(r"; [^;]* reaches (.+?)\.(?: |$)", costs):
+        yield cell, HELDOUT_LOSS, reached[1]
 
 
 def of_comparisons(frame: pd.DataFrame, metrics: list[str]) -> Shown:

@@ -17,6 +17,7 @@ from tests.browser import Browser, Page
 from tests.seeing.conftest import needs_chromium, served
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.analysis.report.answer import answer
+from tread_lab.analysis.report.report import contents
 from tread_lab.frames import trials_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
@@ -188,11 +189,18 @@ def test_an_empty_lab_says_what_will_be_shown_there(tmp_path: Path, page: Page) 
 def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
     lab: Lab, page: Page
 ) -> None:
-    said = answer(lab, trials_frame(lab, "grid"))
+    said = answer(lab, trials_frame(lab, "grid"), lab.sweep("grid").plan())
+    words = contents(lab, "grid")
     with served(lab) as url:
         opened(page, f"{url}#sweep=grid")
         assert page.text("#finding") == said.sentence
         assert page.text("#certainty") == said.certainty
+        assert page.text("#price") == said.cost and "dense reaches" in said.cost
+        assert page.text("#times") == words["times"]
+        page.js("document.querySelector('#repeat').scrollIntoView()")
+        page.wait("document.querySelector('#repeat pre')")
+        assert page.js(SHOWN) == list(words["repeat"].commands)
+        assert "lower is better" in page.text("#terms")
         assert page.text("#panel .heads h2") == "2\u21928 s=0.5"
         page.click("#grid g.cell[aria-label^='0\u21924']")
         page.wait("document.querySelector('#panel h2').innerText.startsWith('0\u21924')")
@@ -201,6 +209,7 @@ def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
         assert "cells" not in page.js("location.hash")
 
 
+SHOWN = "[...document.querySelectorAll('#repeat pre')].map((pre) => pre.textContent)"
 BESIDE = """
 [...document.querySelectorAll('#pareto .point')].every((point) => {
   const [mark, name] = ['.reach', '.name'].map((part) => point.querySelector(part));

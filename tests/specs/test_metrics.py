@@ -13,7 +13,7 @@ def test_what_each_metric_is_called_and_which_way_is_better() -> None:
         "is": ("IS", -1), "is_shuffled": ("IS, shuffled", -1), "precision": ("", -1),
         "recall": ("", -1),
     }  # fmt: skip
-    assert MetricKind() == MetricKind("neither", "", "difference", "", "")
+    assert MetricKind() == MetricKind("neither", "", "difference", "", "", "")
     assert {m.kind.compared for m in METRICS.built_in.values()} == {"difference"}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
+from tread_lab.frames import disturbed, trials_frame
 from tread_lab.records import metric_names
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -265,12 +266,15 @@ def test_the_baseline_counts_in_the_stamp_of_a_trial_that_has_ended_alone(sweeps
     assert len(running) == 16
 
 
-def test_a_tag_names_the_times_that_other_work_on_the_machine_decided(sweeps: Sweeps) -> None:
-    dense, routed, fair = sweeps.plan()
-    for spec, flops, seconds in ((dense, 1e9, 1.0), (routed, 8e8, 0.4), (fair, 8e8, 0.8)):
+@pytest.mark.parametrize("slow", [False, True])  # dense, beside other work
+def test_a_tag_names_the_times_that_the_page_marks_as_disturbed(slow: bool, sweeps: Sweeps) -> None:
+    specs = sweeps.plan()
+    for spec, flops, seconds in zip(specs, (1e9, 8e8, 6e8), (2.0 if slow else 1.0, 0.8, 0.6)):
         sweeps.finish(spec, metrics={"cost/train_flops": flops, "throughput/step_seconds": seconds})
-    tags = [view(sweeps, spec).tags.get("disturbed") for spec in (dense, routed, fair)]
-    assert tags == [None, "throughput/step_seconds", None]
+    marked = disturbed(trials_frame(sweeps.lab, "placement"), "throughput/step_seconds")
+    tags = [view(sweeps, spec).tags.get("disturbed") for spec in specs]
+    assert tags == ["throughput/step_seconds" if mark else None for mark in marked]
+    assert list(marked) == [slow] * 3
 
 
 def test_the_frame_leaves_out_what_cannot_be_read(
@@ -279,8 +283,9 @@ def test_the_frame_leaves_out_what_cannot_be_read(
     sweeps.complete()
     plan = sweeps.lab.sweep("placement").plan()
     projection, trials = Projection(sweeps.lab, plan), trials_of("placement", plan)
-    assert projection.frame(trials)["run"].tolist() == [trial.stored.run for trial in trials]
-    assert projection.frame(trials)[FD].tolist() == [2.0, 5.0, 6.0]
+    assert projection.frame["run"].tolist() == [trial.stored.run for trial in trials]
+    assert projection.frame[FD].tolist() == [2.0, 5.0, 6.0]
+    projection = Projection(sweeps.lab, plan)
     row = projection._reader.row
 
     def failing(trial: object) -> dict[str, object]:
@@ -289,7 +294,7 @@ def test_the_frame_leaves_out_what_cannot_be_read(
         return row(trial)  # type: ignore[arg-type]
 
     monkeypatch.setattr(projection._reader, "row", failing)
-    assert projection.frame(trials)[FD].tolist() == [2.0, 6.0]
+    assert projection.frame[FD].tolist() == [2.0, 6.0]
 
 
 def test_the_marks_of_a_record_are_of_its_five_kinds_of_files(sweeps: Sweeps) -> None:

@@ -4,7 +4,7 @@ from tread_lab.frames.cells import (
     STATES,
     cells_frame,
     disturbed,
-    disturbed_beside,
+    disturbed_times,
     of_baseline,
     with_delta,
 )
@@ -66,7 +66,7 @@ __all__ = [
     "cells_frame",
     "delta_column",
     "disturbed",
-    "disturbed_beside",
+    "disturbed_times",
     "equal_steps_frame",
     "history_frame",
     "intervals_over",

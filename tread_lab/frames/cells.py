@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -106,16 +106,16 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     return of_slow | (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
 
 
-def disturbed_beside(row: Mapping[str, Any], dense: Mapping[str, Any]) -> list[str]:
-    """Return the columns in which a trial's row is faster than its baseline's FLOPs allow."""
-    times = [name for name in row if _tells_time(name, row) and _tells_time(name, dense)]
-    names = (TRAIN_FLOPS, STEPS, *times)
-    own, other = ({n: np.float64(x.get(n, np.nan)) for n in names} for x in (row, dense))
-    with np.errstate(all="ignore"):
-        return [name for name in times if _beyond_flops(name, own, other) > BEYOND]
+def disturbed_times(trials: pd.DataFrame) -> dict[str, list[str]]:
+    """Return by run the columns of times and speeds in which it is `disturbed`."""
+    names: dict[str, list[str]] = {}
+    for column in (c for c in metric_columns(trials) if _tells_time(c, trials)):
+        for run in dict.fromkeys(trials.loc[disturbed(trials, column), "run"]):
+            names.setdefault(str(run), []).append(column)
+    return names
 
 
-def _tells_time(column: str, trials: Container[str]) -> bool:
+def _tells_time(column: str, trials: pd.DataFrame) -> bool:
     return metric_kind(column).unit in TIMES and TRAIN_FLOPS in trials and column in trials
 
 

@@ -43,31 +43,95 @@ USE = "gpu/utilisation"  # share of the time in which the device computed
 
 
 METRIC_KINDS: dict[str, MetricKind] = {
-    TRAIN_LOSS: MetricKind(label="training loss"),
+    TRAIN_LOSS: MetricKind(label="training loss", meaning="mean since the entry before"),
     LEARNING_RATE: MetricKind(),
     GRADIENT_NORM: MetricKind(),
     OVERFLOWS: MetricKind(),
-    HELDOUT_LOSS: MetricKind("quality", "lower", label="held-out loss"),
-    HELDOUT_ROUTED: MetricKind(compared="value", label="held-out loss, routed"),
-    GAP_HELDOUT: MetricKind("quality", "lower", "gap", label="Δ held-out loss"),
-    GAP_TRAIN: MetricKind(compared="gap", label="Δ held-out loss, routed"),
-    GAP_ROUTE: MetricKind(compared="gap", label="routed less dense loss"),
-    SIMILARITY: MetricKind(label="similarity of neighbouring blocks"),
+    HELDOUT_LOSS: MetricKind(
+        "quality",
+        "lower",
+        label="held-out loss",
+        meaning="training loss without routes on images that no run was trained on; lower is"
+        " better",
+    ),
+    HELDOUT_ROUTED: MetricKind(
+        compared="value", label="held-out loss, routed", meaning="the same under the run's routes"
+    ),
+    GAP_HELDOUT: MetricKind(
+        "quality",
+        "lower",
+        "gap",
+        label="Δ held-out loss",
+        meaning="held-out loss less that of dense with the same seed, images and noise; below 0 is"
+        " better than dense",
+    ),
+    GAP_TRAIN: MetricKind(
+        compared="gap",
+        label="Δ held-out loss, routed",
+        meaning="held-out loss under the run's routes less that of dense",
+    ),
+    GAP_ROUTE: MetricKind(
+        compared="gap",
+        label="routed less dense loss",
+        meaning="held-out loss under the run's routes less that of the same run without them",
+    ),
+    SIMILARITY: MetricKind(
+        label="similarity of neighbouring blocks",
+        meaning="mean cosine between what neighbouring blocks give out",
+    ),
     **{name: metric.kind for name, metric in METRICS.built_in.items()},
     TRAIN_IMAGES_PER_S: MetricKind(label="images per second"),
-    IMAGES_PER_S: MetricKind("cost", "higher", label="images per second", unit="images/s"),
-    STEP_SECONDS: MetricKind("cost", "lower", label="seconds a step", unit="s"),
-    TRAIN_FLOPS: MetricKind("cost", "lower", label="training FLOPs", unit="FLOP"),
-    FAMILY_FLOPS: MetricKind("cost", "lower", label="training FLOPs with parents", unit="FLOP"),
-    SAMPLE_FLOPS: MetricKind("cost", "lower", label="FLOPs an image", unit="FLOP"),
-    TRAIN_SECONDS: MetricKind("cost", "lower", label="training seconds", unit="s"),
+    IMAGES_PER_S: MetricKind(
+        "cost", "higher", label="images per second", unit="images/s", meaning="speed of training"
+    ),
+    STEP_SECONDS: MetricKind(
+        "cost", "lower", label="seconds a step", unit="s", meaning="median over training"
+    ),
+    TRAIN_FLOPS: MetricKind(
+        "cost",
+        "lower",
+        label="training FLOPs",
+        unit="FLOP",
+        meaning="what training executed: 3 x forward, routes counted",
+    ),
+    FAMILY_FLOPS: MetricKind(
+        "cost",
+        "lower",
+        label="training FLOPs with parents",
+        unit="FLOP",
+        meaning="training FLOPs with those of the runs that a run starts from",
+    ),
+    SAMPLE_FLOPS: MetricKind(
+        "cost",
+        "lower",
+        label="FLOPs an image",
+        unit="FLOP",
+        meaning="of a generated image: all calls of the solver, with guidance and routes",
+    ),
+    TRAIN_SECONDS: MetricKind(
+        "cost",
+        "lower",
+        label="training seconds",
+        unit="s",
+        meaning="wall time of all training steps, without evaluations",
+    ),
     TRAIN_IMAGES: MetricKind("cost", "lower", label="training images", unit="images"),
     DEVICE_HOURS: MetricKind("cost", "lower", label="device-hours", unit="h"),
-    MFU: MetricKind("cost", "higher", label="MFU"),
-    PEAK_MEMORY: MetricKind("cost", "lower", label="peak memory", unit="byte"),
+    MFU: MetricKind(
+        "cost", "higher", label="MFU", meaning="share of the device's peak FLOPs that training used"
+    ),
+    PEAK_MEMORY: MetricKind(
+        "cost",
+        "lower",
+        label="peak memory",
+        unit="byte",
+        meaning="of the run on a GPU; on a CPU of the whole process, no fact about a route",
+    ),
     ENERGY: MetricKind("cost", "lower", label="energy of training", unit="J"),
     POWER: MetricKind("cost", "lower", label="mean power", unit="W"),
-    USE: MetricKind("cost", "higher", label="GPU use"),
+    USE: MetricKind(
+        "cost", "higher", label="GPU use", meaning="share of the time in which the GPU computed"
+    ),
 }
 
 

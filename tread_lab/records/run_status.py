@@ -65,7 +65,7 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
         why = stopped[folder.name]
         state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step
     line = (str(reason).strip().splitlines() or [""])[0]
-    return RunStatus(folder.name, state, kind, line, attempts, step, _moved(folder, attempts))
+    return RunStatus(folder.name, state, kind, line, attempts, step, moved(folder, attempts))
 
 
 def count_states(
@@ -84,7 +84,7 @@ def count_states(
     return Counter(state_in_sweep(state, run, stopped or {}) for run, state in states)
 
 
-def _moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:
+def moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:
     """Return when a run made progress, by its records: copying a lab makes its files new."""
     recorded = [attempt.time for attempt in attempts]
     size = folder.log_path.stat().st_size if folder.log_path.exists() else 0

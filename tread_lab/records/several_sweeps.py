@@ -54,6 +54,7 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
             named.setdefault(key, []).append(plan.name)
     cells = {key: {**trial.cell, SWEEP: ", ".join(named[key])} for key, trial in trials.items()}
     matches = {plan.match for plan in plans}
+    created = [plan.created for plan in plans if plan.created]
     return replace(
         plans[0],
         name=",".join(plan.name for plan in plans),
@@ -69,6 +70,7 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
         },
         excluded=(),
         duplicates=(),
+        created=min(created, default=None),
         search=None,
         versions=(),
         space=(),

@@ -23,6 +23,7 @@ class MetricKind:
             the value is a difference already; `value` where the baseline has no such number.
         label: what axes call it; empty for the name itself.
         unit: of its values; empty for a number without one.
+        meaning: what it is, in a few words for who has not met it; empty where the name says it.
     """
 
     nature: Literal["quality", "cost", "neither"] = "neither"
@@ -30,6 +31,7 @@ class MetricKind:
     compared: Literal["difference", "gap", "value"] = "difference"
     label: str = ""
     unit: str = ""
+    meaning: str = ""
 
     def __post_init__(self) -> None:
         assert (self.nature == "neither") == (self.better == "")
@@ -75,13 +77,23 @@ class Metric:
         return self.keeps != "features" and self.features != "dinov2"
 
 
-_FD = MetricKind("quality", "lower", label="FD")
-_FD_DINOV2 = MetricKind("quality", "lower", label="FD-DINOv2")
-_FID = MetricKind("quality", "lower", label="FID")
-_FID_INF = MetricKind("quality", "lower", label="FID, extrapolated")
-_SFID = MetricKind("quality", "lower", label="sFID")
-_IS = MetricKind("quality", "higher", label="IS")
-_IS_SHUFFLED = MetricKind("quality", "higher", label="IS, shuffled")
+_FRECHET = "Fréchet distance between features of samples and of real images"
+
+
+def _distance(label: str, features: str) -> MetricKind:
+    meaning = f"{_FRECHET}, {features}; lower is better"
+    return MetricKind("quality", "lower", label=label, meaning=meaning)
+
+
+_FD = _distance("FD", "in the space that its brackets name")
+_FD_DINOV2 = _distance("FD-DINOv2", "of DINOv2 ViT-L/14")
+_FID = _distance("FID", "of Inception-2015")
+_FID_INF = _distance("FID, extrapolated", "of Inception-2015, extrapolated to endless samples")
+_SFID = _distance("sFID", "of Inception-2015 at 17 x 17 places")
+_SCORE = "inception score of samples; higher is better"
+_IS = MetricKind("quality", "higher", label="IS", meaning=_SCORE)
+_IS_SHUFFLED = MetricKind("quality", "higher", label="IS, shuffled", meaning=_SCORE)
+_KID = MetricKind("quality", "lower", label="KID", meaning="kernel distance of the same features")
 
 OWN_FEATURES = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
@@ -102,7 +114,7 @@ METRICS = Kind(
         "fid_inf_error": Metric(
             features="inception", kind=MetricKind(), keeps="eighths", fewest=20_000
         ),
-        "kid": Metric(features="any", kind=MetricKind("quality", "lower", label="KID")),
+        "kid": Metric(features="any", kind=_KID),
         "is": Metric(
             features="inception", kind=_IS, layer="logits", keeps="moments", compares=False
         ),

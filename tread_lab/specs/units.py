@@ -9,6 +9,7 @@ from typing import TypeVar
 Word = TypeVar("Word", bound=str)
 
 _HOUR, _DAY, _YEAR = 3600.0, 86400.0, 365.25 * 86400.0
+_LONG = 10_000.0  # seconds from which a quantity is told in hours; neighbours share a unit
 _PREFIXED = {"FLOP": "FLOP", "byte": "B", "J": "J"}  # unit -> as it stands after k, M, G
 _DURATIONS = (  # below which seconds, how many seconds the unit has, how it is written
     (90.0, 1.0, "{:.0f} s"),
@@ -57,7 +58,7 @@ def quantity(value: float, unit: str, *, signed: bool = False) -> str:
         return ("-" if value < 0 else "+") + quantity(abs(value), unit)
     if unit in _PREFIXED:
         return amount(value, _PREFIXED[unit])
-    if unit == "s" and value >= _DURATIONS[0][0]:
+    if unit == "s" and value >= _LONG:
         return duration(value)
     return f"{float(f'{value:.3g}'):,.12g} {unit}".strip()
 

@@ -146,7 +146,7 @@ class _SweepSync:
             list(work)  # a failure cancels what has not begun
         for run in found.values():
             self._remove(run)
-        frame = self._projection.frame(trials)
+        frame = self._projection.frame
         views = self._views(trials, frame)
         for key, value in views.tags().items():
             if self._experiment.tags.get(key) != value:

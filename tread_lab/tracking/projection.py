@@ -9,12 +9,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import Memory, SweepReader, disturbed_beside, is_metric
+from tread_lab.frames import Memory, SweepReader, disturbed_times, is_metric
 from tread_lab.records.checksums import digest
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -154,7 +155,6 @@ class Projection:
     def __init__(self, lab: Lab, plan: StoredPlan, memory: Memory | None = None) -> None:
         self._lab, self._plan = lab, plan
         self._reader = SweepReader(lab, plan, memory=memory)
-        self._trials = {trial.run: trial for trial in plan.trials}
         self._baselines: dict[str, list[Any]] = {}
         self._stopped = lab.sweep(plan.name).stopped()
 
@@ -165,13 +165,18 @@ class Projection:
         folders = dict.fromkeys(picture_folder(names, *evaluation) for evaluation in shown)
         return [picture_key(folder) for folder in folders]
 
-    def frame(self, trials: Iterable[ShownTrial]) -> pd.DataFrame:
-        """Return `trials_frame` of these trials, without those whose records cannot be read."""
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """`trials_frame` of the trials, without those whose records cannot be read."""
         rows = []
-        for trial in trials:
+        for trial in trials_of(self._plan.name, self._plan):
             with contextlib.suppress(UserError):
                 rows.append(self._reader.row(trial.stored))
         return self._reader.frame(rows)
+
+    @cached_property
+    def _disturbed(self) -> dict[str, list[str]]:
+        return disturbed_times(self.frame)
 
     def state(self, trial: ShownTrial) -> RunState:
         """Return the run's state; one that has no spec yet is pending, whoever holds it."""
@@ -184,6 +189,7 @@ class Projection:
         run, baseline = self._lab.run(trial.stored.run), trial.stored.baseline
         facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
         facts.append(self._plan.planned)
+        facts.append(self._disturbed.get(trial.stored.run) if state.ended else None)
         if baseline is not None and state.ended:
             if baseline not in self._baselines:
                 self._baselines[baseline] = run_marks(self._lab.run(baseline))
@@ -223,8 +229,7 @@ class Projection:
             started=_milliseconds(started),
             ended=None if state is RunState.RUNNING else _milliseconds(max(last, result)),
             params=self._params(trial),
-            tags=self._tags(trial, run, state=state, problem=problem, files=files)
-            | self._disturbed(trial, row),
+            tags=self._tags(trial, run, state=state, problem=problem, files=files),
             born=_milliseconds(times[0]) if times else 0,
             logged={
                 e.n: Number(to_mlflow(e.key), _finite(e.value), e.step, _milliseconds(e.time))
@@ -254,14 +259,6 @@ class Projection:
         params = {**always, **trial.varied, **own}
         return {name: str(value) for name, value in params.items() if value != ""}
 
-    def _disturbed(self, trial: ShownTrial, row: Mapping[str, Any]) -> dict[str, str]:
-        """Return the tag that names the times and speeds that other work on the machine decided."""
-        if trial.stored.baseline is None:
-            return {}
-        dense = self._reader.row(self._trials[trial.stored.baseline])
-        names = ", ".join(map(to_mlflow, disturbed_beside(row, dense)))
-        return {"disturbed": names} if names else {}
-
     def _tags(
         self,
         trial: ShownTrial,
@@ -286,6 +283,7 @@ class Projection:
             "code": code,
             "device": str(origin.get("device") or ""),
             "problem": problem,
+            "disturbed": ", ".join(map(to_mlflow, self._disturbed.get(trial.stored.run, ()))),
             "tags": ", ".join(remarks.tags),
             "attempts": str(len(attempts)) if len(attempts) > 1 else "",
             "mlflow.source.name": f"tread-lab sweep {self._plan.name}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,16 @@ from tread_lab.frames import trials_frame
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
     ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "Every cell that was tried costs quality here, against",
     ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): (
-        "which is worse than dense at equal steps: held-out loss +1.00 \u00b1 0.50"
+        "it is worse than dense at equal steps: held-out loss +1.00 \u00b1 0.50"
         " (95% over 4 images of 1 seed)"
     ),
-    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "which cannot be distinguished from dense at equal",
+    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "it cannot be distinguished from dense at equal",
     ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
-    ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "mean of 3 is that of 5→8 s=0.5, which is better",
+    (
+        (3, -1, 7),
+        (2, -1, 5),
+        (-1, -2, -0.5),
+    ): "Of 3 cells 5→8 s=0.5 has the lowest mean; it is better",
 }
 
 
@@ -61,18 +64,6 @@ def test_the_axis_along_which_the_gap_varies_most_is_named(tmp_path: Path) -> No
     assert module.UNCROSSED not in answer(lab, arm).sentence
 
 
-def test_what_dense_reaches_for_the_same_flops_is_told_where_it_is_known(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path / "one", small(images=4, levels=2))
-    frame = trials_frame(lab, "placement")
-    assert "was not measured; match: train_flops in the" in answer(lab, frame).sentence
-    frame.attrs["comparison"] = "at equal training FLOPs"
-    assert "same FLOPs" not in answer(lab, frame).sentence
-    lab = write_sweep(tmp_path / "two", small(images=4, levels=2, budgets=(200, 400)))
-    frame = trials_frame(lab, "placement")
-    frame.loc[frame["train.steps"] == 200, "gap/heldout"] += 1.0
-    assert re.search(r"Dense reaches about 0\.\d+ for the same FLOPs", answer(lab, frame).sentence)
-
-
 def test_the_lowest_loss_is_named_where_it_is_not_the_best_difference(tmp_path: Path) -> None:
     """Two lengths of training: the shorter one's route gains most, the longer one's is lowest."""
     lab = write_sweep(tmp_path, small(budgets=(400, 800)))
@@ -81,10 +72,4 @@ def test_the_lowest_loss_is_named_where_it_is_not_the_best_difference(tmp_path: 
     frame.loc[longer, "heldout/loss"] -= 0.1
     frame.loc[longer, "gap/heldout"] += 0.01
     assert "The lowest held-out loss is that of 2→8 s=0.5 steps=800" in answer(lab, frame).sentence
-    assert "lowest" not in answer(lab, frame[~longer]).sentence
-
-
-def test_equal_costs_are_said_as_such(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small())
-    frame = trials_frame(lab, "placement").assign(**{"cost/train_flops": 1e12})
-    assert answer(lab, frame).sentence.count("It takes as many training FLOPs as dense.")
+    assert "The lowest" not in answer(lab, frame[~longer]).sentence

@@ -72,5 +72,5 @@ def test_every_kind_of_figure_has_its_place(
     assert write_report(lab, "placement", path=path) == path
     text = path.read_text(encoding="utf-8")
     assert title in text
-    assert "<dt>selection rate s</dt>" in text and "arxiv.org/abs/2501.04765" in text
+    assert "<dt>s</dt>" in text and "arxiv.org/abs/2501.04765" in text
     assert "Ranked by gap/heldout" in text and "a row is a cell" in text

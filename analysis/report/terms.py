@@ -1,0 +1,32 @@
+"""The words of a page: what dense, a route, a gap and each metric that it shows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tread_lab.records.metric_names import metric_kind
+
+TERMS = {
+    "dense": "training without routes: every token passes through every block",
+    "route i→j": (
+        "blocks i to j are skipped by the routed tokens, which come back after block j (TREAD,"
+        " arXiv 2501.04765)"
+    ),
+    "s": "selection rate: the share of the tokens that are routed",
+    "gap, Δ": (
+        "a run's value less that of its dense baseline with the same seed, images and noise; blue"
+        " is better, orange worse"
+    ),
+    "±": "half the width of the 95% interval of a mean; its table says over what",
+    "disturbed": "other work ran beside the run or its baseline; its time says nothing of a route",
+}
+
+
+def terms(metrics: Iterable[str], name: Callable[[str], str] = str) -> dict[str, str]:
+    """Return the words that stand on every page, and the metrics that one shows, each in a line.
+
+    Args:
+        name: returns what the page calls a metric.
+    """
+    meanings = {name(metric): metric_kind(metric).meaning for metric in metrics}
+    return TERMS | {word: meaning for word, meaning in meanings.items() if meaning}
