@@ -23,10 +23,10 @@ TERMS = {
 
 
 def terms(metrics: Iterable[str], name: Callable[[str], str] = str) -> dict[str, str]:
-    """Return the words that stand on every page, and the metrics that one shows, each in a line.
+    """Return the words that stand on every page, and the metrics that one shows, each kind once.
 
     Args:
         name: returns what the page calls a metric.
     """
-    meanings = {name(metric): metric_kind(metric).meaning for metric in metrics}
-    return TERMS | {word: meaning for word, meaning in meanings.items() if meaning}
+    first = {metric_kind(metric).meaning: name(metric) for metric in reversed(list(metrics))}
+    return TERMS | {word: meaning for meaning, word in reversed(first.items()) if meaning}

@@ -69,6 +69,10 @@ def test_published_rates_are_table_5() -> None:
 
 def test_quality_over_training_without_and_with_guidance(budget_frame: pd.DataFrame) -> None:
     assert budget_metrics(budget_frame) == ["heldout/loss", FD]
+    one_each = budget_frame.drop_duplicates("route")  # as matching gives every cell its length
+    assert one_each["train.steps"].nunique() == 1
+    one_each = one_each.assign(**{"train.steps": range(len(one_each))})
+    assert budget_metrics(one_each) == []
     panels = over_training(budget_frame, FD).panels
     assert [title for title, _ in panels] == ["with guidance, $w$ = 2", "without guidance"]
     for (_, panel), base in zip(panels, (1.8, 4.4)):
