@@ -10,7 +10,7 @@ TERMS = {
     "dense": "training without routes: every token passes through every block",
     "route i→j": (
         "blocks i to j are skipped by the routed tokens, which come back after block j (TREAD,"
-        " arXiv 2501.04765)"
+        " arxiv.org/abs/2501.04765)"
     ),
     "s": "selection rate: the share of the tokens that are routed",
     "gap, Δ": (
