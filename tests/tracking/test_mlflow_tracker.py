@@ -18,7 +18,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import UserError
 from tread_lab.tracking.mlflow_tracker import _SweepSync
-from tread_lab.tracking.projection import Number, ShownTrial, View
+from tread_lab.tracking.projection import Number, ShownTrial, View, trials_of
 from tread_lab.tracking.tracker import SyncReport
 
 
@@ -119,7 +119,7 @@ def synced(
 
     projection: Any = SimpleNamespace(
         state=lambda trial: RunState.COMPLETED if trial.label in views else RunState.PENDING,
-        frame=lambda trials: frame(trials),
+        frame=frame(trials_of("placement", sweep.plan())),
         pictures=lambda: ["pictures/samples"],
         stamp=lambda trial, state: f"{trial.label} {state}".replace(" ", "_"),
         view=shown,
