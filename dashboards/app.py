@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tread_lab.dashboards.actions import Drivers, Guard, Refused, act, again, as
 from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.dashboards.table import ranking_table
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
@@ -77,7 +79,7 @@ class Pages:
     def sweeps(self) -> list[views.Tree]:
         """Return a line for each sweep, the newest first."""
         sweeps = map(self.lab.sweep, self.lab.sweeps())
-        lines = [views.sweep_line(sweep.name, _plan(sweep)) for sweep in sweeps]
+        lines = [dict(_line(s, s.stamp, modified(s.suggestions_path))) for s in sweeps]
         return sorted(lines, key=lambda line: -(line["created"] or 0))
 
     def lab_page(self) -> list[views.Tree]:
@@ -134,9 +136,8 @@ class Pages:
         if version == str(now.version) and now.version:
             return tree
         frame = now.asked(question)
-        above = views.overview(now.plan, frame) | {"counts": views.counts(now.plan, now.frame)}
-        above |= {"answer": (said := now.answer(question)) and vars(said)}
-        above["questions"] = now.questions
+        above = views.overview(now.plan, frame, now.answer(question))
+        above |= {"counts": views.counts(now.plan, now.frame), "questions": now.questions}
         above["between"] = now.between and vars(now.between)
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": views.cells(frame, chosen, now.plan)}
@@ -400,9 +401,10 @@ def _bytes_in(folder: Path) -> int:
     return sum(path.lstat().st_size for path in paths if path.exists())
 
 
-def _plan(sweep: SweepFolder) -> StoredPlan:
-    """Return a sweep's plan; of one that cannot be read, what is listed says why."""
+@lru_cache(maxsize=1000)
+def _line(sweep: SweepFolder, *_stamps: float | None) -> views.Tree:
+    """Return a sweep's line, read once for each plan; of one that cannot be read it says why."""
     try:
-        return sweep.plan()
+        return views.sweep_line(sweep.name, sweep.plan())
     except UserError as error:
-        return StoredPlan(sweep.name, str(error), "", (), (), {})
+        return views.sweep_line(sweep.name, StoredPlan(sweep.name, str(error), "", (), (), {}))

@@ -88,6 +88,8 @@ class LiveSweep:
         self.lab, self.folder = lab, lab.known_sweeps(*name.split(","))
         self._memory = Memory()
         self._measured: set[str] = set()  # runs with every planned evaluation
+        self._trained: set[str] = set()  # completed runs of `_records` without
+        self._records: pd.DataFrame | None = None  # read last
         self._lock = threading.Lock()
         self._reading = False
         self._failed = 0  # readings in a row
@@ -124,7 +126,7 @@ class LiveSweep:
             plan = self._grown(last.plan)
             records = plan_frame(self.lab, plan, memory=self._memory)
             frame = self._with_measuring(records, plan)
-            if last.version == 0 or not frame.equals(last.frame):
+            if last.version == 0 or not (frame is last.frame or frame.equals(last.frame)):
                 self._now = self._snapshot(plan, frame, records)
                 if last.version == 0 and len(frame) > MANY:
                     gc.collect()
@@ -167,15 +169,19 @@ class LiveSweep:
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""
-        planned = plan.planned
-        trained = frame.loc[frame["state"] == "completed", "run"].unique()
-        busy = []
-        for name in (str(run) for run in trained if run not in self._measured):
+        planned, busy = plan.planned, []
+        if frame is not self._records:
+            completed = frame.loc[frame["state"] == "completed", "run"]
+            self._records, self._trained = frame, {*map(str, completed)} - self._measured
+        for name in sorted(self._trained):
             path = self.lab.run(name).path
             if all((path / "evaluations" / e / "metrics.json").exists() for e in planned):
                 self._measured.add(name)
             elif self.lab.run(name).locked:
                 busy.append(name)
+        self._trained -= self._measured
+        if not busy:
+            return frame
         return frame.assign(state=frame["state"].mask(frame["run"].isin(busy), MEASURING))
 
     def _plan_stamp(self) -> int:

@@ -38,20 +38,27 @@ class RankingTable:
     Attributes:
         metric: that cells are ranked by.
         numbers: rows of `ranking`.
-        texts: the same rows as people read them.
         cells: (role, cell) of each row.
-        shown: the columns that the report shows, less what names and caption tell.
+        hidden: columns that the report leaves out, as names or other columns tell them.
     """
 
     metric: str
     numbers: pd.DataFrame
-    texts: pd.DataFrame
     cells: pd.Series[Any]
-    shown: list[str]
+    hidden: frozenset[str]
 
     @property
     def heads(self) -> list[str]:
-        return list(map(str, self.texts))
+        return list(map(str, self.texts(1)))
+
+    def texts(self, most: int | None = None) -> pd.DataFrame:
+        """Return the first rows, all by default, as people read them."""
+        return formatted(self.numbers[:most], self.metric)
+
+    def shown(self, texts: pd.DataFrame) -> list[str]:
+        """Return the columns of texts that the report shows, less what names and caption tell."""
+        hidden = self.hidden | ({"interval over"} if len(_over(texts)) == 1 else set())
+        return [str(head) for head in texts if head not in hidden]
 
     @staticmethod
     def of(frame: pd.DataFrame, metric: str = "") -> RankingTable:
@@ -66,15 +73,10 @@ class RankingTable:
         others = [m for m in choices(frame) if m not in (key, "gap/heldout")]
         numbers = ranking(frame, key, beside=list(dict.fromkeys([*first, *others])))
         pairs = numbers.attrs.pop("cells")  # pandas copies attributes at every step
-        texts = formatted(numbers, str(key))
-        named = {"cell", "route", *other_axes(frame)}  # what the name of a cell tells
-        hidden = named | set(others) - set(first)
-        over = set(texts.get("interval over", ())) - {""}
-        hidden |= {"interval over"} if len(over) == 1 else set()
-        hidden |= {"state"} if set(texts["state"]) == {"completed"} else set()
-        shown = [str(head) for head in texts if head not in hidden]
-        cells = pd.Series(pairs, index=numbers.index)
-        return RankingTable(str(key), numbers, texts, cells, shown)
+        told = {"cell", "route", *other_axes(frame)}  # by the name of a cell
+        done = (numbers["state"] == "completed") & (numbers["reason"] == "")
+        hidden = frozenset(told | set(others) - set(first) | ({"state"} if done.all() else set()))
+        return RankingTable(str(key), numbers, pd.Series(pairs, index=numbers.index), hidden)
 
     def kept(self, plan: StoredPlan, where: str) -> RankingTable:
         """Return the rows for which an expression holds; baselines always stay.
@@ -103,7 +105,7 @@ class RankingTable:
     def ordered(self, sort: str) -> RankingTable:
         """Return the rows sorted by a column, from above for `-column`; empty ones come last."""
         head = sort.removeprefix("-")
-        if head not in self.heads:
+        if not head or head not in self.heads:
             return self
         column = SORTED_BY.get(head, "value" if head == self.metric else head)
         keys = self.numbers[column if column in self.numbers else "rank"]
@@ -112,22 +114,18 @@ class RankingTable:
 
     def tree(self, frame: pd.DataFrame, comparison: str) -> Tree:
         """Return what the page shows."""
-        place = cell_numbers(frame)
-        seen = sheet(self.texts, ROWS)
+        place, texts = cell_numbers(frame), self.texts(ROWS)
+        seen, shown, over = sheet(texts, ROWS), self.shown(texts), _over(texts)
+        said = f"; \N{PLUS-MINUS SIGN}: 95% interval over {over.pop()}" if len(over) == 1 else ""
         return {
-            "caption": ranking_caption(self.metric, comparison) + self._over(),
+            "caption": ranking_caption(self.metric, comparison) + said,
             "heads": seen.heads,
-            "keys": self.heads,
+            "keys": seen.heads,
             "numeric": seen.numeric,
-            "shown": [head in self.shown for head in self.heads],
+            "shown": [head in shown for head in seen.heads],
             "cells": [place[pair] for pair in self.cells],
             "rows": seen.rows,
         }
-
-    def _over(self) -> str:
-        """Return what all intervals are over, where they are over one thing."""
-        over = set(self.texts.get("interval over", ())) - {""}
-        return f"; \N{PLUS-MINUS SIGN}: 95% interval over {over.pop()}" if len(over) == 1 else ""
 
     def csv(self) -> str:
         """Return all columns with their whole numbers."""
@@ -135,12 +133,18 @@ class RankingTable:
 
     def latex(self, columns: str) -> str:
         """Return the columns named in a comma-separated list, else those that the report shows."""
-        named = [head for head in self.heads if head in columns.split(",")]
-        return to_latex(self.texts[named or self.shown])
+        texts = self.texts()
+        named = [head for head in texts if head in columns.split(",")]
+        return to_latex(texts[named or self.shown(texts)])
 
     def _rows(self, index: Any) -> RankingTable:
-        parts = (self.numbers.loc[index], self.texts.loc[index], self.cells.loc[index])
-        return RankingTable(self.metric, *parts, self.shown)
+        parts = (self.numbers.loc[index], self.cells.loc[index])
+        return RankingTable(self.metric, *parts, self.hidden)
+
+
+def _over(texts: pd.DataFrame) -> set[str]:
+    """Return what the intervals of some rows are over."""
+    return set(texts.get("interval over", ())) - {""}
 
 
 def ranking_table(

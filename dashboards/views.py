@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
+from tread_lab.analysis.report.answer import Answer
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.analysis.report.terms import terms
 from tread_lab.frames import (
@@ -76,13 +77,14 @@ BUSY = "speed/disturbed"
 FAILURES = 200  # rows of the list of failures
 
 
-def overview(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
-    """Return what stands beside the cells: question, counts, metrics to choose from, failures."""
+def overview(plan: StoredPlan, frame: pd.DataFrame, said: Answer | None = None) -> Tree:
+    """Return what stands beside the cells: question, answer, metrics to choose from, failures."""
     shown = choices(frame)
     return {
         "name": plan.name,
         "question": plan.question or f"The sweep {plan.name}",
-        "best": best(frame),
+        "answer": said and vars(said),
+        "best": best(frame, said.cell if said else ""),
         "metrics": shown,
         "metric": shown[0] if shown else None,
         "terms": terms(shown),
@@ -131,8 +133,14 @@ def counts(plan: StoredPlan, frame: pd.DataFrame) -> dict[str, int]:
     return {state: count for state, count in states.items() if count}
 
 
-def best(frame: pd.DataFrame) -> int | None:
-    """Return the number of the cell that the answer calls the best, `None` without one."""
+def best(frame: pd.DataFrame, cell: str = "") -> int | None:
+    """Return the number of the cell that the answer calls the best, `None` without one.
+
+    Args:
+        cell: its name, if the answer tells it.
+    """
+    if cell:
+        return cell_numbers(frame)["trial", cell]
     key = GAP_HELDOUT if GAP_HELDOUT in frame else ranking_key(frame)
     if "unread" in set(frame["state"]) or key is None:
         return None
@@ -367,8 +375,11 @@ def failures(frame: pd.DataFrame) -> list[Tree]:
 
     `number` is the place of the trial's cell in `cells`.
     """
-    ended = frame["state"].isin(["failed", "diverged", "stopped", "interrupted"])
-    rows = frame[ended | ((frame["reason"] != "") & (frame["state"] == "completed"))]
+    told = frame[["role", "cell", "run", "seed", "state", "reason"]]
+    ended = told["state"].isin(["failed", "diverged", "stopped", "interrupted"])
+    rows = told[ended | ((told["reason"] != "") & (told["state"] == "completed"))]
+    if rows.empty:
+        return []
     order = {state: k for k, state in enumerate(reversed(STATES))}
     rows = rows.sort_values("state", key=lambda states: states.map(order), kind="stable")
     place = cell_numbers(frame)

@@ -46,11 +46,13 @@ class Answer:
         sentence: the finding.
         certainty: what the finding may be trusted for, and what it may not.
         cost: what the best cell costs beside dense, and what dense reaches for the same FLOPs.
+        cell: the name of the best cell; empty without an answer.
     """
 
     sentence: str
     certainty: str
     cost: str = ""
+    cell: str = ""
 
 
 def answer(
@@ -76,33 +78,34 @@ def answer(
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, best, done), _rivals(tied, len(done))]
+    parts = [_finding(frame, cells, best, done), _rivals(tied, len(done))]
     parts += [_varies(done, frame.attrs.get("axes", ())), _lowest(frame, cells, name)]
-    return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best))
+    return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best), name)
 
 
-def _finding(frame: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame) -> str:
+def _finding(
+    frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame
+) -> str:
     """Return what the intervals of all cells show: every word on a cell is its own interval's."""
     name = str(best["cell"])
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    result = (
-        f"held-out loss {span(gap, low, high, own)} against dense training{_share(frame, best)}"
-    )
+    share = _share(frame, cells, best)
+    result = f"held-out loss {span(gap, low, high, own)} against dense training{share}"
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
-    counts, cells = outcomes(lows, highs, 1), len(done)
-    if cells == 1 and low > 0:
+    counts, tried = outcomes(lows, highs, 1), len(done)
+    if tried == 1 and low > 0:
         return f"{routed(name)} costs quality here, against {dense}: {result}."
-    if counts == {"worse": cells}:
-        least = f"Least of {cells}: {routed(name)}, {result}."
+    if counts == {"worse": tried}:
+        least = f"Least of {tried}: {routed(name)}, {result}."
         return f"Every cell that was tried costs quality here, against {dense}. {least}"
     outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
     if not (high < 0 or low > 0):
         outcome = f"cannot be distinguished from {dense}"
-    if cells == 1:
+    if tried == 1:
         return f"{routed(name)} {outcome}: {result}."
-    first = f"Of {cells} cells {routed(name)} has the lowest mean; it {outcome}: {result}."
+    first = f"Of {tried} cells {routed(name)} has the lowest mean; it {outcome}: {result}."
     over = measured_as(done, GAP_HELDOUT)
     return f"{first} {outcomes_text(counts, 'cells', over)}" if counts else first
 
@@ -126,13 +129,14 @@ def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:
     return f"The lowest held-out loss is that of {routed(str(lowest['cell']))}, {loss}."
 
 
-def _share(frame: pd.DataFrame, best: pd.Series[Any]) -> str:
-    """Return `, 2.6% of dense's 0.2534`: the gap as a share of the baselines' held-out loss."""
+def _share(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
+    """Return `, 2.6% of dense's 0.2534`: the gap as a share of the baseline's held-out loss."""
     if HELDOUT_LOSS not in frame:
         return ""
     trials = (frame["cell"] == best["cell"]) & (frame["role"] == "trial")
-    served = frame["run"].isin(frame.loc[trials, "baseline"])
-    dense = cells_frame(frame.loc[served, ["role", "cell", "state", "reason", HELDOUT_LOSS]])
+    serves = frame["run"].isin(frame.loc[trials, "baseline"]) & (frame["role"] == "baseline")
+    of_dense = cells["cell"].isin(frame.loc[serves, "cell"].head(1))
+    dense = cells[of_dense & (cells["role"] == "baseline")]
     if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
         return ""
     share = abs(float(best[GAP_HELDOUT])) / float(dense[HELDOUT_LOSS].iloc[0])

@@ -28,7 +28,7 @@ def sheet(texts: pd.DataFrame, most: int = ROWS) -> Sheet:
     shown = texts.head(most).to_numpy().tolist()
     rows = [[typeset(str(cell)) for cell in row] for row in shown]
     numeric = [
-        all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.T))
+        all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.columns))
     ]
     return Sheet(list(map(str, texts.columns)), rows, numeric, max(0, len(texts) - most))
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Column, Memory, Record, Records, Result, numbers
+from tread_lab.frames.reading import Column, Memory, Record, Records, Result, Table, numbers
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -168,17 +166,16 @@ class SweepReader:
             self._memory.settings = self.plan, pd.DataFrame(map(self._settings, self.plan.trials))
             self._memory.frame = None
         results = [self._result(trial) for trial in self.plan.trials]
-        last = self._memory.frame
-        if last is None or not all(map(operator.is_, results, last[0])):
-            last = self._memory.frame = results, self._frame_of(self._memory.settings[1], results)
-        return last[1]
+        table, frame = self._memory.frame or (Table(), None)
+        if frame is None or not all(map(operator.is_, results, table.results)):
+            table = table.of(results)
+            frame = self._frame_of(self._memory.settings[1], table)
+            self._memory.frame = table, frame
+        return frame
 
-    def _frame_of(self, settings: pd.DataFrame, results: Sequence[Result]) -> pd.DataFrame:
-        numbers = [result.numbers for result in results]
-        absent = dict.fromkeys(chain.from_iterable(dict.fromkeys(map(tuple, numbers))), np.nan)
-        table = np.array([list((absent | own).values()) for own in numbers], float)
-        measured = pd.DataFrame(table.reshape(len(results), len(absent)), columns=list(absent))
-        endings = pd.DataFrame(dict(zip(ENDING, map(list, zip(*map(_ending, results))))))
+    def _frame_of(self, settings: pd.DataFrame, table: Table) -> pd.DataFrame:
+        measured = pd.DataFrame(table.numbers, columns=list(table.names))
+        endings = pd.DataFrame(dict(zip(ENDING, map(list, zip(*map(_ending, table.results))))))
         return self._finished(pd.concat([settings, endings, measured], axis=1))
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
