@@ -54,11 +54,13 @@ class Losses:
         dense: dense forward.
         routed: forward under the training routes; absent for a run without routes.
         level: the noise level of every image's every forward.
+        data: digests of the held-out data by name; older records have none.
     """
 
     dense: Array
     routed: Array | None
     level: Array
+    data: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def trained(self) -> Array:
@@ -71,7 +73,8 @@ class Losses:
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
-            losses = Losses(arrays["dense"], arrays.get("routed"), arrays["level"])
+            data = _measured_on(path)
+            losses = Losses(arrays["dense"], arrays.get("routed"), arrays["level"], data)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise UserError(f"{path} is no record of losses ({error}); evaluate again") from None
         shapes = {losses.dense.shape, losses.level.shape, losses.trained.shape}
@@ -195,16 +198,13 @@ def _gaps_of_files(trial: Stamped, baseline: Stamped | None) -> dict[str, Paired
     losses = Losses.read(trial[0])
     if baseline is None:
         return route_gap(losses)
-    own, other = (_measured_on(path) for path, _ in (trial, baseline))
-    if own and other and own != other:
-        raise UserError("their held-out data differ, so that their losses do not compare")
     return loss_gaps(losses, _losses(*baseline))
 
 
-def _measured_on(path: Path) -> set[tuple[str, str]]:
-    """Return which held-out data the losses in a file are of; older records do not say it."""
+def _measured_on(path: Path) -> frozenset[tuple[str, str]]:
+    """Return which held-out data the losses in a file are of."""
     made_with = (EvaluationFolder(path.parent).read() or {}).get("made_with", {})
-    return {fact for fact in made_with.items() if fact[0].startswith("held-out data")}
+    return frozenset(fact for fact in made_with.items() if fact[0].startswith("held-out data"))
 
 
 @functools.lru_cache(maxsize=16)  # a baseline is met again by each of its trials
@@ -226,6 +226,8 @@ def _same_shape(loss_ML: Array, baseline_ML: Array) -> None:
 
 
 def _same_levels(losses: Losses, baseline: Losses) -> None:
+    if losses.data and baseline.data and losses.data != baseline.data:
+        raise UserError("their held-out data differ, so that their losses do not compare")
     _same_shape(losses.dense, baseline.dense)
     same = np.array_equal(losses.level, baseline.level)
     if not same and not np.allclose(losses.level, baseline.level, rtol=SAME_LEVEL, atol=0):

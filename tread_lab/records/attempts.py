@@ -142,6 +142,7 @@ class Attempt:
 
 # Names of fields in the record, where they are others.
 _ON_DISK = {"runs_per_device": "packed", "fingerprint": "made_with"}
+_FIELDS = {_ON_DISK.get(field.name, field.name): field.name for field in fields(Attempt)}
 
 
 class Attempts:
@@ -189,13 +190,11 @@ def is_attempt(line: dict[str, Any]) -> bool:
 
 def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
     """Return the attempts that the lines of a record describe."""
-    names = {_ON_DISK.get(field.name, field.name): field.name for field in fields(Attempt)}
-    attempts: dict[int, Attempt] = {}
+    attempts: dict[int, dict[str, Any]] = {}
     for line in filter(is_attempt, lines):
         if line["event"] == "forgiven":
-            attempts = {n: replace(one, forgiven=True) for n, one in attempts.items()}
+            attempts = {n: {**facts, "forgiven": True} for n, facts in attempts.items()}
             continue
-        facts = {names[key]: value for key, value in line.items() if key in names}
-        attempt = attempts.get(facts["n"], Attempt(n=facts["n"]))
-        attempts[attempt.n] = replace(attempt, **facts)
-    return [attempts[n] for n in sorted(attempts)]
+        facts = {_FIELDS[key]: value for key, value in line.items() if key in _FIELDS}
+        attempts[line["n"]] = attempts.get(line["n"], {}) | facts
+    return [Attempt(**attempts[n]) for n in sorted(attempts)]

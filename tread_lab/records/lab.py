@@ -63,7 +63,7 @@ class Lab:
 
     def run(self, name: str) -> RunFolder:
         """Return the folder of the run with signature `name`, whether it exists or not."""
-        return RunFolder(self.root / "runs" / safe(name))
+        return RunFolder(Path(f"{self.root}/runs/{safe(name)}"))  # often: parsed at once
 
     def run_of(self, spec: RunSpec) -> RunFolder:
         return self.run(signature(spec))

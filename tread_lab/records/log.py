@@ -7,6 +7,7 @@ import json
 import math
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +27,11 @@ def with_checksum(tree: Mapping[str, Any]) -> str:
 def without_checksum(raw: bytes) -> dict[str, Any] | None:
     """Return what a line holds, `None` if it is damaged."""
     try:
-        head, _, tail = raw.decode().rstrip("\n").rpartition(', "crc": "')
-        body = head + "}"
-        if tail != f'{checksum(body)}"}}':
+        head, _, tail = raw.rstrip(b"\n").rpartition(b', "crc": "')
+        body = head + b"}"
+        if tail != b'%08x"}' % zlib.crc32(body):
             return None
-        tree: dict[str, Any] = json.loads(body)
+        tree: dict[str, Any] = json.loads(body.decode())
     except (ValueError, RecursionError):
         return None
     return tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -27,8 +28,8 @@ class ProvenanceDifference:
     @property
     def within(self) -> list[str]:
         """The runs between whose attempts it changed."""
-        seen = [run for runs in self.runs.values() for run in runs]
-        return sorted({run for run in seen if seen.count(run) > 1})
+        seen = Counter(run for runs in self.runs.values() for run in runs)
+        return sorted(run for run, digests in seen.items() if digests > 1)
 
     def __str__(self) -> str:
         parts = []
@@ -63,13 +64,11 @@ def provenance_differences(
     made: Mapping[str, Iterable[Mapping[str, str]]],
 ) -> list[ProvenanceDifference]:
     """Return what differs among all attempts at the runs; records without digests say nothing."""
-    seen: dict[str, dict[str, list[str]]] = {}
+    seen: dict[str, dict[str, dict[str, None]]] = {}
     for run, attempts in made.items():
         for facts in attempts:
             for what, digest in facts.items():
-                runs = seen.setdefault(what, {}).setdefault(digest, [])
-                if run not in runs:
-                    runs.append(run)
+                seen.setdefault(what, {}).setdefault(digest, {})[run] = None
     return [
         ProvenanceDifference(what, {digest: tuple(runs) for digest, runs in digests.items()})
         for what, digests in sorted(seen.items())

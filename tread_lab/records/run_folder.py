@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -275,8 +276,10 @@ class RunFolder:
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield every finished evaluation, whatever step of the run it measures."""
-        for path in sorted(self.path.glob("evaluations/*/metrics.json")):
-            yield EvaluationFolder(path.parent)
+        folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
+            if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
+                yield EvaluationFolder(Path(folder, name))
 
     def recorded_sampler(self) -> dict[str, Any]:
         """Return the tree of the sampler that a run was measured with, empty for the default."""

@@ -20,7 +20,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, count_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.sweep_archive import passed_over
-from tread_lab.records.sweep_folder import Stopped, SweepFolder
+from tread_lab.records.sweep_folder import Stopped, SweepFolder, state_in_sweep
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
@@ -90,6 +90,8 @@ def remark_lines(lab: Lab, name: str, runs: Iterable[str]) -> Iterator[str]:
     """Yield the notes and tags of a sweep, then those of its runs."""
     places: list[SweepFolder | RunFolder] = [lab.sweep(name), *map(lab.run, runs)]
     for place in places:
+        if not place.remarks.path.exists():
+            continue
         whose = "" if place.name == name else f" of run {place.name}"
         if tags := place.remarks.tags:
             yield f"tags{whose}: {', '.join(tags)}"
@@ -178,7 +180,7 @@ class _SweepStatus:
     def lost_baselines(self) -> Iterator[str]:
         """Yield a line for every baseline that ended without a result to compare with."""
         for run in self.plan.baselines:
-            state = self.status(run).state
+            state = state_in_sweep(self.lab.run(run).state(), run, self.stopped)
             if state.lacks_result:
                 yield without_comparison(self.labels[run], state)
 
