@@ -105,9 +105,12 @@ def _finding(
         outcome = f"cannot be distinguished from {dense}"
     if tried == 1:
         return f"{routed(name)} {outcome}: {result}."
-    first = f"Of {tried} cells {routed(name)} has the lowest mean; it {outcome}: {result}."
+    best_of = f"Of {tried} cells {routed(name)} has the lowest mean"
+    if high < 0:
+        best_of = f"The best of {tried} cells is {routed(name)}"
     over = measured_as(done, GAP_HELDOUT)
-    return f"{first} {outcomes_text(counts, 'cells', over)}" if counts else first
+    others = f" {outcomes_text(counts, 'cells', over)}" if counts else ""
+    return f"{best_of}; it {outcome}: {result}.{others}"
 
 
 def _rivals(tied: Sequence[str], cells: int) -> str:

@@ -57,6 +57,7 @@ def error(address: str, path: str) -> tuple[int, Any]:
         ("/api/sweeps", "application/json"),
         ("/api/sweeps/placement?metric=heldout/loss", "application/json"),
         ("/api/sweeps/placement/cells/1?seed=%C2%B2", "application/json"),
+        ("/api/sweeps/placement/repeat", "application/json"),
     ],
 )
 def test_every_page_is_typed_guarded_and_not_stored(address: str, path: str, kind: str) -> None:

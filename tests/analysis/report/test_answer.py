@@ -17,13 +17,9 @@ INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the head
         "it is worse than dense at equal steps: held-out loss +1.00 \u00b1 0.50"
         " (95% over 4 images of 1 seed)"
     ),
-    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "it cannot be distinguished from dense at equal",
+    ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "has the lowest mean; it cannot be distinguished",
     ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
-    (
-        (3, -1, 7),
-        (2, -1, 5),
-        (-1, -2, -0.5),
-    ): "Of 3 cells 5→8 s=0.5 has the lowest mean; it is better",
+    ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "best of 3 cells is 5→8 s=0.5; it is better",
 }
 
 

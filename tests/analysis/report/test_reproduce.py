@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.sweep.plans import plan_of
-from tread_lab.analysis.report.reproduce import sweep_file
+from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report.reproduce import Repetition, sweep_file
 from tread_lab.config.load import load_sweep
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.plan import make_plan
@@ -38,3 +39,19 @@ def test_the_file_of_a_report_plans_the_same_runs(
         (t.run, t.role, t.baseline) for t in plan.trials
     ]
     assert [task.evaluations for task in again.tasks] == [t.evaluations for t in plan.tasks]
+
+
+def test_the_last_driver_is_told_as_a_shell_takes_it_and_several_sweeps_have_none(
+    tmp_path: Path,
+) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
+    write_sweep(tmp_path, small(name="other", routes=((2, 8), (5, 8))))
+    folder = lab.sweep("placement")
+    folder.keep_command(["sweep", "placement.yaml", "axes.rate=[0.5, 1]"])
+    told = Repetition.of(lab, folder, folder.plan())
+    assert told.asked == "tread-lab sweep placement.yaml 'axes.rate=[0.5, 1]'"
+    assert told.where.startswith(f"in {Path.cwd()} on ")
+    both = lab.known_sweeps("placement", "other")
+    several = Repetition.of(lab, both, both.plan())
+    assert (several.asked, several.file) == ("", "")
+    assert several.commands == ("tread-lab report placement other",)
