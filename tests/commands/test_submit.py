@@ -88,6 +88,33 @@ def test_a_port_that_another_job_has_is_passed_over(
 
 
 @pytest.mark.parametrize(
+    ("failures", "node", "code", "tries"), [(1, 0, 0, 2), (9, 0, 5, 3), (9, 1, 0, 3)]
+)
+def test_a_start_of_ray_that_takes_too_long_is_tried_again(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    failures: int,
+    node: int,
+    code: int,
+    tries: int,
+) -> None:
+    """A cold disk may exceed Ray's half minute; a cluster without its head is lost."""
+    python, log = place / "python", place / "tries"
+    python.write_text(
+        '#!/bin/bash\n[ "$1" = -m ] || exit 1\necho >>tries\n'
+        f"(($(wc -l <tries) > {failures})) || exit 5\n"
+    )
+    python.chmod(0o755)
+    with socket.socket() as head:
+        head.bind(("127.0.0.1", 0))
+        head.listen()
+        variables = {"SLURM_JOB_ID": 1, "SLURM_NODEID": node, "cores": 1, "gpus": 0, "patience": 60}
+        variables |= {"host": "127.0.0.1", "port": head.getsockname()[1], "python": python}
+        said = called(printed(capsys, *ASKED), "node", "; echo $?", **variables)
+    assert (said, log.read_text().count("\n")) == (str(code), tries)
+
+
+@pytest.mark.parametrize(
     ("written", "kept"),
     [
         ("runs/a/checkpoints/step-00000010-0.safetensors", True),

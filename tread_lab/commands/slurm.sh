@@ -20,7 +20,7 @@ for port in range(int(sys.argv[1]), 65536):
         except OSError: continue
         sys.exit(print(port))' "$1"
 }
-export python cores gpus
+export python cores gpus patience
 export port=$(free_port $((20000 + SLURM_JOB_ID % 1200 * 10)))
 export cores=${SLURM_CPUS_PER_TASK:-$cores}
 export host=$("$python" -c 'import ray; print(ray.util.get_node_ip_address())')
@@ -41,8 +41,12 @@ node() { # Ray on one node, until srun is ended
     until (: <"/dev/tcp/$host/$port") 2>/dev/null; do sleep 1; done
     ray+=(--address="$host:$port")
   fi
-  "${ray[@]}" >/dev/null
-  return $((SLURM_NODEID == 0 ? $? : 0)) # without its head the cluster is lost
+  # Ray gives up a start after 30 s, too few for a disk that was not read from before.
+  local code tries=3
+  while "${ray[@]}" >/dev/null; code=$?; ((code && --tries && SECONDS < patience)); do
+    echo "Ray ended with code $code on node $SLURM_NODEID; it starts once more" >&2
+  done
+  return $((SLURM_NODEID == 0 ? code : 0)) # without its head the cluster is lost
 }
 unset RAY_ADDRESS
 each=(srun --quiet --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="$cores")
