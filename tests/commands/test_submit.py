@@ -88,7 +88,7 @@ def test_a_port_that_another_job_has_is_passed_over(
 
 
 @pytest.mark.parametrize(
-    ("failures", "node", "code", "tries"), [(1, 0, 0, 2), (9, 0, 5, 3), (9, 1, 0, 3)]
+    ("failures", "node", "code", "tries"), [(1, 0, 0, 2), (99, 0, 5, 9), (99, 1, 0, 9)]
 )
 def test_a_start_of_ray_that_takes_too_long_is_tried_again(
     place: Path,

@@ -42,7 +42,7 @@ node() { # Ray on one node, until srun is ended
     ray+=(--address="$host:$port")
   fi
   # Ray gives up a start after 30 s, too few for a disk that was not read from before.
-  local code tries=3
+  local code tries=9 # which end with `patience`
   while "${ray[@]}" >/dev/null; code=$?; ((code && --tries && SECONDS < patience)); do
     echo "Ray ended with code $code on node $SLURM_NODEID; it starts once more" >&2
   done
