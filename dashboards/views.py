@@ -312,7 +312,10 @@ def meaning(metric: str, shown: str) -> Tree:
 
 def settled(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the frame with the records' own states: a run that is being measured is running."""
-    return frame.assign(state=frame["state"].replace("measuring", "running"))
+    measuring = frame["state"] == "measuring"
+    if not measuring.any():
+        return frame
+    return frame.assign(state=frame["state"].mask(measuring, "running"))
 
 
 def cells_of(frame: pd.DataFrame) -> pd.DataFrame:

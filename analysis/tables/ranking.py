@@ -90,10 +90,14 @@ def ranking(
     columns |= {"n": gap + COUNT, "unit": gap + UNIT, **ratios}
     columns |= {name: name for other in beside for name in (other, *map(other.__add__, ENDS))}
     columns |= {f"value{end}": metric + end for end in ENDS}
-    for name, column in columns.items():
-        if column in cells:
-            table[name] = cells[column].where(done | (name in ("n", "unit")))
-    table = table.assign(state=cells["state"], reason=cells["reason"]).reset_index(drop=True)
+    measured = cells[done].reindex(cells.index)  # of others, nothing
+    numbers = {
+        name: (cells if name in ("n", "unit") else measured)[column]
+        for name, column in columns.items()
+        if column in cells
+    }
+    parts = [table, pd.DataFrame(numbers), cells[["state", "reason"]]]
+    table = pd.concat(parts, axis=1).reset_index(drop=True)
     table.attrs["cells"] = list(zip(cells["role"], cells["cell"]))
     return table
 

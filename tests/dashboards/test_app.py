@@ -18,8 +18,9 @@ import pytest
 
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
-from tread_lab.dashboards.app import DashboardServer, serve
+from tread_lab.dashboards.app import DashboardServer, Pages, serve
 from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 
 
@@ -143,6 +144,22 @@ def test_an_exception_is_a_500_with_one_line_of_json(
     assert error(address, "/api/sweeps/placement") == (500, message)
     assert ask(address, "/api/sweeps")[0].status == 200
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_sweep_is_listed_by_its_plan_which_is_read_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, plan, read = write_sweep(tmp_path, small()), SweepFolder.plan, []
+    monkeypatch.setattr(SweepFolder, "plan", lambda folder: read.append(1) or plan(folder))
+    pages, path = Pages(lab), lab.sweep("placement").plan_path
+    text = path.read_text()
+    assert [line["trials"] for line in pages.sweeps() + pages.sweeps()] == [4, 4]
+    assert len(read) == 1
+    path.write_text(text[:-20])
+    assert [line["trials"] for line in pages.sweeps() + pages.sweeps()] == [0, 0]
+    assert len(read) == 2
+    path.write_text(text)
+    assert [line["trials"] for line in pages.sweeps()] == [4]
 
 
 def test_a_port_that_is_taken_is_one_line(lab: Lab) -> None:
