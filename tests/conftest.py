@@ -40,6 +40,7 @@ MENDS = {
     "check-jsonschema": "pip install check-jsonschema",
     "kubernetes_validate": "pip install kubernetes-validate",
     "slurm": "apt-get install slurm-wlm munge, and run the tests as root",
+    "namespaces": "apt-get install iproute2, and run the tests as root",
     "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
 }
 
