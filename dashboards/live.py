@@ -159,7 +159,8 @@ class LiveSweep:
         equal_steps = equal_steps_frame(self.lab, self.folder) if plan.match else None
         if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
             equal_steps = None  # a plan that was extended meanwhile
-        answers = {"": answer(self.lab, records, plan, complete=ended)}
+        told = answer(self.lab, records, plan, complete=ended, equal_steps=equal_steps)
+        answers = {"": told}
         if equal_steps is not None:
             answers["steps"] = answer(self.lab, equal_steps, plan, complete=ended)
         between = differences(self.lab, self.folder)

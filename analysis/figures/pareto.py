@@ -342,11 +342,13 @@ def savings_caption(found: Front, unnamed: Sequence[str]) -> str:
     front = sorted(np.flatnonzero(found.front & ~found.dense), key=lambda k: found.cost[k])
     shares = [f"{routed(found.names[k])} ({number(100 * found.share[k])}%)" for k in front]
     intervals = "A point is hollow where its 95% interval holds zero."
-    other = " undisturbed" if _DISTURBED in found.notes else ""
+    none = f"No cell saves {what} or is better than dense."
+    if _DISTURBED in found.notes:
+        none = f"Of the cells with undisturbed times none saves {what} or is better than dense."
     sentences = [
         f"No other cell is as good and saves as much of the {what}: {', '.join(shares)}."
         if front
-        else f"No{other} cell saves {what} or is better than dense.",
+        else none,
         intervals if np.isfinite(found.low).any() else "No intervals: one seed.",
         *found.notes,
     ]

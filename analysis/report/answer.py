@@ -56,11 +56,17 @@ class Answer:
 
 
 def answer(
-    lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None = None, *, complete: bool = True
+    lab: Lab,
+    frame: pd.DataFrame,
+    plan: StoredPlan | None = None,
+    *,
+    complete: bool = True,
+    equal_steps: pd.DataFrame | None = None,
 ) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
     Args:
+        equal_steps: rows of `equal_steps_frame`, where the sweep asks at equal cost.
         plan: names the steps at which dense runs were measured; without it only their ends count.
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
@@ -78,7 +84,8 @@ def answer(
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, cells, best, done), _rivals(tied, len(done))]
+    parts = [_finding(frame, cells, best, done), _at_equal_steps(equal_steps)]
+    parts.append(_rivals(tied, len(done)))
     parts += [_varies(done, frame.attrs.get("axes", ())), _lowest(frame, cells, name)]
     return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best), name)
 
@@ -113,12 +120,23 @@ def _finding(
     return f"{best_of}; it {outcome}: {result}.{others}"
 
 
+def _at_equal_steps(frame: pd.DataFrame | None) -> str:
+    """Return how the cells of a sweep at equal cost stand where training has as many steps."""
+    if frame is None:
+        return ""
+    cells = cells_frame(with_metrics(frame, GAP_HELDOUT))
+    trials = cells[cells["role"] == "trial"]
+    lows, highs = (trials[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
+    return "At equal steps: " + outcomes_text(outcomes(lows, highs, 1), "cells")
+
+
 def _rivals(tied: Sequence[str], cells: int) -> str:
     if cells < 2:
         return ""
     if not tied:
         return "At 95%, every other cell is worse (paired differences)."
-    return f"At 95%, it cannot be distinguished from {joined(tied)}."
+    paired = "by paired differences, which tell more apart than intervals that overlap"
+    return f"At 95%, {paired}, it cannot be distinguished from {joined(tied)}."
 
 
 def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:

@@ -97,7 +97,7 @@ def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
     return {
         "name": folder.name.replace(",", " "),
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, plan, complete=done),
+        "answer": answer(lab, frame, plan, complete=done, equal_steps=records.equal_steps),
         "facts": _facts(frame, runs, plan),
         "states": [(str(state), int(count)) for state, count in states.items()],
         "first": [figure for figure in figures if figure["name"] in first],

@@ -36,7 +36,7 @@ function show({ asked, where, commands, file, setups, differences }, sweep) {
     }),
     file ? h("p", { class: "hint" }, save, h("code", {}, `${sweep}.yaml`)) : null,
     commands.map(copied),
-    file ? h("details", {}, h("summary", {}, "the sweep file"), copied(file)) : null,
+    file ? copied(file) : null,
   );
 }
 

@@ -40,7 +40,7 @@ def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Pa
     ("tied", "said"),
     [
         ([], "At 95%, every other cell is worse (paired differences)."),
-        (["2->8 s=0.5"], "At 95%, it cannot be distinguished from 2→8 s=0.5."),
+        (["2->8 s=0.5"], "intervals that overlap, it cannot be distinguished from 2→8 s=0.5."),
     ],
 )
 def test_the_rivals_of_the_best_cell_are_named(
