@@ -84,9 +84,9 @@ def answer(
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, cells, best, done), _at_equal_steps(equal_steps)]
-    parts.append(_rivals(tied, len(done)))
+    parts = [_finding(frame, cells, best, done), _rivals(tied, len(done))]
     parts += [_varies(done, frame.attrs.get("axes", ())), _lowest(frame, cells, name)]
+    parts.append(_at_equal_steps(equal_steps))
     return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best), name)
 
 
