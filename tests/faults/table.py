@@ -36,6 +36,7 @@ NAMES = {
     20: "evaluation fails",
     21: "clock jumps",
     22: "packed trials that do not fit the device",
+    23: "the time of a job is up",
 }
 CODES = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
 HEAD = f"""# Faults that a sweep survives
