@@ -1,4 +1,4 @@
-"""The mark of tests that take half a minute and whose claim a shorter one makes, too."""
+"""The mark of tests that take half a minute to half an hour: `make faults` runs them."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import os
 import pytest
 
 LONG = pytest.mark.skipif(
-    "TREAD_LAB_LONG" not in os.environ, reason="half a minute; `make faults` or TREAD_LAB_LONG=1"
+    "TREAD_LAB_LONG" not in os.environ, reason="long; `make faults` or TREAD_LAB_LONG=1"
 )

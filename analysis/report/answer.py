@@ -127,7 +127,8 @@ def _at_equal_steps(frame: pd.DataFrame | None) -> str:
     cells = cells_frame(with_metrics(frame, GAP_HELDOUT))
     trials = cells[cells["role"] == "trial"]
     lows, highs = (trials[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
-    return "At equal steps: " + outcomes_text(outcomes(lows, highs, 1), "cells")
+    counts = outcomes(lows, highs, 1)
+    return f"At equal steps: {outcomes_text(counts, 'cells')}" if counts else ""
 
 
 def _rivals(tied: Sequence[str], cells: int) -> str:

@@ -51,10 +51,10 @@ def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None, best: pd.Serie
 
 def _beside_dense(frame: pd.DataFrame, trials: pd.DataFrame, dense: pd.DataFrame) -> str:
     """Return the FLOPs and the time of a run of the cell and of its baseline."""
-    times = (frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS))[trials.index]
+    share = float((frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS))[trials.index].mean())
     flops, of_dense = (_text(rows, TRAIN_FLOPS) for rows in (trials, dense))
     name = routed(str(trials["cell"].iloc[0]))
-    text = f"Training {name} takes {flops}, {ratio(float(times.mean()))} times dense's {of_dense}"
+    text = f"Training {name} takes {flops}, {ratio(share)} times dense's {of_dense}"
     seconds, dense_seconds = (_text(rows, TRAIN_SECONDS) for rows in (trials, dense))
     if not (seconds and dense_seconds):
         return f"{text}."
@@ -88,10 +88,8 @@ def _dense_for_the_same(frame: pd.DataFrame, trials: pd.DataFrame, curve: pd.Dat
     """
     if not {TRAIN_FLOPS, HELDOUT_LOSS} <= set(curve):
         return ""
-    curve, flops = (
-        curve.dropna(subset=[TRAIN_FLOPS, HELDOUT_LOSS]),
-        float(trials[TRAIN_FLOPS].mean()),
-    )
+    curve = curve.dropna(subset=[TRAIN_FLOPS, HELDOUT_LOSS])
+    flops = float(trials[TRAIN_FLOPS].mean())
     if curve.empty:
         return ""
     points = [_at_cost(rows, flops) for _, rows in curve.groupby("seed")]
