@@ -151,7 +151,7 @@ def frame() -> None:
 
 def look() -> None:
     """Open the sweep in the dashboard, then change one run and see what the server does."""
-    from tread_lab.dashboards.app import Pages
+    from tread_lab.dashboards.pages import Pages
     from tread_lab.records.lab import Lab
 
     lab = Lab(Path("lab"))

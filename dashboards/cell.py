@@ -15,8 +15,9 @@ import yaml
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.analysis.report.sheet import typeset
+from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
 from tread_lab.dashboards.live import TAIL
-from tread_lab.dashboards.views import Tree, cells_of, choices, numbers, remarks, settled
+from tread_lab.dashboards.views import choices, remarks
 from tread_lab.frames import (
     COUNT,
     HIGH,

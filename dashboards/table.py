@@ -13,7 +13,8 @@ from tread_lab.analysis.figures.kind import quality_metrics
 from tread_lab.analysis.figures.placements import other_axes
 from tread_lab.analysis.report.sheet import sheet
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex
-from tread_lab.dashboards.views import Tree, cell_numbers, choices, settled
+from tread_lab.dashboards.cell_map import Tree, cell_numbers, settled
+from tread_lab.dashboards.views import choices
 from tread_lab.frames import ranking_caption, ranking_key
 from tread_lab.records.plan import StoredPlan
 from tread_lab.specs.cell import CellNames, evaluate

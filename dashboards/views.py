@@ -1,79 +1,40 @@
-"""What the dashboard shows, as plain trees: functions of a sweep's plan and frame."""
+"""What stands around the map, as plain trees: answer, search, budget, failures, remarks."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
 from tread_lab.analysis.report.answer import Answer
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.analysis.report.terms import terms
+from tread_lab.dashboards.cell_map import (
+    Tree,
+    cell_numbers,
+    cells_of,
+    json_value,
+    numbers,
+    settled,
+)
 from tread_lab.frames import (
-    HIGH,
-    LOW,
     STATES,
-    best_first,
-    cells_frame,
     delta_column,
-    disturbed,
-    intervals_over,
-    metric_numbers,
     own_metrics,
     ranked_cells,
     ranking_key,
     result_texts,
     with_delta,
-    with_metrics,
 )
-from tread_lab.frames.columns import plain
 from tread_lab.records.durable import read_json
-from tread_lab.records.metric_names import (
-    GAP_HELDOUT,
-    GAP_ROUTE,
-    GAP_TRAIN,
-    HELDOUT_LOSS,
-    TRAIN_FLOPS,
-    metric_kind,
-)
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.remarks import Remarks
 from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode
-from tread_lab.specs.labels import ROUTE_AXES, cell_label, place_label, without_axis
+from tread_lab.specs.labels import cell_label
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec
-from tread_lab.specs.units import quantity, ratio
 
-Tree = dict[str, Any]
-GAPS = {
-    GAP_HELDOUT: "difference to dense",
-    GAP_TRAIN: "routed forward less the dense baseline",
-    GAP_ROUTE: "routed less dense forward of the same run",
-}
-LEGENDS = {
-    ("quality", "lower"): "blue is better than dense",
-    ("quality", "higher"): "blue is better than dense",
-    ("cost", "lower"): "blue costs less than dense",
-    ("cost", "higher"): "blue is faster than dense",
-}
-RANKINGS = {
-    ("quality", "lower"): "Ranked by {metric}, best first",
-    ("quality", "higher"): "Ranked by {metric}, best first",
-    ("cost", "lower"): "Ranked by {metric}, cheapest first",
-    ("cost", "higher"): "Ranked by {metric}, fastest first",
-    ("neither", ""): "Ordered by {metric}, lowest first; it is no measure of quality",
-}
-LABELS = {  # of dimensions; others have their own name
-    "start": "first block skipped",
-    "end": "last block skipped",
-    "rate": "selection rate",
-}
-BUSY = "speed/disturbed"
 FAILURES = 200  # rows of the list of failures
 
 
@@ -112,9 +73,7 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     lowest_first = metric_kind(objective).sign >= 0
     axes = [axis for axis in rows.attrs.get("axes", ()) if axis in rows]
     measured = rows.loc[values.notna(), axes]
-    cells = [
-        {str(a): plain(_plain(v)) for a, v in row.items()} for row in measured.to_dict("records")
-    ]
+    cells = [{str(a): json_value(v) for a, v in row.items()} for row in measured.to_dict("records")]
     return {
         **tree,
         "cells": rows.index.tolist(),
@@ -195,184 +154,6 @@ def choices(frame: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys([*first, *samples, *gaps, *columns]))
 
 
-def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = None) -> Tree:
-    """Return every cell in plan order, column by column, with its place on every dimension.
-
-    Values are averaged over seeds; a cell has one only if all its seeds completed. They are what
-    `shows` says: differences to the baseline of the same seed, or the metric itself.
-
-    Args:
-        plan: of a search, tells the space: its dimensions and the cells that were not tried.
-    """
-    known = metric if metric in frame else None
-    trials, shown, column = with_metrics(frame, known or "", HELDOUT_LOSS, TRAIN_FLOPS), "", known
-    if known:
-        busy = disturbed(settled(frame), known).astype(float)
-        trials, shown = with_delta(trials.assign(**{BUSY: busy}), known), shows(frame, known)
-        column = known if shown == "value" else delta_column(known)
-    rows = cells_of(trials)
-    untried = _untried(rows, plan.space if plan else ())
-    space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
-    asked = (axis for cell in (plan.space if plan else ()) for axis in cell)
-    space.attrs["axes"] = list(dict.fromkeys([*rows.attrs.get("axes", []), *asked]))
-    varied = dimensions(space)
-    places = _places(space, varied)
-    tree: Tree = {
-        "metric": known,
-        "dimensions": varied,
-        "name": list(rows["cell"]),
-        "short": short_names(rows),
-        "role": list(rows["role"]),
-        "at": places[: len(rows)],
-        "state": _states(rows, column),
-        "reason": list(rows["reason"]),
-    }
-    if plan and plan.search:
-        tree["search"] = {
-            "cells": plan.search.get("space", {}).get("cells"),
-            "order": _order(rows),
-            "untried": places[len(rows) :],
-            "names": list(untried["cell"]) if len(untried) else [],
-        }
-    if known and column:
-        ranked = best_first(rows, column)
-        tree |= {"order": ranked.index.tolist()} | _numbers(ranked.sort_index(), column)
-        tree |= {"pareto": front(rows, known), "meaning": meaning(known, shown)}
-        tree["seeds"] = _of_seeds(trials, column)
-    return tree
-
-
-def short_names(rows: pd.DataFrame) -> list[str]:
-    """Return the names of cells without the values of numeric axes that all trials share."""
-    trials = rows[rows["role"] == "trial"]
-    axes = [axis for axis in rows.attrs.get("axes", ()) if axis in trials]
-    shared = [axis for axis in axes if trials[axis].nunique(dropna=False) == 1]
-    names = list(rows["cell"])
-    for axis in shared:
-        names = [without_axis(name, axis) for name in names]
-    return names if len(set(names)) == len(names) else list(rows["cell"])
-
-
-def _of_seeds(frame: pd.DataFrame, column: str) -> list[list[float | None]] | None:
-    """Return what every seed of a cell shows, cell by cell; `None` if no cell has several."""
-    place = frame.groupby(["role", "cell"], sort=False).ngroup()
-    seeds: list[list[float | None]] = [[] for _ in range(place.max() + 1)]
-    for cell, value in zip(place, numbers(frame[column])):
-        seeds[cell].append(value)
-    return seeds if max(map(len, seeds)) > 1 else None
-
-
-def _numbers(rows: pd.DataFrame, column: str) -> Tree:
-    """Return value and interval of every cell, with what the interval is over."""
-    done = rows["state"] == "completed"
-    ends = {"value": column, "low": column + LOW, "high": column + HIGH}
-    return {
-        **{name: numbers(rows[key].where(done)) for name, key in ends.items()},
-        "text": list(map(typeset, result_texts(rows, column))),
-        "over": intervals_over(rows, column),
-        "disturbed": list(rows[BUSY] > 0),
-    }
-
-
-def shows(frame: pd.DataFrame, metric: str) -> str:
-    """Return `difference`, `gap` or `value`: what cells show of a metric.
-
-    A metric that no completed baseline has cannot be a difference, whatever it is.
-    """
-    compared = metric_kind(metric).compared
-    dense = frame.loc[(frame["role"] == "baseline") & (frame["state"] == "completed"), metric]
-    lacking = len(dense) > 0 and dense.isna().all() and frame[metric].notna().any()
-    return "value" if compared == "difference" and lacking else compared
-
-
-def meaning(metric: str, shown: str) -> Tree:
-    """Return what the page may claim of a metric: titles, legend, and which side is better."""
-    kind = metric_kind(metric)
-    titles = {
-        "difference": f"{metric}, difference to dense",
-        "gap": f"{metric}, {GAPS.get(metric, 'a difference')}",
-        "value": f"{metric}, the value itself",
-    }
-    no_quality = "no measure of quality"
-    if shown == "value":
-        legend = {1: "lower is better", -1: "higher is better", 0: no_quality}[kind.sign]
-    elif kind.nature == "neither":
-        legend = f"purple is less, green is more: {no_quality}"
-    else:
-        legend = LEGENDS[kind.nature, kind.better]
-    return {
-        "shows": shown,
-        "sign": kind.sign,
-        "unit": kind.unit,
-        "title": titles[shown],
-        "legend": legend,
-        "ranking": RANKINGS[kind.nature, kind.better].format(metric=metric),
-    }
-
-
-def settled(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with the records' own states: a run that is being measured is running."""
-    measuring = frame["state"] == "measuring"
-    if not measuring.any():
-        return frame
-    return frame.assign(state=frame["state"].mask(measuring, "running"))
-
-
-def cells_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `cells_frame`, also of a frame with the dashboard's own states."""
-    if "unread" not in set(frame["state"]):
-        return cells_frame(settled(frame))
-    groups = frame.groupby(["role", "cell"], sort=False)
-    rows = groups.first().reset_index()
-    rows["seeds"], rows["completed"] = groups.size().to_numpy(), 0
-    rows.attrs["axes"] = frame.attrs.get("axes", [])
-    return rows
-
-
-def dimensions(rows: pd.DataFrame) -> list[Tree]:
-    """Return what varies: start and end of single routes, else the route; then the other axes."""
-    trials = rows[rows["role"] == "trial"]
-    axes = [a for a in rows.attrs.get("axes", ()) if a in rows]
-    place = ["start", "end"]
-    placed = set(place) <= set(rows.columns) and not _several(trials)
-    keys = place if placed and len(trials[place].drop_duplicates()) > 1 else []
-    if not keys and "route" in rows and trials["route"].nunique() > 1:
-        keys = ["route"]
-    keys = [*keys, "rate"]
-    keys += [axis for axis in axes if axis not in ROUTE_AXES]
-    values = {key: _values(trials[key]) for key in keys if key in trials}
-    return [
-        {"key": key, "label": LABELS.get(key, key), "values": distinct}
-        for key, distinct in values.items()
-        if len(distinct) > 1
-    ]
-
-
-def front(rows: pd.DataFrame, metric: str) -> Tree | None:
-    """Return quality against cost of cells; `None` where either is no measure or the same for all.
-
-    Gaps to baselines of several kinds give way to the loss itself.
-    """
-    if metric.startswith("gap/") and sum(rows["role"] == "baseline") != 1:
-        metric = HELDOUT_LOSS
-    if metric_kind(metric).nature != "quality" or metric not in rows or not vary_in_cost(rows):
-        return None
-    index, points = cell_numbers(rows), front_of_cells(rows, metric)
-    return {
-        "metric": metric,
-        "relative": points.relative,
-        "cell": [index[key] for key in points.cells],
-        **{name: numbers(getattr(points, name)) for name in ("cost", "value", "low", "high")},
-        "texts": [
-            typeset(text) for text in metric_numbers(metric, points.value, points.low, points.high)
-        ],
-        "prices": [
-            f"{ratio(c)} of dense" if points.relative else quantity(c, "FLOP") for c in points.cost
-        ],
-        "front": points.front.tolist(),
-    }
-
-
 def failures(frame: pd.DataFrame) -> list[Tree]:
     """Return trials that ended without a result, and finished ones that could not be compared.
 
@@ -396,12 +177,6 @@ def failures(frame: pd.DataFrame) -> list[Tree]:
     ]
 
 
-def cell_numbers(frame: pd.DataFrame) -> dict[tuple[str, str], int]:
-    """Return (role, cell) -> its place in `cells`."""
-    pairs = frame[["role", "cell"]].drop_duplicates()
-    return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
-
-
 def sweep_line(name: str, plan: StoredPlan) -> Tree:
     """Return one line of the list of sweeps."""
     return {
@@ -410,69 +185,3 @@ def sweep_line(name: str, plan: StoredPlan) -> Tree:
         "trials": len(plan.trials),
         "created": plan.created,
     }
-
-
-def numbers(values: Iterable[float]) -> list[float | None]:
-    """Return numbers of six digits; `None` for what is not finite."""
-    return [float(f"{v:.6g}") if math.isfinite(v) else None for v in map(float, values)]
-
-
-def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
-    """Return the cells' states; one that completed beside a baseline without a result says so."""
-    alone = (rows["state"] == "completed") & (rows["role"] == "trial") & (rows["reason"] != "")
-    if column is not None:
-        alone &= rows[column].isna()
-    return list(rows["state"].mask(alone, "uncompared"))
-
-
-def _untried(rows: pd.DataFrame, space: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the cells of a search's space that it has not asked for, with their axis values."""
-    if not space:
-        return pd.DataFrame()
-    columns = rows.loc[rows["role"] == "trial"].reindex(columns=list(space[0]))
-    tried = {tuple(map(str, map(_plain, values))) for values in columns.itertuples(index=False)}
-    cells = [{axis: plain(value) for axis, value in cell.items()} for cell in space]
-    return pd.DataFrame(
-        {"role": "trial", "cell": place_label(cell), **cell}
-        for cell in cells
-        if tuple(map(str, map(_plain, cell.values()))) not in tried
-    )
-
-
-def _order(rows: pd.DataFrame) -> list[int | None]:
-    """Return for each cell which trial of the search it is, from 1."""
-    trial = rows["role"] == "trial"
-    return [int(n) if t else None for n, t in zip(trial.cumsum(), trial)]
-
-
-def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
-    """Return for each cell the index of its value on every dimension; -1 where it has none."""
-    columns = []
-    for dimension in found:
-        index = {value: k for k, value in enumerate(dimension["values"])}
-        trial = rows["role"] == "trial"
-        columns.append(
-            [index.get(_plain(v), -1) if t else -1 for v, t in zip(rows[dimension["key"]], trial)]
-        )
-    return [list(place) for place in zip(*columns)] if columns else [[] for _ in range(len(rows))]
-
-
-def _values(column: pd.Series[Any]) -> list[Any]:
-    """Return the distinct values: numbers in order, texts as the plan has them."""
-    values = [_plain(value) for value in column.dropna().unique()]
-    return sorted(values) if all(isinstance(v, int | float) for v in values) else values
-
-
-def _several(trials: pd.DataFrame) -> bool:
-    """Return whether a trial has several routes, which have no one start and end."""
-    return "route" in trials and bool(
-        trials["route"].astype(str).str.contains("+", regex=False).any()
-    )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return None if value is pd.NA or (isinstance(value, float) and math.isnan(value)) else value

@@ -18,7 +18,8 @@ import pytest
 
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
-from tread_lab.dashboards.app import DashboardServer, Pages, serve
+from tread_lab.dashboards.app import DashboardServer, serve
+from tread_lab.dashboards.pages import Pages
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError

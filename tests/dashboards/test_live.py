@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from tests.faults.drivers import eventually
 from tests.synthetic import FD, small, write_sweep
-from tread_lab.dashboards.app import Pages
 from tread_lab.dashboards.live import LiveSweep, Snapshot, progress
+from tread_lab.dashboards.pages import Pages
 from tread_lab.frames import plan_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab

@@ -8,7 +8,7 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report.report import contents
-from tread_lab.dashboards.app import Pages
+from tread_lab.dashboards.pages import Pages
 from tread_lab.dashboards.table import RankingTable, ranking_table
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab

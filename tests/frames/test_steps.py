@@ -15,7 +15,7 @@ from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.analysis.report.answer import answer
 from tread_lab.cli import main
 from tread_lab.compare.gaps import losses_paths
-from tread_lab.dashboards.app import Pages
+from tread_lab.dashboards.pages import Pages
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.frames import (

@@ -21,7 +21,7 @@ from tread_lab.analysis.figures.sentences import metric_text
 from tread_lab.analysis.report import report
 from tread_lab.analysis.tables.paper_tables import comparison_table
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
-from tread_lab.dashboards import views
+from tread_lab.dashboards import cell_map, views
 from tread_lab.dashboards.cell import cell as panel
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.frames import delta_column, ranked_cells, ranking_key, trials_frame
@@ -115,7 +115,7 @@ def surfaces(
     yield "Markdown", of_rows(chosen, cells, *lines(to_markdown(texts), "|"))
     yield "LaTeX", of_rows(chosen, cells, *lines(to_latex(texts), "&"))
     tree = ranking_table(plan, frame, metric).tree(frame, "")
-    names = views.cells(frame, None, plan)["name"]
+    names = cell_map.cells(frame, None, plan)["name"]
     yield (
         "dashboard",
         of_rows(chosen, [names[k] for k in tree["cells"]], tree["heads"], tree["rows"]),
@@ -180,7 +180,7 @@ def of_mlflow(frame: pd.DataFrame, key: str) -> Shown:
 
 def of_maps(frame: pd.DataFrame, plan: StoredPlan) -> Shown:
     for metric in {*views.choices(frame)[:4], TRAIN_FLOPS} & set(frame):
-        tree = views.cells(frame, metric, plan)
+        tree = cell_map.cells(frame, metric, plan)
         shown = metric if tree["meaning"]["shows"] == "value" else delta_column(metric)
         for cell, text, over in zip(tree["name"], tree["text"], tree["over"]):
             yield cell, shown, text
