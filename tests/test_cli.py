@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,7 +15,14 @@ import pytest
 
 import tread_lab
 from tread_lab.cli import EXAMPLES, _parser, main, parse
-from tread_lab.commands.options import COMMANDS, DONE, EXIT_CODES, INTERRUPTED, UNFINISHED
+from tread_lab.commands.options import (
+    COMMANDS,
+    DONE,
+    EXIT_CODES,
+    INTERRUPTED,
+    UNFINISHED,
+    function_of,
+)
 from tread_lab.specs.errors import Unavailable, UserError
 
 HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
@@ -71,7 +79,11 @@ def test_every_command_has_an_example_and_options_that_its_module_takes(name: st
     assert epilog is not None and epilog.startswith("example: tread-lab ")
     options = vars(parse(shlex.split(epilog.removeprefix("example: tread-lab "))))
     assert options.pop("command") == name
-    assert COMMANDS[name].options(**options)
+    command = COMMANDS[name]
+    assert command.options(**options)
+    module = import_module(f"tread_lab.commands.{command.module}")
+    (hint, *_) = getattr(module, function_of(name)).__annotations__.values()
+    assert hint == command.options.__name__
 
 
 def test_the_examples_of_the_first_page_parse() -> None:

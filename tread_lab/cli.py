@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import tread_lab
-from tread_lab.commands.options import COMMANDS, EXIT_CODES, GROUPS, INTERRUPTED, arguments
+from tread_lab.commands.declare import arguments
+from tread_lab.commands.options import COMMANDS, EXIT_CODES, GROUPS, INTERRUPTED
 from tread_lab.specs.errors import UserError
 from tread_lab.sweep.execution.cluster_heartbeat import leave
 

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tread_lab.commands.options import DONE, Driven, Slurm, words_of
+from tread_lab.commands.declare import words_of
+from tread_lab.commands.options import DONE, Driven, Slurm
 from tread_lab.commands.resolve import with_whole_parents
 from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from rich.console import Console
 
+from tread_lab.commands.declare import words_of
 from tread_lab.commands.mlflow_view import MLFLOW, live_sync, sync_if_possible
-from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep, words_of
+from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.commands.resolve import (
     check_one_device,
     gpus_per_run,

@@ -6,15 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tread_lab.commands.options import (
-    COMMANDS,
-    Changed,
-    argument,
-    arguments,
-    function_of,
-    option,
-    positive,
-)
+from tread_lab.commands.declare import argument, arguments, option, positive
+from tread_lab.commands.options import Changed
 
 
 def test_the_type_of_a_field_is_that_of_its_argument() -> None:
@@ -34,12 +27,3 @@ def test_the_type_of_a_field_is_that_of_its_argument() -> None:
     assert found["--to"] == {"help": "where", "dest": "out", "default": None, "type": Path}
     assert found["--count"]["type"] is positive and found["--count"]["default"] == 3
     assert found["--kind"]["choices"] == ("a", "b") and found["--yes"]["action"] == "store_true"
-
-
-def test_the_code_of_a_command_is_a_function_of_its_name() -> None:
-    from importlib import import_module
-
-    for name, command in COMMANDS.items():
-        module = import_module(f"tread_lab.commands.{command.module}")
-        (hint, *_) = getattr(module, function_of(name)).__annotations__.values()
-        assert hint == command.options.__name__
