@@ -35,7 +35,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
 from tread_lab.records.plan import StoredPlan
 
-UNCROSSED = "; the plan crosses them only in part"
+UNCROSSED = "; not every combination was run, so each mean also holds what the other axes do"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,22 @@ from tread_lab.records.sweep_folder import SweepFolder
 KEPT_EMPTY = ("baseline",)  # `baseline: null` means that there is none
 
 
+class _Line(dict[str, Any]):
+    """A mapping that is written as one `{...}`, whatever it holds."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML as people do: without anchors, and a `_Line` in braces."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    _Line, lambda dumper, line: dumper.represent_mapping("tag:yaml.org,2002:map", line, True)
+)
+
+
 @dataclass(frozen=True)
 class Setup:
     """What an attempt was carried out with.
@@ -80,8 +96,8 @@ def sweep_file(plan: StoredPlan) -> str:
     file = {
         **tree,
         "experiment": plan.experiment,
-        "fixed": _merged(plan.base.get("run", {}), tree.get("fixed") or {}),
-        "evaluate": plan.evaluations_as_written,
+        "fixed": _lines(_merged(plan.base.get("run", {}), tree.get("fixed") or {})),
+        "evaluate": list(map(_lines, plan.evaluations_as_written)),
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
     earlier = len(plan.sources.get("earlier", []))
@@ -91,8 +107,9 @@ def sweep_file(plan: StoredPlan) -> str:
         else ""
     )
     first = [k for k in ("question", "experiment", "fixed") if k in file]
-    return note + yaml.safe_dump(
-        {k: file[k] for k in (*first, *file)}, sort_keys=False, default_flow_style=None, width=96
+    ordered = {k: file[k] for k in (*first, *file)}
+    return note + yaml.dump(
+        ordered, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96
     )
 
 
@@ -113,6 +130,12 @@ def _setup(attempt: Mapping[str, Any]) -> Setup:
         code += "-dirty"
     packages = tuple(sorted((attempt.get("packages") or {}).items()))
     return Setup(code, str(attempt.get("python", "")), str(attempt.get("device", "")), packages)
+
+
+def _lines(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _Line(value) if isinstance(value, dict) else value for name, value in tree.items()
+    }
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

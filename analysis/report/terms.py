@@ -18,7 +18,10 @@ TERMS = {
         " is better, orange worse"
     ),
     "±": "half the width of the 95% interval of a mean; its table says over what",
-    "disturbed": "other work ran beside the run or its baseline; its time says nothing of a route",
+    "disturbed": (
+        "FLOPs do not explain the time, so other work ran beside the run or its baseline; it says"
+        " nothing of a route"
+    ),
 }
 
 

@@ -22,7 +22,8 @@ export async function drawRepeat() {
 
 function show({ asked, where, commands, file, setups, differences }, sweep) {
   const save =
-    "Anywhere else, save the sweep file below, in which the base run is written out, as ";
+    "Anywhere else, install that commit of tread-lab (`make setup` in its clone) and save the sweep" +
+    " file below, in which the base run is written out, as ";
   redraw(
     at("repeat"),
     differences.map((text) =>
@@ -30,7 +31,7 @@ function show({ asked, where, commands, file, setups, differences }, sweep) {
     ),
     asked ? [h("p", { class: "hint" }, `It was run ${where} by`), copied(asked)] : null,
     setups.map(([{ code, python, device, packages }, runs]) => {
-      const made = `${runs} ${runs === 1 ? "run" : "runs"}: code ${code}, Python ${python}`;
+      const made = `${runs} ${runs === 1 ? "run" : "runs"}: commit ${code} of tread-lab, Python ${python}`;
       const versions = packages.map(([name, version]) => `${name} ${version}`).join(", ");
       return h("p", { class: "hint made" }, `${made}, ${device}; ${versions}`);
     }),

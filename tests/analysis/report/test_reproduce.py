@@ -32,8 +32,10 @@ def test_the_file_of_a_report_plans_the_same_runs(
     sweep: dict[str, Any], tiny: Callable[..., RunSpec], tmp_path: Path
 ) -> None:
     plan = plan_of(tiny(steps=6, model={"depth": 4, "width": 24, "heads": 2}), "kept", **sweep)
-    path = tmp_path / "kept.yaml"
-    path.write_text(sweep_file(to_stored(plan)))
+    text, path = sweep_file(to_stored(plan)), tmp_path / "kept.yaml"
+    assert "  model: {backbone: dit, depth: 4" in text  # a line for each part
+    assert "&id" not in text
+    path.write_text(text)
     again = make_plan(*load_sweep(str(path)))
     assert [(t.run, t.role, t.baseline) for t in again.trials] == [
         (t.run, t.role, t.baseline) for t in plan.trials
