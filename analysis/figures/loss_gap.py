@@ -178,8 +178,8 @@ def length_caption(planned: Placements) -> str:
         return "Too few routes for a trend over their length."
     return (
         f"Rank correlation of length and gap over {routes} routes: {number(correlation)};"
-        f" {trend(correlation, 'longer routes have the larger gap')}. The gap is that of"
-        " the routed task, which is harder by construction; it is no measure of quality."
+        f" {trend(correlation, 'longer routes have the larger gap')}. The gap is the held-out loss"
+        " with routes on less dense's, of a task that routes make harder; it does not rank cells."
     )
 
 
@@ -190,7 +190,7 @@ def quality_caption(gap: Placements, quality: Placements) -> str:
         return "Too few routes have both numbers."
     return (
         f"Rank correlation over {len(gap.routes)} routes: {number(correlation)};"
-        f" {trend(correlation, 'a larger loss gap goes with worse samples')}."
+        f" {trend(correlation, 'what loses more with routes on has worse samples')}."
     )
 
 
@@ -200,10 +200,10 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
         return "No two runs logged the same steps yet."
     first, last = curves[0], curves[-1]
     return (
-        f"At step {first.steps[-1]} the training loss of the shortest route"
-        f" ({routed(first.name)}) is {number(first.gaps[-1], signed=True)} from the dense run's,"
-        f" that of the longest ({routed(last.name)}) {number(last.gaps[-1], signed=True)}. Runs of"
-        " one seed share batches and noise, so differences are steadier than either curve."
+        f"Training loss with routes on less dense's at the same step; above 0 is expected and says"
+        f" nothing of the ranking. At step {first.steps[-1]} the shortest route"
+        f" ({routed(first.name)}) is at {number(first.gaps[-1], signed=True)}, the longest"
+        f" ({routed(last.name)}) at {number(last.gaps[-1], signed=True)}."
     )
 
 

@@ -51,8 +51,8 @@ NAMES = {ENERGY: "energy", DEVICE_HOURS: "device-hours"}
 _PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 _NAMED = 30  # cells at most that have their name beside them
 _DISTURBED = (
-    "* The hours were disturbed by other work on the machine: they fall by more than FLOPs allow,"
-    " or far from the other cells. Such a cell is not on the front."
+    "* FLOPs do not explain the hours, so other work ran beside the runs; such a cell is not on the"
+    " front."
 )
 
 
@@ -336,17 +336,22 @@ def pareto_caption(points: Front) -> str:
     return " ".join(parts)
 
 
+def _spent(share: float) -> str:
+    """Return `12% less` than dense, of what a share was saved."""
+    return f"{number(100 * abs(share))}% {'less' if share > 0 else 'more'}"
+
+
 def savings_caption(found: Front, unnamed: Sequence[str]) -> str:
     """Return the cells on the front with what they save, and what is left out."""
     what = NAMES[found.saved]
     front = sorted(np.flatnonzero(found.front & ~found.dense), key=lambda k: found.cost[k])
-    shares = [f"{routed(found.names[k])} ({number(100 * found.share[k])}%)" for k in front]
+    shares = [f"{routed(found.names[k])} ({_spent(found.share[k])})" for k in front]
     intervals = "A point is hollow where its 95% interval holds zero."
     none = f"No cell saves {what} or is better than dense."
     if _DISTURBED in found.notes:
         none = f"Of the cells with undisturbed times none saves {what} or is better than dense."
     sentences = [
-        f"No other cell is as good and saves as much of the {what}: {', '.join(shares)}."
+        f"On the front (no other cell is as good for less {what}): {', '.join(shares)}."
         if front
         else none,
         intervals if np.isfinite(found.low).any() else "No intervals: one seed.",

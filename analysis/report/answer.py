@@ -35,8 +35,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
 from tread_lab.records.plan import StoredPlan
 
-UNCROSSED = "; not every combination was run, so each mean also holds what the other axes do"
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -84,9 +82,9 @@ def answer(
     certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, cells, best, done), _rivals(tied, len(done))]
+    parts = [_finding(frame, cells, best, done), _rivals(name, tied, len(done))]
     parts += [_varies(done, frame.attrs.get("axes", ())), _lowest(frame, cells, name)]
-    parts.append(_at_equal_steps(equal_steps))
+    parts.append(_at_equal_steps(equal_steps, name))
     return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best), name)
 
 
@@ -98,8 +96,10 @@ def _finding(
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    share = _share(frame, cells, best)
-    result = f"held-out loss {span(gap, low, high, own)} against dense training{share}"
+    losses = _losses(frame, cells, best)
+    result = f"held-out loss {losses}, a gap of {span(gap, low, high, own)}"
+    if not losses:
+        result = f"a held-out loss {span(gap, low, high, own)} from dense's"
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts, tried = outcomes(lows, highs, 1), len(done)
     if tried == 1 and low > 0:
@@ -120,24 +120,39 @@ def _finding(
     return f"{best_of}; it {outcome}: {result}.{others}"
 
 
-def _at_equal_steps(frame: pd.DataFrame | None) -> str:
-    """Return how the cells of a sweep at equal cost stand where training has as many steps."""
+def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
+    """Return how the cells of a sweep at equal cost stand where training has as many steps.
+
+    Args:
+        name: of the best cell at equal cost.
+    """
     if frame is None:
         return ""
     cells = cells_frame(with_metrics(frame, GAP_HELDOUT))
     trials = cells[cells["role"] == "trial"]
     lows, highs = (trials[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts = outcomes(lows, highs, 1)
-    return f"At equal steps: {outcomes_text(counts, 'cells')}" if counts else ""
+    if not counts:
+        return ""
+    same = trials[(trials["cell"] == name) & trials[GAP_HELDOUT].notna()]
+    text = outcomes_text(counts, "cells")
+    if same.empty:
+        return f"At equal steps: {text}"
+    gap, low, high = (float(same[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH))
+    there = span(gap, low, high, measured_as(same, GAP_HELDOUT))
+    return f"At equal steps {routed(name)} is at {there}; {text[0].lower()}{text[1:]}"
 
 
-def _rivals(tied: Sequence[str], cells: int) -> str:
+def _rivals(name: str, tied: Sequence[str], cells: int) -> str:
+    """Return which cells the best is told apart from, by paired differences."""
     if cells < 2:
         return ""
+    worse = "every other cell is worse, even where their intervals overlap"
     if not tied:
-        return "At 95%, every other cell is worse (paired differences)."
-    paired = "by paired differences, which tell more apart than intervals that overlap"
-    return f"At 95%, {paired}, it cannot be distinguished from {joined(tied)}."
+        return f"At 95%, by paired differences, {worse}."
+    alike = f"{routed(name)} cannot be distinguished from {joined(tied)}"
+    rest = f"; {worse}" if len(tied) < cells - 1 else ""
+    return f"At 95%, by paired differences, {alike}{rest}."
 
 
 def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:
@@ -151,8 +166,8 @@ def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:
     return f"The lowest held-out loss is that of {routed(str(lowest['cell']))}, {loss}."
 
 
-def _share(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
-    """Return `, 2.6% of dense's 0.2534`: the gap as a share of the baseline's held-out loss."""
+def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:
+    """Return `0.2468 against dense's 0.2534, 2.6% less`: of the best cell and of its baseline."""
     if HELDOUT_LOSS not in frame:
         return ""
     trials = (frame["cell"] == best["cell"]) & (frame["role"] == "trial")
@@ -161,8 +176,10 @@ def _share(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> st
     dense = cells[of_dense & (cells["role"] == "baseline")]
     if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
         return ""
-    share = abs(float(best[GAP_HELDOUT])) / float(dense[HELDOUT_LOSS].iloc[0])
-    return f", {number(100 * share)}% of dense's {text}"
+    own = result_texts(cells.loc[[best.name]], HELDOUT_LOSS)[0]
+    share = float(best[GAP_HELDOUT]) / float(dense[HELDOUT_LOSS].iloc[0])
+    than = "less" if share < 0 else "more"
+    return f"{own} against dense's {text}, {number(100 * abs(share))}% {than}"
 
 
 def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
@@ -174,11 +191,25 @@ def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
         return ""
     then = "".join(f", then {axis} ({number(spans[axis])})" for axis in others[:2] if spans[axis])
     levels = [done[axis].nunique() for axis in spans]
-    crossed = math.prod(levels) == len(done.drop_duplicates([*spans]))
-    beside = "" if crossed else UNCROSSED
-    return (
-        f"The gap varies most with {first} (its means span {number(spans[first])}){then}{beside}."
-    )
+    if math.prod(levels) > len(done.drop_duplicates([*spans])):
+        return _along_lines(done, [*spans])
+    return f"The gap varies most with {first} (its means span {number(spans[first])}){then}."
+
+
+def _along_lines(done: pd.DataFrame, axes: Sequence[str]) -> str:
+    """Return how far gaps are apart along each axis where the others stay: not all are crossed."""
+    found: dict[str, tuple[float, str]] = {}
+    for axis in axes:
+        others = [other for other in axes if other != axis]
+        lines = [rows for _, rows in done.groupby(others) if rows[axis].nunique() > 1]
+        if lines:
+            line = max(lines, key=lambda rows: rows[axis].nunique())
+            gaps = line.groupby(axis)[GAP_HELDOUT].mean()
+            at = ", ".join(f"{other} {line[other].iloc[0]}" for other in others)
+            found[axis] = float(gaps.max() - gaps.min()), f"{axis}, by {{}} at {at}"
+    order = sorted((axis for axis in found if found[axis][0]), key=lambda axis: -found[axis][0])
+    texts = [found[axis][1].format(number(found[axis][0])) for axis in order[:3]]
+    return f"The gap varies most with {' and then with '.join(texts)}." if texts else ""
 
 
 def _certainty(seeds: int, images: int, cells: int) -> str:

@@ -76,7 +76,9 @@ def _total(frame: pd.DataFrame) -> str:
     flops = quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")
     seconds = float(runs[TRAIN_SECONDS].sum()) if TRAIN_SECONDS in runs else 0.0
     return f"The {done} took {flops}" + (
-        f" and {duration(seconds)} of training, summed over runs." if seconds else "."
+        f" and {duration(seconds)} of training, added up over runs that may overlap."
+        if seconds
+        else "."
     )
 
 

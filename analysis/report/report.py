@@ -132,6 +132,7 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     steps = frame["steps_done"].astype(float)
     frame = frame.assign(**{"speed/flops": frame[TRAIN_FLOPS] / steps})
     ratios = {
+        "speed/steps": steps,
         "speed/flops": of_baseline(frame, "speed/flops") / frame["speed/flops"],
         "speed/time": of_baseline(frame, STEP_SECONDS) / frame[STEP_SECONDS],
         "disturbed/steps": disturbed(frame, STEP_SECONDS).astype(float),
@@ -142,7 +143,8 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
     if cells.empty:
         return None
     times = "\N{MULTIPLICATION SIGN}"
-    texts = pd.DataFrame({"cell": cells["cell"].map(routed)})
+    lengths = cells["speed/steps"].map("{:,.0f}".format)
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "steps": lengths})
     for metric in COSTS:
         if metric in cells and cells[metric].notna().any():
             head = metric_text(metric)
@@ -153,7 +155,10 @@ def cost_sheet(frame: pd.DataFrame) -> Sheet | None:
                 texts[f"speed-up, {head}"] = speeds.map(
                     lambda x: "" if np.isnan(x) else ratio(x) + times
                 )
-    for head, flags in (("speed-up, measured", "steps"), (metric_text(TRAIN_SECONDS), "hours")):
+    for head, flags in (
+        ("speed-up, measured", "steps"),
+        (metric_text(TRAIN_SECONDS), "hours"),
+    ):
         if head in texts:
             busy = (cells[f"disturbed/{flags}"] > 0) & (texts[head] != "")
             texts[head] += np.where(busy, " (disturbed)", "")

@@ -59,6 +59,7 @@ class Repetition:
         where: the folder and the host in which it was given.
         commands: what gives the same runs from `file` alone.
         file: of the sweep, complete; empty for several sweeps, and for plans of early versions.
+        data: where the data of its runs come from.
         setups: what runs were carried out with, and how many each; several are no fair comparison.
         differences: what makes the runs no fair comparison.
     """
@@ -67,6 +68,7 @@ class Repetition:
     where: str
     commands: tuple[str, ...]
     file: str
+    data: str
     setups: list[tuple[Setup, int]]
     differences: list[str]
 
@@ -81,6 +83,7 @@ class Repetition:
             where=f"in {driver.folder} on {driver.host}" if driver else "",
             commands=(*again, f"tread-lab report {name}"),
             file=sweep_file(plan) if plan.sources and not several else "",
+            data=_data_text(plan),
             setups=setups(lab, runs),
             differences=list(map(str, provenance_differences(provenances_of(lab, runs)))),
         )
@@ -122,6 +125,20 @@ def setups(lab: Lab, runs: Iterable[str]) -> list[tuple[Setup, int]]:
     for run in runs:
         counts.update({_setup(attempt) for attempt in lab.run(run).origin()})
     return counts.most_common()
+
+
+def _data_text(plan: StoredPlan) -> str:
+    """Return `The data set fashion16 comes with tread-lab.`, or where the data lay."""
+    keys = ("source", "path", "digest")
+    found = {tuple(str(trial.spec["data"].get(key) or "") for key in keys) for trial in plan.trials}
+    texts = [
+        f"the data lay at {path}" + (f" (digest {digest[:12]})" if digest else "")
+        if path
+        else f"the data set {source} comes with tread-lab"
+        for source, path, digest in sorted(found)
+    ]
+    text = "; ".join(texts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _setup(attempt: Mapping[str, Any]) -> Setup:

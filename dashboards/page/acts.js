@@ -40,7 +40,7 @@ const KINDS = {
   tag: { button: "tag", title: (name) => `Tag ${name}`, text: "words", does: "tag it" },
 };
 const READS_ONLY =
-  "To act from here, open the address that `tread-lab dashboard` printed; beyond its machine it acts with --act.";
+  "This page only reads. The address that `tread-lab dashboard` printed can also stop and start runs; with --act from other machines, too.";
 const READ = 20_000; // milliseconds that an answer stands
 const AGAIN = ["failed", "stopped", "open"];
 

@@ -95,7 +95,8 @@ async function tick() {
 }
 
 // Return the time of day that was so many seconds ago.
-const clock = (age) => new Date(Date.now() - 1000 * age).toLocaleTimeString();
+const clock = (age) =>
+  new Date(Date.now() - 1000 * age).toLocaleTimeString([], { timeZoneName: "short" });
 
 function live(kind, text) {
   at("live").className = kind;

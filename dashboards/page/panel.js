@@ -74,7 +74,7 @@ function head(detail, name, colour, remove, seed) {
         : h(
             "span",
             { class: "hint" },
-            "first of the trials in the ranking; choose another cell to see it here",
+            "the best trial of the ranking; choose another cell to see it here",
           ),
       detail.seeds.length > 1 ? overSeeds(detail.number) : null,
     ),

@@ -20,7 +20,7 @@ export async function drawRepeat() {
   }
 }
 
-function show({ asked, where, commands, file, setups, differences }, sweep) {
+function show({ asked, where, commands, file, data, setups, differences }, sweep) {
   const save =
     "Anywhere else, install that commit of tread-lab (`make setup` in its clone) and save the sweep" +
     " file below, in which the base run is written out, as ";
@@ -35,7 +35,7 @@ function show({ asked, where, commands, file, setups, differences }, sweep) {
       const versions = packages.map(([name, version]) => `${name} ${version}`).join(", ");
       return h("p", { class: "hint made" }, `${made}, ${device}; ${versions}`);
     }),
-    file ? h("p", { class: "hint" }, save, h("code", {}, `${sweep}.yaml`)) : null,
+    file ? h("p", { class: "hint" }, save, h("code", {}, `${sweep}.yaml`), `. ${data}`) : null,
     commands.map(copied),
     file ? copied(file) : null,
   );

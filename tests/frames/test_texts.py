@@ -221,7 +221,7 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
                 yield cell, named[head], text.removesuffix(" (disturbed)")
     best = views.best(frame)
     sentence = plain(report.answer(lab, frame).sentence)
-    found = re.search(r"held-out loss (\S+(?: ± \S+)?)(?: \(95% over (.+?)\))? against", sentence)
+    found = re.search(r", a gap of (\S+(?: ± \S+)?)(?: \(95% over (.+?)\))?[.;]", sentence)
     if best is None or found is None:
         return
     cell = frame[["role", "cell"]].drop_duplicates()["cell"].iloc[best]

@@ -55,7 +55,9 @@ METRIC_KINDS: dict[str, MetricKind] = {
         " better",
     ),
     HELDOUT_ROUTED: MetricKind(
-        compared="value", label="held-out loss, routed", meaning="the same under the run's routes"
+        compared="value",
+        label="held-out loss, routed",
+        meaning="held-out loss with the run's routes on",
     ),
     GAP_HELDOUT: MetricKind(
         "quality",

@@ -119,7 +119,7 @@ def test_the_front_is_of_cells_that_neither_dense_nor_another_beats(
     found = saved(metered_frame)
     assert list(found.front) == [True, True, *[False] * 4]  # 2->8 is better and cheaper than dense
     text = savings_caption(found, ["4->8"])
-    assert "saves as much of the energy: 2\u21928 (30%), 0\u21928 (40%)." in text
+    assert "good for less energy): 2\u21928 (30% less), 0\u21928 (40% less)." in text
     assert text.endswith("Without room for a name: 4\u21928.")
     assert saved(metered_frame[metered_frame["run"] != "2->8"]).front[-1]
     scores = metered_frame.assign(**{"is@50k": [10.0, 9.0, 12.0, 9.5, 11.0, 13.0]})
@@ -167,7 +167,7 @@ def test_hours_that_a_busy_machine_saved_are_starred_and_not_on_the_front(
     assert found.names[:-1] == ("2->8", "0->8*", "4->8", "0->10", "5->6")
     assert not found.front[1] and found.front[0]
     text = savings_caption(found, [])
-    assert "* The hours were disturbed by other work" in text
+    assert "* FLOPs do not explain the hours" in text
     assert "What was spent on runs that a cell starts from is not counted." in text
     unknown = frame.drop(columns=["cost/train_flops", "cost/family_flops"])
     assert "* The hours" not in savings_caption(saved(unknown), [])

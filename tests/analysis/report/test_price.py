@@ -75,7 +75,8 @@ def test_flops_and_time_stand_beside_those_of_dense_with_their_mark(tmp_path: Pa
     fair = "Training 2→8 s=0.5 takes 8.5 TFLOP, 0.71 times dense's 12 TFLOP, and 46 s against"
     assert answer(lab, frame).cost.startswith(f"{fair} dense's 60 s. ")
     assert answer(lab, frame).cost.endswith(
-        "The 4 completed runs took 40 TFLOP and 3 min of training, summed over runs."
+        "The 4 completed runs took 40 TFLOP and 3 min of training, added up over runs that may"
+        " overlap."
     )
     frame.loc[frame["role"] == "baseline", "cost/train_seconds"] = 200.0
     assert module.DISTURBED in answer(lab, frame).cost

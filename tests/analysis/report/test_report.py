@@ -23,7 +23,7 @@ def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> N
     rows = {row[0]: dict(zip(sheet.heads[1:], row[1:])) for row in sheet.rows}
     assert list(rows) == ["dense", "0→4 s=0.5", "2→8 s=0.5", "5→8 s=0.5"]
     assert rows["2→8 s=0.5"] == {
-        "training FLOPs": "8.5 TFLOP", "speed-up, FLOPs": f"1.41{TIMES}",
+        "steps": "400", "training FLOPs": "8.5 TFLOP", "speed-up, FLOPs": f"1.41{TIMES}",
         "speed-up, measured": f"1.30{TIMES}", "training seconds": "46 s",
         "images per second": "540 images/s", "peak memory": "3.5 GB", "MFU": "0.1250 \u00b1 0",
         "GPU use": "0.5000 \u00b1 0", "mean power": "250 W", "energy of training": "12 kJ",
