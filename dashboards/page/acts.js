@@ -66,7 +66,7 @@ export function runActs({ run, state }, label) {
   return h(
     "div",
     { class: "acts" },
-    bar(run.name, label, [open && "stop", "note", "tag"]),
+    acts ? bar(run.name, label, [open && "stop", "note", "tag"]) : null,
     said(run.name, run.remarks),
   );
 }
