@@ -337,8 +337,8 @@ def pareto_caption(points: Front) -> str:
 
 
 def _spent(share: float) -> str:
-    """Return `12% less` than dense, of what a share was saved."""
-    return f"{number(100 * abs(share))}% {'less' if share > 0 else 'more'}"
+    """Return `costs 12% less` than dense, of what a share was saved."""
+    return f"costs {number(100 * abs(share))}% {'less' if share > 0 else 'more'}"
 
 
 def savings_caption(found: Front, unnamed: Sequence[str]) -> str:

@@ -100,7 +100,9 @@ class Stored:
 def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
     spec = DataSpec(source="latents", channels=1, size=2, classes=7, scale=2.0)
     store: Any = Stored([0] * 100)
-    x_BCHW, _ = ScaledLatents(store, spec).redraw(torch.arange(100), 3, "sample", 1)
+    latents = ScaledLatents(store, spec)
+    assert latents.image_shape is None  # without a decoder
+    x_BCHW, _ = latents.redraw(torch.arange(100), 3, "sample", 1)
     low_B = draws.uniform((100,), 3, "sample", 1, "flip") < 0.5
     signs_B = torch.where(low_B, -1.0, 1.0)
     assert torch.equal(x_BCHW[:, 0, 0, 0], signs_B * 2 * (torch.arange(100) + 1))

@@ -18,7 +18,7 @@ from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
-from tread_lab.engine.assemble import build_network, check_start, no_init, trained
+from tread_lab.engine.assemble import build_network, check_start, fresh_network, no_init, trained
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
@@ -65,8 +65,11 @@ def test_a_trained_network_equals_one_that_was_initialised_first(
     assert all(torch.equal(mine[name], states[name]) for name in states)
 
 
-def test_opening_a_trained_run_draws_no_random_numbers(tmp_path: Path) -> None:
+def test_making_or_opening_a_network_draws_no_random_numbers(tmp_path: Path) -> None:
     spec = small_run(model=DIT)
+    before = torch.random.get_rng_state()
+    fresh_network(spec)
+    assert torch.equal(torch.random.get_rng_state(), before)
     folder = RunFolder(tmp_path)
     folder.create(spec)
     train_until(spec, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,12 @@ def test_held_out_arrays_and_captions_come_along(packed: Path, tmp_path: Path) -
     assert list(faults("latents", tmp_path / "out")) == []
     np.save(packed / "heldout_latents.npy", heldout + 1)
     with pytest.raises(UserError, match="holds a data set with other held-out samples"):
+        packed_from(packed, tmp_path / "out")
+    manifest = tmp_path / "out" / "manifest.json"
+    tree = json.loads(manifest.read_text())
+    del tree["made_with"]  # as that of another tool
+    manifest.write_text(json.dumps(tree))
+    with pytest.raises(UserError, match="holds a data set with other"):
         packed_from(packed, tmp_path / "out")
 
 

@@ -119,7 +119,7 @@ def test_the_front_is_of_cells_that_neither_dense_nor_another_beats(
     found = saved(metered_frame)
     assert list(found.front) == [True, True, *[False] * 4]  # 2->8 is better and cheaper than dense
     text = savings_caption(found, ["4->8"])
-    assert "good for less energy): 2\u21928 (30% less), 0\u21928 (40% less)." in text
+    assert "good for less energy): 2\u21928 (costs 30% less), 0\u21928 (costs 40% less)." in text
     assert text.endswith("Without room for a name: 4\u21928.")
     assert saved(metered_frame[metered_frame["run"] != "2->8"]).front[-1]
     scores = metered_frame.assign(**{"is@50k": [10.0, 9.0, 12.0, 9.5, 11.0, 13.0]})
