@@ -201,11 +201,12 @@ def _along_lines(done: pd.DataFrame, axes: Sequence[str]) -> str:
     found: dict[str, tuple[float, str]] = {}
     for axis in axes:
         others = [other for other in axes if other != axis]
-        lines = [rows for _, rows in done.groupby(others) if rows[axis].nunique() > 1]
-        if lines:
-            line = max(lines, key=lambda rows: rows[axis].nunique())
+        levels = done.groupby(others)[axis].nunique()
+        if levels.max() > 1:
+            line = done[(done[others] == levels.idxmax()).all(axis=1)]
             gaps = line.groupby(axis)[GAP_HELDOUT].mean()
-            at = ", ".join(f"{other} {line[other].iloc[0]}" for other in others)
+            stay = [(other, line[other].iloc[0]) for other in others]
+            at = ", ".join(f"{o} {number(v) if isinstance(v, float) else v}" for o, v in stay)
             found[axis] = float(gaps.max() - gaps.min()), f"{axis}, by {{}} at {at}"
     order = sorted((axis for axis in found if found[axis][0]), key=lambda axis: -found[axis][0])
     texts = [found[axis][1].format(number(found[axis][0])) for axis in order[:3]]
