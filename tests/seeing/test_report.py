@@ -60,7 +60,9 @@ def test_the_first_of_four_printed_pages_holds_answer_map_front_and_cost(
     page.open(report.as_uri())
     page.wait("[...document.images].every((image) => image.naturalWidth > 0)")
     bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
-    first = ("#answer", "#route_grid-gap-heldout", "#pareto-gap-heldout", "#cost + p + .scroll")
+    first = ["#answer", "#route_grid-gap-heldout", "#cost + p + .scroll"]
+    if "dense at equal training FLOPs" not in page.text("#answer"):
+        first.append("#pareto-gap-heldout")  # at equal FLOPs there is no front
     for part in first:
         assert page.js(bottom.format(part)) < 986, part
     assert len(pages(print_pdf(report))) <= 4
