@@ -179,7 +179,7 @@ def length_caption(planned: Placements) -> str:
     return (
         f"Rank correlation of length and gap over {routes} routes: {number(correlation)};"
         f" {trend(correlation, 'longer routes have the larger gap')}. The gap is the held-out loss"
-        " with routes on less dense's, of a task that routes make harder; it does not rank cells."
+        " with routes on, minus dense's. Routes make that task harder, so it does not rank cells."
     )
 
 
@@ -190,7 +190,7 @@ def quality_caption(gap: Placements, quality: Placements) -> str:
         return "Too few routes have both numbers."
     return (
         f"Rank correlation over {len(gap.routes)} routes: {number(correlation)};"
-        f" {trend(correlation, 'what loses more with routes on has worse samples')}."
+        f" {trend(correlation, 'routes with a larger gap have worse samples')}."
     )
 
 
@@ -200,10 +200,11 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
         return "No two runs logged the same steps yet."
     first, last = curves[0], curves[-1]
     return (
-        f"Training loss with routes on less dense's at the same step; above 0 is expected and says"
-        f" nothing of the ranking. At step {first.steps[-1]} the shortest route"
-        f" ({routed(first.name)}) is at {number(first.gaps[-1], signed=True)}, the longest"
-        f" ({routed(last.name)}) at {number(last.gaps[-1], signed=True)}."
+        "The difference is the training loss with routes on, minus dense's at the same step. It is"
+        " expected to be above 0 and does not rank cells. At step"
+        f" {first.steps[-1]} the shortest route ({routed(first.name)}) is at"
+        f" {number(first.gaps[-1], signed=True)}, the longest ({routed(last.name)})"
+        f" at {number(last.gaps[-1], signed=True)}."
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -96,10 +95,8 @@ def _finding(
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    losses = _losses(frame, cells, best)
-    result = f"held-out loss {losses}, a gap of {span(gap, low, high, own)}"
-    if not losses:
-        result = f"a held-out loss {span(gap, low, high, own)} from dense's"
+    losses, apart = _losses(frame, cells, best), f"a gap of {span(gap, low, high, own)}"
+    result = f"held-out loss {losses}, {apart}" if losses else f"{apart} in held-out loss"
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts, tried = outcomes(lows, highs, 1), len(done)
     if tried == 1 and low > 0:
@@ -134,13 +131,13 @@ def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
     counts = outcomes(lows, highs, 1)
     if not counts:
         return ""
+    text = outcomes_text(counts, "cells", "at equal steps, 95%")
     same = trials[(trials["cell"] == name) & trials[GAP_HELDOUT].notna()]
-    text = outcomes_text(counts, "cells")
     if same.empty:
-        return f"At equal steps: {text}"
+        return text
     gap, low, high = (float(same[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH))
     there = span(gap, low, high, measured_as(same, GAP_HELDOUT))
-    return f"At equal steps {routed(name)} is at {there}; {text[0].lower()}{text[1:]}"
+    return f"At equal steps {routed(name)} has a gap of {there}. {text}"
 
 
 def _rivals(name: str, tied: Sequence[str], cells: int) -> str:
@@ -183,34 +180,28 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
 
 
 def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
-    """Return how far the mean gaps along each axis are apart, the widest first."""
-    means = {a: done.groupby(a)[GAP_HELDOUT].mean() for a in axes if a in done}
-    spans = {axis: float(m.max() - m.min()) for axis, m in means.items() if len(m) > 1}
-    first, *others = sorted(spans, key=lambda axis: -spans[axis]) or [""]
-    if not first:
-        return ""
-    then = "".join(f", then {axis} ({number(spans[axis])})" for axis in others[:2] if spans[axis])
-    levels = [done[axis].nunique() for axis in spans]
-    if math.prod(levels) > len(done.drop_duplicates([*spans])):
-        return _along_lines(done, [*spans])
-    return f"The gap varies most with {first} (its means span {number(spans[first])}){then}."
+    """Return how far the gap varies along each axis while the others stay, the widest first."""
+    axes = [axis for axis in axes if axis in done and done[axis].nunique() > 1]
+    spans = [_along(done, axis, [other for other in axes if other != axis]) for axis in axes]
+    widest = sorted((found for found in spans if found[0]), key=lambda found: -found[0])[:3]
+    texts = [f"{axis}, by {number(span)}{at}" for span, axis, at in widest]
+    return f"The gap varies most with {', then with '.join(texts)}." if texts else ""
 
 
-def _along_lines(done: pd.DataFrame, axes: Sequence[str]) -> str:
-    """Return how far gaps are apart along each axis where the others stay: not all are crossed."""
-    found: dict[str, tuple[float, str]] = {}
-    for axis in axes:
-        others = [other for other in axes if other != axis]
-        levels = done.groupby(others)[axis].nunique()
-        if levels.max() > 1:
-            line = done[(done[others] == levels.idxmax()).all(axis=1)]
-            gaps = line.groupby(axis)[GAP_HELDOUT].mean()
-            stay = [(other, line[other].iloc[0]) for other in others]
-            at = ", ".join(f"{o} {number(v) if isinstance(v, float) else v}" for o, v in stay)
-            found[axis] = float(gaps.max() - gaps.min()), f"{axis}, by {{}} at {at}"
-    order = sorted((axis for axis in found if found[axis][0]), key=lambda axis: -found[axis][0])
-    texts = [found[axis][1].format(number(found[axis][0])) for axis in order[:3]]
-    return f"The gap varies most with {' and then with '.join(texts)}." if texts else ""
+def _along(done: pd.DataFrame, axis: str, others: list[str]) -> tuple[float, str, str]:
+    """Return how far mean gaps along an axis are apart, the axis, and where the others stay.
+
+    A line is all cells that differ along the axis alone. Lines with every value of it are averaged;
+    where the plan crosses the axes in part and none has, the first of the longest stands alone.
+    """
+    values = done.groupby(others)[axis].transform("nunique") if others else done[axis].notna()
+    rows = done[values == values.max()]
+    if others and values.max() < done[axis].nunique():
+        rows = rows[(rows[others] == rows[others].iloc[0]).all(axis=1)]
+    means = rows.groupby(axis)[GAP_HELDOUT].mean()
+    fixed = [(other, rows[other].iloc[0]) for other in others if rows[other].nunique() == 1]
+    at = ", ".join(f"{o} {number(v) if isinstance(v, float) else v}" for o, v in fixed)
+    return float(means.max() - means.min()), axis, f" at {at}" if at else ""
 
 
 def _certainty(seeds: int, images: int, cells: int) -> str:

@@ -28,7 +28,7 @@ from tread_lab.specs.trials import STEPS, follows_length
 from tread_lab.specs.units import counted, duration, quantity, ratio
 
 MATCHED = 0.01  # share by which costs may differ that whole steps make equal
-DISTURBED = " (disturbed: other work ran beside them, so the times say nothing of the route)"
+DISTURBED = " (disturbed: other work ran beside them, so these times say nothing about the route)"
 
 
 def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None, best: pd.Series[Any]) -> str:

@@ -30,7 +30,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(
-    _Line, lambda dumper, line: dumper.represent_mapping("tag:yaml.org,2002:map", line, True)
+    _Line,
+    lambda dumper, line: dumper.represent_mapping("tag:yaml.org,2002:map", line, flow_style=True),
 )
 
 
@@ -128,17 +129,16 @@ def setups(lab: Lab, runs: Iterable[str]) -> list[tuple[Setup, int]]:
 
 
 def _data_text(plan: StoredPlan) -> str:
-    """Return `The data set fashion16 comes with tread-lab.`, or where the data lay."""
+    """Return `The data set fashion16 comes with tread-lab.`, or where the data were."""
     keys = ("source", "path", "digest")
     found = {tuple(str(trial.spec["data"].get(key) or "") for key in keys) for trial in plan.trials}
     texts = [
-        f"the data lay at {path}" + (f" (digest {digest[:12]})" if digest else "")
+        f"The data were in {path}" + (f" (digest {digest[:12]})." if digest else ".")
         if path
-        else f"the data set {source} comes with tread-lab"
+        else f"The data set {source} comes with tread-lab."
         for source, path, digest in sorted(found)
     ]
-    text = "; ".join(texts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return " ".join(texts)
 
 
 def _setup(attempt: Mapping[str, Any]) -> Setup:

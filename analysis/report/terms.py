@@ -19,8 +19,8 @@ TERMS = {
     ),
     "±": "half the width of the 95% interval of a mean; its table says over what",
     "disturbed": (
-        "FLOPs do not explain the time, so other work ran beside the run or its baseline; it says"
-        " nothing of a route"
+        "a time a tenth below what FLOPs allow, or a fifth away from those of the other cells:"
+        " other work ran beside the run or its baseline, and the time says nothing about a route"
     ),
 }
 

@@ -40,7 +40,7 @@ const KINDS = {
   tag: { button: "tag", title: (name) => `Tag ${name}`, text: "words", does: "tag it" },
 };
 const READS_ONLY =
-  "This page only reads. The address that `tread-lab dashboard` printed can also stop and start runs; with --act from other machines, too.";
+  "This page only reads. Opened at the address that `tread-lab dashboard` printed it can stop and start runs, from other machines only with --act.";
 const READ = 20_000; // milliseconds that an answer stands
 const AGAIN = ["failed", "stopped", "open"];
 
@@ -56,7 +56,9 @@ export function drawSweepActs({ name, driven, counts, remarks, failure }) {
         some("pending", "interrupted") && !some("failed", "stopped") && "open",
       ];
   const told = failure ? h("p", { class: "reason", role: "alert" }, failure) : null;
-  const buttons = bar(name, `sweep ${name}`, [...kinds, "note", "tag"]);
+  const buttons = acts
+    ? bar(name, `sweep ${name}`, [...kinds, "note", "tag"])
+    : h("p", { class: "hint" }, READS_ONLY);
   redraw(at("acts"), buttons, told, said(name, remarks));
 }
 
@@ -72,7 +74,6 @@ export function runActs({ run, state }, label) {
 }
 
 function bar(name, label, kinds) {
-  if (!acts) return h("p", { class: "hint" }, READS_ONLY);
   const button = (kind) =>
     h(
       "button",

@@ -96,9 +96,6 @@ function overSeeds(cell) {
 
 const hidden = (text) => h("span", { class: "unseen" }, arrows(text));
 
-const DISTURBED =
-  "disturbed: other work ran beside this run or its baseline, so the time says nothing of the route";
-
 const busy = (measured) => (measured.disturbed ? " (disturbed)" : "");
 
 function numbers(details, names) {
@@ -136,6 +133,6 @@ function numbers(details, names) {
       rows,
     ),
     overs.length === 1 ? h("p", { class: "hint" }, `\u00b1: 95% interval over ${overs[0]}`) : null,
-    disturbed ? h("p", { class: "hint" }, DISTURBED) : null,
+    disturbed ? h("p", { class: "hint" }, `disturbed: ${state.view.terms.disturbed}`) : null,
   );
 }

@@ -22,7 +22,7 @@ export async function drawRepeat() {
 
 function show({ asked, where, commands, file, data, setups, differences }, sweep) {
   const save =
-    "Anywhere else, install that commit of tread-lab (`make setup` in its clone) and save the sweep" +
+    "Anywhere else, install the same tread-lab (`make setup` in a clone of that commit) and save the sweep" +
     " file below, in which the base run is written out, as ";
   redraw(
     at("repeat"),

@@ -161,7 +161,7 @@ def test_matched_runs_of_a_constant_rate_answer_at_equal_steps_too(tmp_path: Pat
         panel = pages.cell("matched", "1", question=question)
         said = shown["answer"]["sentence"]
         assert f"dense {frame.attrs['comparison']}" in said
-        assert ("At equal steps 0→1 s=0.5 is at " in said) == (not question)
+        assert ("At equal steps 0→1 s=0.5 has a gap of " in said) == (not question)
         (gap,) = (row["delta"] for row in panel["metrics"] if row["metric"] == "gap/heldout")
         assert gap == pytest.approx(frame["gap/heldout"].iloc[1], rel=1e-5)
 

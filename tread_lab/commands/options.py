@@ -9,13 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from tread_lab.commands.declare import (
-    argument,
-    count,
-    not_negative,
-    option,
-    part_of,
-)
+from tread_lab.commands.declare import argument, count, not_negative, option, part_of
 from tread_lab.sweep.execution.executors import EXECUTORS
 from tread_lab.tracking.trackers import TRACKERS
 

@@ -56,4 +56,5 @@ def test_the_last_driver_is_told_as_a_shell_takes_it_and_several_sweeps_have_non
     both = lab.known_sweeps("placement", "other")
     several = Repetition.of(lab, both, both.plan())
     assert (several.asked, several.file) == ("", "")
+    assert several.data == "The data set fashion16 comes with tread-lab."
     assert several.commands == ("tread-lab report placement other",)
