@@ -30,8 +30,9 @@ figures: setup
 	  $(BIN)/tread-lab sweep $$sweep.yaml && $(BIN)/tread-lab figures $$sweep || exit; done
 	$(BIN)/python -m tread_lab.analysis.notebooks.execute
 
+# What takes long, too: more seeds of properties, clusters of several nodes, Slurm.
 faults: setup
-	TREAD_LAB_LONG=1 $(BIN)/python -m pytest -m fault tests
+	TREAD_LAB_LONG=1 $(BIN)/python -m pytest -m "fault or long" tests
 	$(BIN)/python tests/faults/table.py
 
 # Everything else stands without each published system: a copy that lacks it passes its checks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +48,8 @@ MENDS = {
 MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 
+_homes = itertools.count()
+
 # The files that take longest, most seconds first; a worker takes up a whole file at a time. Those
 # of Ray stand apart, so that seldom three clusters start at once.
 LONGEST = (
@@ -84,7 +87,15 @@ LONGEST = (
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then files with slow tests: what begins last must be short."""
+    """Put the longest files first, then files with slow tests: what begins last must be short.
+
+    What is long is skipped unless TREAD_LAB_LONG is set.
+    """
+    if "TREAD_LAB_LONG" not in os.environ:
+        skip = pytest.mark.skip(reason="long; `make faults` or TREAD_LAB_LONG=1")
+        marked = ((item, item.get_closest_marker("long")) for item in items)
+        for item in (item for item, mark in marked if mark and not mark.args):
+            item.add_marker(skip)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     place = {Path(__file__).parent / name: k for k, name in enumerate(LONGEST)}
     last = len(LONGEST)
@@ -139,7 +150,9 @@ def _reason(report: pytest.TestReport) -> str:
 @pytest.fixture(autouse=True)
 def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's home, lab or tracking server."""
-    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(_homes))
+    home.mkdir(parents=True)  # `mktemp` would look through thousands of others
+    monkeypatch.setenv("HOME", str(home))
     # A process that has started Ray keeps its token, and a second cluster looks for it on disk.
     token = tmp_path_factory.getbasetemp() / "ray_token"
     if not token.exists():

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import tread_lab
-from tests.long import LONG
 from tests.synthetic import Synthetic, small, tiny_spec, write_sweep
 from tread_lab.cli import main
 from tread_lab.specs import signature
@@ -164,7 +163,9 @@ def test_a_sweep_that_is_exported_and_imported_is_told_and_looks_the_same(
     ("sweep", "pictures"),
     [
         (small(routes=((2, 8),)), 0),
-        pytest.param(small(history=True, similarity=True, pictures=True), 4, marks=LONG),
+        pytest.param(
+            small(history=True, similarity=True, pictures=True), 4, marks=pytest.mark.long
+        ),
     ],
 )
 def test_figures_and_report_of_an_imported_sweep_are_the_same_bytes(

@@ -231,6 +231,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.long("seeds")
 @settings(
     max_examples=100 if "TREAD_LAB_LONG" in os.environ else 5,
     deadline=None,

@@ -19,7 +19,6 @@ from urllib.request import urlopen
 import pytest
 
 from tests.faults.drivers import Zygote, eventually
-from tests.long import LONG
 from tests.readme_tree import ROOT
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
@@ -174,7 +173,7 @@ def prometheus(folder: Path, target: str) -> Iterator[str]:
         process.wait(60)
 
 
-@LONG
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="no Prometheus here")
 def test_a_prometheus_that_scrapes_a_running_sweep_answers_every_query(

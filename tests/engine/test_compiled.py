@@ -85,6 +85,7 @@ def test_every_backbone_compiles_without_a_break(
     assert counter.frame_count == graphs
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch._inductor.config.compile_threads", 1)

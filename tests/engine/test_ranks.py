@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
-from tests.long import LONG
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
 from tread_lab.engine.train import train
@@ -59,7 +58,11 @@ def trained(ranks: Ranks, spec: RunSpec, path: Path, until: int | None = None) -
 
 @pytest.mark.parametrize(
     ("processes", "steps"),
-    [(2, 12), pytest.param(2, 50, marks=LONG), pytest.param(4, 50, marks=LONG)],
+    [
+        (2, 12),
+        pytest.param(2, 50, marks=pytest.mark.long),
+        pytest.param(4, 50, marks=pytest.mark.long),
+    ],
 )
 def test_the_losses_of_every_system_are_those_of_one_process(
     processes: int, steps: int, tmp_path: Path

@@ -19,7 +19,6 @@ import pytest
 from tests.faults.compare import outcome
 from tests.faults.drivers import DONE, ROOT, Place, Zygote, eventually
 from tests.faults.sweeps import LONG_RUNS, SLOW_DISK
-from tests.long import LONG
 from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
 
@@ -151,7 +150,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
         made.close()
 
 
-@LONG
+@pytest.mark.long
 @pytest.mark.timeout(8 * A_LONG_TIME)
 @pytest.mark.fault(
     8,

@@ -77,6 +77,7 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
     assert outcome(calm) == outcome(lab)
 
 
+@pytest.mark.long
 def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     lab: Lab,
     tiny: Callable[..., RunSpec],
@@ -126,6 +127,7 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     cluster.remove_node(different, allow_graceful=False)
 
 
+@pytest.mark.long
 def test_the_doctor_names_what_is_wrong_on_each_node(
     lab: Lab, cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -19,7 +19,6 @@ import pytest
 from tests.faults.compare import outcome
 from tests.faults.drivers import DONE, Place, Zygote, eventually
 from tests.faults.sweeps import LONG_RUNS, SLOW_DISK
-from tests.long import LONG
 from tests.tracking.test_store import free_port
 from tread_lab.records.lab import Lab
 
@@ -163,7 +162,7 @@ def submit(zygote: Zygote, folder: Path, *words: str, **env: str) -> Job:
     return Job(folder, number)
 
 
-@LONG
+@pytest.mark.long
 @pytest.mark.timeout(2 * HALF_AN_HOUR)
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("munged", "slurmctld", "slurmd", "sbatch"))),

@@ -70,6 +70,7 @@ def sweeps(draw: st.DrawFn) -> tuple[Synthetic, dict[str, Any]]:
     return sweep, {**more, "search": search} if searched else more
 
 
+@pytest.mark.long("seeds")
 @settings(
     max_examples=150 if "TREAD_LAB_LONG" in os.environ else 3,
     deadline=None,

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from tests.long import LONG
 from tests.tracking.conftest import Store, Sweeps
 from tests.tracking.test_store import free_port
 from tests.tracking.test_tracker import eventually
@@ -75,7 +74,7 @@ def answers(port: int) -> bool:
 
 
 @pytest.mark.slow
-@LONG  # a whole sweep meets such a server in tests/faults/test_mlflow.py
+@pytest.mark.long  # a whole sweep meets such a server in tests/faults/test_mlflow.py
 def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: Path) -> None:
     from tread_lab.tracking.mlflow_tracker import MlflowTracker
 

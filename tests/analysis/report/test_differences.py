@@ -47,5 +47,3 @@ def test_one_report_is_of_both(lab: Lab) -> None:
     assert path == lab.sweep("a").path / "report-with-b.html"
     text = path.read_text(encoding="utf-8")
     assert 'id="between"' in text and "tread-lab report a b" in text
-    alone = write_report(lab, "a").read_text(encoding="utf-8")
-    assert 'id="between"' not in alone

@@ -17,7 +17,6 @@ import pytest
 
 from tests.faults.compare import outcome
 from tests.faults.drivers import DONE, Driver, Zygote, eventually
-from tests.long import LONG
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable
@@ -174,7 +173,7 @@ MOMENTS = {
 )
 @pytest.mark.parametrize(
     "moment",
-    [pytest.param(m, marks=LONG) for m in MOMENTS],
+    [pytest.param(m, marks=pytest.mark.long) for m in MOMENTS],
 )
 def test_a_daemon_killed_at_any_moment_is_one_line(
     moment: str, tmp_path: Path, zygote: Zygote
@@ -221,7 +220,7 @@ def _command(pid: int) -> bytes:
 
 
 @pytest.mark.slow
-@LONG
+@pytest.mark.long
 def test_a_cluster_whose_driver_is_killed_ends_too(tmp_path: Path, zygote: Zygote) -> None:
     with driving(zygote, tmp_path, steps=100000) as driver:
         assert len(offspring(driver.pid)) >= 3
