@@ -169,6 +169,8 @@ def look() -> None:
         sweep._read()
     with busy("update: page CPU s"):
         json.dumps(pages.sweep("scale", version="1"), default=str)
+    with busy("update: ranking CPU s"):
+        json.dumps(pages.table("scale"), default=str)
 
 
 def through_ray(count: int) -> None:

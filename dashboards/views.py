@@ -87,7 +87,7 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
 
 def counts(plan: StoredPlan, frame: pd.DataFrame) -> dict[str, int]:
     """Return how many runs are in each state, with those that a search has yet to suggest."""
-    states = Counter(frame.drop_duplicates("run")["state"])
+    states = Counter(frame.drop_duplicates("run")["state"].value_counts(sort=False).to_dict())
     states["pending"] += to_suggest(plan)
     return {state: count for state, count in states.items() if count}
 

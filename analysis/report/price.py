@@ -42,29 +42,40 @@ def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None, best: pd.Serie
         return ""
     trials = frame[(frame["role"] == "trial") & (frame["cell"] == best["cell"])]
     dense = frame[frame["run"].isin(trials["baseline"]) & (frame["role"] == "baseline")]
-    if not (np.isfinite(float(best[TRAIN_FLOPS])) and len(dense) and _text(dense, TRAIN_FLOPS)):
+    if not np.isfinite(float(best[TRAIN_FLOPS])) or dense.empty:
+        return ""
+    own, baseline = cells_frame(trials), cells_frame(dense)
+    if not _text(baseline, TRAIN_FLOPS):
         return ""
     curve = _dense_curve(lab, frame, plan, dense)
-    parts = [_beside_dense(frame, trials, dense), _dense_for_the_same(frame, trials, curve)]
+    parts = [_beside_dense(frame, trials, own, baseline)]
+    parts.append(_dense_for_the_same(frame, trials, own, curve))
     return " ".join(filter(None, [*parts, _total(frame)]))
 
 
-def _beside_dense(frame: pd.DataFrame, trials: pd.DataFrame, dense: pd.DataFrame) -> str:
-    """Return the FLOPs and the time of a run of the cell and of its baseline."""
+def _beside_dense(
+    frame: pd.DataFrame, trials: pd.DataFrame, own: pd.DataFrame, baseline: pd.DataFrame
+) -> str:
+    """Return the FLOPs and the time of a run of the cell and of its baseline.
+
+    Args:
+        own: the row of the cell in `cells_frame`.
+        baseline: that of its baseline.
+    """
     share = float((frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS))[trials.index].mean())
-    flops, of_dense = (_text(rows, TRAIN_FLOPS) for rows in (trials, dense))
+    flops, of_dense = (_text(cell, TRAIN_FLOPS) for cell in (own, baseline))
     name = routed(str(trials["cell"].iloc[0]))
     text = f"Training {name} takes {flops}, {ratio(share)} times dense's {of_dense}"
-    seconds, dense_seconds = (_text(rows, TRAIN_SECONDS) for rows in (trials, dense))
+    seconds, dense_seconds = (_text(cell, TRAIN_SECONDS) for cell in (own, baseline))
     if not (seconds and dense_seconds):
         return f"{text}."
     busy = DISTURBED if disturbed(frame, TRAIN_SECONDS)[trials.index].any() else ""
     return f"{text}, and {seconds} against dense's {dense_seconds}{busy}."
 
 
-def _text(rows: pd.DataFrame, metric: str) -> str:
-    """Return what tables show of the cell that some trials are."""
-    return result_texts(cells_frame(rows), metric)[0] if metric in rows else ""
+def _text(cell: pd.DataFrame, metric: str) -> str:
+    """Return what tables show of the one row of `cells_frame`."""
+    return result_texts(cell, metric)[0] if metric in cell else ""
 
 
 def _total(frame: pd.DataFrame) -> str:
@@ -82,10 +93,13 @@ def _total(frame: pd.DataFrame) -> str:
     )
 
 
-def _dense_for_the_same(frame: pd.DataFrame, trials: pd.DataFrame, curve: pd.DataFrame) -> str:
+def _dense_for_the_same(
+    frame: pd.DataFrame, trials: pd.DataFrame, own: pd.DataFrame, curve: pd.DataFrame
+) -> str:
     """Return what dense reaches for the FLOPs of a cell, or why that cannot be said.
 
     Args:
+        own: the row of the cell in `cells_frame`.
         curve: dense runs by step, as `_dense_curve` has them.
     """
     if not {TRAIN_FLOPS, HELDOUT_LOSS} <= set(curve):
@@ -98,13 +112,15 @@ def _dense_for_the_same(frame: pd.DataFrame, trials: pd.DataFrame, curve: pd.Dat
     if None in points:
         return _unknown(frame, curve, flops)
     losses, steps, exact = (np.array(values) for values in zip(*filter(None, points)))
-    own = f"{routed(str(trials['cell'].iloc[0]))} reaches {_text(trials, HELDOUT_LOSS)}"
+    reaches = f"{routed(str(trials['cell'].iloc[0]))} reaches {_text(own, HELDOUT_LOSS)}"
     about, between = ("", "") if exact.all() else ("about ", ", between its measurements")
     loss, low, high = t_interval(losses) if len(losses) > 1 else (losses[0], np.nan, np.nan)
     over = f" (95% over {over_text(len(losses), 'seeds')})" if len(losses) > 1 else ""
     reached = f"{about}{metric_number(HELDOUT_LOSS, loss, low, high)}{over}"
     at = f"at {about}step {round(float(steps.mean())):,}{between}"
-    return f"For the same training FLOPs dense reaches a held-out loss of {reached} {at}; {own}."
+    return (
+        f"For the same training FLOPs dense reaches a held-out loss of {reached} {at}; {reaches}."
+    )
 
 
 def _at_cost(rows: pd.DataFrame, flops: float) -> tuple[float, float, bool] | None:
