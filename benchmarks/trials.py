@@ -196,7 +196,7 @@ def through_ray(count: int) -> None:
         seen.append(resident())
 
     with mock.patch.object(ray_executor, "Worker", NoOp):
-        ray_executor.RayExecutor().run(Lab(Path("lab")), work, watch)
+        ray_executor.RayExecutor().run(Lab(Path("lab").absolute()), work, watch)
     first = count // 4
     print(json.dumps({"kB a trial": (seen[-1] - seen[first]) / (count - first) * 1e3}))
 

@@ -299,7 +299,8 @@ def _draw_costs(points: Front, ax: style.Axes) -> None:
         unit = f"{_PREFIXES[power]}J"
     elif power:
         unit = rf"$10^{{{power}}}$ {unit}"
-    text = f"{NAMES[points.saved]} saved relative to dense ({unit})"
+    less = "; negative: costs more" if (points.cost <= 0).all() else ""
+    text = f"{NAMES[points.saved]} saved relative to dense ({unit}{less})"
     style.scale_axis(ax.xaxis, text, power)
 
 

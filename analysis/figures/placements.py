@@ -144,11 +144,11 @@ def best_route(places: Placements) -> str:
         return f"{metric} is no measure of quality: no route is best by it."
     (start, end), k = places.routes[places.best], places.best
     interval = span(places.value[k], places.low[k], places.high[k], places.measured_as)
-    first = f"Best is {start}{ARROW}{end}: {metric} {interval}."
-    measured = np.isfinite(places.low)
-    if not measured.any():
-        return f"{first} No intervals: one seed, and this metric is not paired image by image."
     counts = outcomes(places.low, places.high, sign)
+    best = "Least harmful" if [*counts] == ["worse"] else "Best"
+    first = f"{best} is {start}{ARROW}{end}: {metric} {interval}."
+    if not np.isfinite(places.low).any():
+        return f"{first} No intervals: one seed, and this metric is not paired image by image."
     return f"{first} {outcomes_text(counts, 'routes', places.measured_as)}"
 
 

@@ -222,7 +222,8 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
                 yield cell, named[head], text.removesuffix(" (disturbed)")
     best = views.best(frame)
     sentence = plain(report.answer(lab, frame).sentence)
-    found = re.search(r", a gap of (\S+(?: ± \S+)?)(?: \(95% over (.+?)\))?[.;]", sentence)
+    number = r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)"
+    found = re.search(f", a gap of {number}", sentence)
     if best is None or found is None:
         return
     cell = frame[["role", "cell"]].drop_duplicates()["cell"].iloc[best]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import counted
 
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
@@ -197,7 +198,7 @@ def name(device: torch.device) -> str:
     """Return the device as people know it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.processor() or platform.machine()} x{torch.get_num_threads()} threads"
+    return f"{_processor()}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def model(device: torch.device) -> str:
