@@ -186,7 +186,7 @@ def through_ray(count: int) -> None:
         """A worker whose tasks do nothing."""
 
         def reports(self) -> Iterator[Report]:
-            return iter([Report(self.task.run, "completed", 1, 1, 0.0)])
+            yield Report(self.task.run, "completed", 1, 1, 0.0)
 
     base = load_experiment("tiny", ["train.steps=1"])
     work = [Task(decode(RunSpec, {**base.run, "seed": seed})) for seed in range(count)]

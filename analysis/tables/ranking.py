@@ -117,17 +117,20 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
             if column == "hours":
                 texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
-        elif column == "unit":
-            texts["interval over"] = ""
         elif column != known or (("@" in column or "/" in column) and ":" not in column):
             name = "gap" if known == GAP_HELDOUT else known
             low, high, n, unit = _ends(table, column)
             texts[name] = metric_numbers(known, table[column], low, high)
             over[name] = [o * (t != "") for o, t in zip(over_texts(known, n, unit), texts[name])]
+            if column == ("gap" if "gap" in table else "value"):
+                texts["interval over"] = ""
         elif column not in NOT_SHOWN and ":" not in column:
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
-    if "interval over" in texts:
-        texts["interval over"] = [_over(dict(zip(over, row))) for row in zip(*over.values())]
+    overs = [_over(dict(zip(over, row))) for row in zip(*over.values())]
+    if "gap" in table or any(overs):
+        texts["interval over"] = overs
+    else:
+        texts = texts.drop(columns="interval over")
     reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
     texts["state"] = (table["state"] + reasons).to_numpy()
     return texts

@@ -37,7 +37,7 @@ LONG = "a_sweep_whose_name_has_eighty_characters_so_that_whatever_is_too_narrow_
 
 
 def axe() -> Path | None:
-    """axe-core 4.10 or newer, where AXE names its file: older ones read SVG titles as text."""
+    """axe-core 4.14 or newer, where AXE names its file: 4.10 reads SVG titles as text."""
     return Path(named) if (named := os.environ.get("AXE")) else None
 
 
