@@ -87,7 +87,8 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
 
 def counts(plan: StoredPlan, frame: pd.DataFrame) -> dict[str, int]:
     """Return how many runs are in each state, with those that a search has yet to suggest."""
-    states = Counter(frame.drop_duplicates("run")["state"].value_counts(sort=False).to_dict())
+    counted = frame.drop_duplicates("run")["state"].value_counts(sort=False)
+    states = Counter({str(state): int(count) for state, count in counted.items()})
     states["pending"] += to_suggest(plan)
     return {state: count for state, count in states.items() if count}
 
