@@ -9,6 +9,8 @@ Runs are written by `tests.synthetic`: 78 placements at 3 rates, over and over w
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,8 @@ from tread_lab.analysis.figures.style import figure, show
 from tread_lab.dashboards.app import DashboardServer
 from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.log import LogWriter
+from tread_lab.records.metric_names import TRAIN_LOSS
 
 PLACES = tuple((i, j) for i in range(12) for j in range(i, 12))
 RATES = (0.25, 0.5, 0.75)
@@ -88,7 +93,7 @@ def dashboard(lab: Lab) -> None:
     """What somebody waits for in front of the page."""
     server = DashboardServer(lab, "127.0.0.1", 0)
     threading.Thread(target=server.run, daemon=True).start()
-    with browser() as page:
+    with browser() as started, started.page() as page:
         page.open("about:blank#ready")
 
         def opened(until: str) -> Callable[[], None]:
@@ -123,7 +128,7 @@ def growing(root: Path, runs: int = 1000) -> None:
     server = DashboardServer(lab, "127.0.0.1", 0)
     threading.Thread(target=server.run, daemon=True).start()
     ended = "document.querySelector('#progress')?.getAttribute('aria-label')"
-    with browser() as page:
+    with browser() as started, started.page() as page:
 
         def opened() -> None:
             page.open(f"{server.url}#sweep=scale")
@@ -144,12 +149,64 @@ def growing(root: Path, runs: int = 1000) -> None:
     server.should_exit = True
 
 
+def reporting(root: Path, runs: int = 100, seconds: int = 60) -> None:
+    """Runs that each log an entry every second, and somebody who looks as often."""
+    lab = make_lab(root / "reporting", 3 * len(PLACES))
+    names = [trial.run for trial in lab.sweep("scale").plan().trials if trial.role == "trial"]
+    for name in names[:runs]:
+        (lab.run(name).path / "result.json").unlink()
+        shutil.rmtree(lab.run(name).path / "evaluations")
+    command = [sys.executable, __file__, "--lab", str(lab.root), "--report", str(seconds + 5)]
+    workers = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert workers.stdout is not None
+    workers.stdout.readline()
+    server = DashboardServer(lab, "127.0.0.1", 0)
+    threading.Thread(target=server.run, daemon=True).start()
+    version, waits, steps, busy = "", [], [], time.process_time()
+    for _ in range(seconds):
+        started = time.perf_counter()
+        with urllib.request.urlopen(f"{server.url}api/sweeps/scale?version={version}") as answer:
+            tree = json.load(answer)
+        version, waited = tree["version"], time.perf_counter() - started
+        waits.append(waited)
+        steps.append(tree["running"][0]["step"])
+        time.sleep(max(0.0, 1 - waited))
+    server.should_exit = True
+    workers.communicate()
+    print(f"{runs} runs that report each second, for {seconds} s")
+    print(
+        f"  answers take {sum(waits[1:]) / (seconds - 1):.3f} s, the slowest {max(waits[1:]):.3f}"
+    )
+    print(f"  {(time.process_time() - busy) / seconds:.3f} CPU s of the server a second")
+    print(f"  shown steps of a run: {steps[0]} at first, {steps[-1]} at the end")
+
+
+def report(lab: Lab, seconds: int) -> None:
+    """Be the workers of all runs without a result."""
+    runs = [lab.run(path.name) for path in (lab.root / "runs").iterdir()]
+    with contextlib.ExitStack() as stack:
+        logs = []
+        for run in runs:
+            if run.result() is None:
+                stack.enter_context(run.lock())
+                logs.append(LogWriter(run.log_path))
+        print("ready", flush=True)
+        for step in range(1, seconds + 1):
+            for log in logs:
+                log(step, **{TRAIN_LOSS: 0.5})
+            time.sleep(1)
+
+
 def main() -> None:
     """Make the lab where there is none, then measure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--lab", type=Path, help="where to keep the lab; else it is removed")
+    parser.add_argument("--report", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.report:
+        report(Lab(options.lab), options.report)
+        return
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
         lab = Lab(options.lab or Path(folder))
         if not lab.sweep("scale").plan_path.exists():
@@ -161,6 +218,7 @@ def main() -> None:
         else:
             dashboard(lab)
             growing(Path(folder))
+        reporting(Path(folder))
 
 
 if __name__ == "__main__":
