@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import pandas as pd
 
@@ -16,13 +17,13 @@ from tread_lab.analysis.report.differences import differences
 from tread_lab.analysis.report.sheet import Sheet
 from tread_lab.analysis.report.times import newest_record
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
-from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
 from tread_lab.specs.trials import QUESTIONS
@@ -81,6 +82,16 @@ class Snapshot:
         return self.frame if other is None else other
 
 
+def stored_plan(sweep: SweepFolder) -> StoredPlan:
+    """Return the plan of a sweep; that of a list of sweeps is not read again for its page."""
+    return _plan(sweep, sweep.stamp, sweep.suggested)
+
+
+@lru_cache(maxsize=4)
+def _plan(sweep: SweepFolder, *_stamps: float) -> StoredPlan:
+    return sweep.plan()
+
+
 class LiveSweep:
     """One sweep, read in a thread of its own when somebody looks."""
 
@@ -97,7 +108,7 @@ class LiveSweep:
         self._ready = threading.Event()
         self._next = 0.0
         self._stamp = 0
-        self._suggested: float | None = None  # when a search last added to its plan
+        self._suggested = 0.0  # when a search last added to its plan
         self._read_at = time.monotonic()
         self._now = self._unread()
 
@@ -105,7 +116,8 @@ class LiveSweep:
         """Return the sweep as it was read last; a new reading is started if the last one is old.
 
         Args:
-            wait: seconds that the first answer waits for the records before it goes without them.
+            wait: seconds that the first answer waits for the records before it goes without them;
+                those of many trials take longer anyway.
         """
         with self._lock:
             if self._plan_stamp() != self._stamp:
@@ -114,7 +126,7 @@ class LiveSweep:
             self._reading |= start
         if start:
             threading.Thread(target=self._read, daemon=True).start()
-        if self._now.version == 0:
+        if self._now.version == 0 and len(self._now.frame) <= MANY:
             self._ready.wait(wait)
         return replace(self._now, age=time.monotonic() - self._read_at)
 
@@ -148,11 +160,11 @@ class LiveSweep:
 
     def _grown(self, plan: StoredPlan) -> StoredPlan:
         """Return a plan that has not been written anew; that of a search grows beside its file."""
-        stamp = modified(self.folder.suggestions_path) if plan.search is not None else None
+        stamp = self.folder.suggested if plan.search is not None else self._suggested
         if stamp == self._suggested:
             return plan
         self._suggested = stamp
-        return self.folder.plan().with_baseline_cells()
+        return stored_plan(self.folder).with_baseline_cells()
 
     def _snapshot(self, plan: StoredPlan, frame: pd.DataFrame, records: pd.DataFrame) -> Snapshot:
         ended = all(RunState(state).ended for state in records["state"].unique())
@@ -189,9 +201,9 @@ class LiveSweep:
         return self.folder.stamp or self._stamp
 
     def _unread(self) -> Snapshot:
-        self._stamp, self._suggested = self._plan_stamp(), None
+        self._stamp, self._suggested = self._plan_stamp(), self.folder.suggested
         self._ready.clear()
-        plan = self.folder.plan().with_baseline_cells()
+        plan = stored_plan(self.folder).with_baseline_cells()
         rows = [
             {
                 "run": trial.run,

@@ -16,10 +16,9 @@ from tread_lab.analysis.report.times import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.actions import Drivers, act, again
 from tread_lab.dashboards.cell_map import Tree
-from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress
+from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress, stored_plan
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.dashboards.table import ranking_table
-from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
@@ -51,7 +50,7 @@ class Pages:
     def sweeps(self) -> list[Tree]:
         """Return a line for each sweep, the newest first."""
         sweeps = map(self.lab.sweep, self.lab.sweeps())
-        lines = [dict(_line(s, s.stamp, modified(s.suggestions_path))) for s in sweeps]
+        lines = [dict(_line(s, s.stamp, s.suggested)) for s in sweeps]
         return sorted(lines, key=lambda line: -(line["created"] or 0))
 
     def lab_page(self) -> list[Tree]:
@@ -201,9 +200,9 @@ def _bytes_in(folder: Path) -> int:
 
 
 @lru_cache(maxsize=1000)
-def _line(sweep: SweepFolder, *_stamps: float | None) -> Tree:
+def _line(sweep: SweepFolder, *_stamps: float) -> Tree:
     """Return a sweep's line, read once for each plan; of one that cannot be read it says why."""
     try:
-        return views.sweep_line(sweep.name, sweep.plan())
+        return views.sweep_line(sweep.name, stored_plan(sweep))
     except UserError as error:
         return views.sweep_line(sweep.name, StoredPlan(sweep.name, str(error), "", (), (), {}))

@@ -83,7 +83,7 @@ async function tick() {
     await listSweeps();
     await refresh();
     const { view } = state;
-    if (view?.version === 0) pause = 400;
+    if (view?.version === 0) pause = 800;
     else if (view && !view.running.length && view.cells.name.length > 2000) pause = SLOW;
     if (view?.problem) live("off", `the records cannot be read: ${view.problem}`);
     else if (lost) live("off", lost);

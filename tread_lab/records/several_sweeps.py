@@ -23,6 +23,10 @@ class SeveralSweeps(SweepFolder):
     def stamp(self) -> int:
         return max(sweep.stamp for sweep in self.sweeps)
 
+    @property
+    def suggested(self) -> float:
+        return max(sweep.suggested for sweep in self.sweeps)
+
     def stored_plan(self) -> StoredPlan:
         """Return the united plan.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.durable import modified, read_json, write_json, write_text
 from tread_lab.records.kinds import NUMBER, Kind, fits
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
@@ -101,6 +101,11 @@ class SweepFolder:
             return self.plan_path.stat().st_mtime_ns
         except OSError:
             return 0
+
+    @property
+    def suggested(self) -> float:
+        """When a search last added to the plan, in seconds; 0 while it has not."""
+        return modified(self.suggestions_path) or 0.0
 
     @property
     def figures(self) -> Path:
