@@ -83,7 +83,7 @@ class Snapshot:
 
 
 def stored_plan(sweep: SweepFolder) -> StoredPlan:
-    """Return the plan of a sweep; that of a list of sweeps is not read again for its page."""
+    """Return the plan of a sweep; the last four are kept, so list and page read each once."""
     return _plan(sweep, sweep.stamp, sweep.suggested)
 
 

@@ -122,15 +122,12 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
             low, high, n, unit = _ends(table, column)
             texts[name] = metric_numbers(known, table[column], low, high)
             over[name] = [o * (t != "") for o, t in zip(over_texts(known, n, unit), texts[name])]
-            if column == ("gap" if "gap" in table else "value"):
-                texts["interval over"] = ""
         elif column not in NOT_SHOWN and ":" not in column:
             texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
     overs = [_over(dict(zip(over, row))) for row in zip(*over.values())]
-    if "gap" in table or any(overs):
-        texts["interval over"] = overs
-    else:
-        texts = texts.drop(columns="interval over")
+    if "gap" in texts or any(overs):
+        last = "gap" if "gap" in texts else metric
+        texts.insert(list(texts).index(last) + 1, "interval over", overs)
     reasons = table["reason"].where(table["reason"] == "", ": " + table["reason"])
     texts["state"] = (table["state"] + reasons).to_numpy()
     return texts

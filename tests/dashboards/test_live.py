@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.faults.drivers import eventually
 from tests.synthetic import FD, small, write_sweep
+from tread_lab.dashboards import live
 from tread_lab.dashboards.live import LiveSweep, Snapshot, progress
 from tread_lab.dashboards.pages import Pages
 from tread_lab.frames import plan_frame
@@ -26,9 +27,10 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import TRAIN_LOSS
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped, Suggestion
+from tread_lab.records.sweep_folder import Stopped, Suggestion, SweepFolder
 from tread_lab.specs import SamplesSpec
 from tread_lab.specs.cell import Trial
 
@@ -64,6 +66,24 @@ def settled(live: LiveSweep, rows: int) -> Snapshot:
 
     eventually(shown, why=lambda: f"{len(found[0].frame)} rows")
     return found[0]
+
+
+def test_list_and_page_read_a_plan_once_and_do_not_wait_for_many_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def plan(sweep: SweepFolder, of: Callable[[SweepFolder], StoredPlan] = SweepFolder.plan) -> Any:
+        read.append(sweep.name)
+        return of(sweep)
+
+    monkeypatch.setattr(SweepFolder, "plan", plan)
+    monkeypatch.setattr(live, "MANY", 3)
+    monkeypatch.setattr(LiveSweep, "_read", lambda _: None)  # records that take for ever
+    pages = Pages(write_sweep(tmp_path, small()))
+    assert [line["trials"] for line in pages.sweeps()] == [4]
+    assert pages.live.sweep("placement").snapshot(wait=3600).version == 0
+    assert read == ["placement"]
 
 
 def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
@@ -41,6 +41,7 @@ from tread_lab.tracking.sweep_run import Ranking
 Shown = Iterator[tuple[str, str, str]]  # cell, quantity, text
 ENDINGS = ("failed", "diverged", "stopped", "interrupted", "pending")
 ROUTES = ((0, 4), (2, 8))
+ALONE = {(None, 0): "stopped", (None, 1): "diverged"}  # no baseline has a result
 
 
 @st.composite
@@ -79,6 +80,7 @@ def sweeps(draw: st.DrawFn) -> tuple[Synthetic, dict[str, Any]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(made=sweeps(), metric=st.sampled_from(["", FD]))
+@example(made=(small(routes=ROUTES, seeds=(0, 1), states=ALONE), {}), metric="")
 def test_every_number_of_a_cell_is_one_text_wherever_it_stands(
     made: tuple[Synthetic, dict[str, Any]],
     metric: str,

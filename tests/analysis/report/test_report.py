@@ -46,6 +46,7 @@ def test_notes_and_tags_of_people_are_told(tmp_path: Path) -> None:
     assert (found["notes"], found["tags"]) == (notes, ["paper"])
     page = render(found)
     assert "look at &lt;its&gt; samples" in page and "<span>paper</span>" in page
+    assert 'id="between"' not in page  # of one sweep
 
 
 @slow
