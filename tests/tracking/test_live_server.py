@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.tracking.conftest import Store, Sweeps
 from tests.tracking.test_store import free_port
@@ -31,14 +32,16 @@ from tread_lab.tracking.tracker import LiveSync
 
 @contextlib.contextmanager
 def server(
-    folder: Path, port: int, store: str = "", artifacts: str = "", **more: str
+    folder: Path, port: int, store: str = "", artifacts: str = "", option: str = "", **more: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A real MLflow server on loopback, killed at the end; its store is a SQLite file by default.
 
     Args:
+        option: one more of its command.
         more: environment of the server.
     """
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    command += [option] if option else []
     command += ["--backend-store-uri", store or f"sqlite:///{folder}/server.db"]
     command += ["--artifacts-destination", artifacts or str(folder / "artifacts")]
     environment = {
@@ -220,6 +223,7 @@ def postgresql() -> Iterator[dict[str, str]]:
         endpoint = f"http://127.0.0.1:{s3_port}"
         eventually(lambda: made_bucket(f"{endpoint}/lab"), 60)
         yield {
+            "option": docker_option(),
             "store": f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres",
             "artifacts": "s3://lab",
             "MLFLOW_S3_ENDPOINT_URL": endpoint,
@@ -227,6 +231,13 @@ def postgresql() -> Iterator[dict[str, str]]:
             "AWS_SECRET_ACCESS_KEY": "b",
             "AWS_DEFAULT_REGION": "us-east-1",
         }
+
+
+def docker_option() -> str:
+    """How the containers' MLflow is served."""
+    compose = yaml.safe_load((Path(__file__).parents[2] / "docker/compose.yaml").read_text())
+    (found,) = (o for o in compose["services"]["mlflow"]["entrypoint"] if "gunicorn" in o)
+    return str(found)
 
 
 def made_bucket(url: str) -> bool:
