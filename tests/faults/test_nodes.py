@@ -51,6 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     survived="the trial goes on there from its last checkpoint, bitwise as if nothing had happened;"
     " the attempt is recorded as lost, which counts against nobody",
 )
+@pytest.mark.long
 def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
     lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, tmp_path: Path
 ) -> None:

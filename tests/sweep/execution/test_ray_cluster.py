@@ -98,7 +98,8 @@ def working(driver: int) -> dict[int, str]:
 @pytest.mark.fault(
     9,
     survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
-    " the same command on a fresh cluster completes it, bitwise as if nothing had happened",
+    " the same command on a fresh cluster completes it from its last checkpoint, there with two"
+    " processes of which one is killed, as if nothing had happened but for the order of sums",
 )
 def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_one_line(
     tmp_path: Path, zygote: Zygote
@@ -123,37 +124,27 @@ def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_
     assert "Traceback" not in screen and "ray." not in screen, screen
     # A killed process may be a zombie some milliseconds before the kernel frees its locks.
     eventually(lambda: run.state() == "interrupted", 5)
-    with ended(start(zygote, tmp_path)) as again:
+    logged = len(run.entries())
+    with ended(start(zygote, tmp_path, "--processes=2")) as again:
+        again.until(lambda: len(run.entries()) > logged, 280)
+        (other,) = (p for p, name in offspring(again.pid).items() if "_Following" in name)
+        sigkill(other)
         calm = Lab(tmp_path / "calm")
         tasks = load_plan(lab.sweep("one")).tasks
         InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
         assert again.wait(280) == DONE, printed(tmp_path)
-    assert [a.ended for a in run.attempts.read()] == ["died", "lost", "completed"]
-    assert outcome(lab) == outcome(calm)
-
-
-@pytest.mark.slow
-def test_runs_of_two_processes_outlive_one_and_equal_those_of_one(
-    tmp_path: Path, zygote: Zygote
-) -> None:
-    pytest.importorskip("ray")
-    (tmp_path / "one.yaml").write_text(SWEEP % 150)
-    lab, calm = Lab(tmp_path / "lab"), Lab(tmp_path / "calm")
-    with ended(start(zygote, tmp_path, "--processes=2")) as driver:
-        driver.until(lambda: any(lab.root.glob("runs/*/log.jsonl")), 280)
-        (other,) = (p for p, name in offspring(driver.pid).items() if "_Following" in name)
-        sigkill(other)
-        assert driver.wait(280) == DONE, printed(tmp_path)
-    (task,) = load_plan(lab.sweep("one")).tasks
-    InlineExecutor(device="cpu").run(calm, [task], lambda report: None)
-    attempts = lab.run(task.run).attempts.read()
-    assert [(a.ended, a.devices) for a in attempts] == [("died", 2), ("completed", 2)]
+    assert [(a.ended, a.devices) for a in run.attempts.read()] == [
+        ("died", 1),
+        ("lost", 1),
+        ("died", 2),
+        ("completed", 2),
+    ]
     found, expected = (
-        [e.value for e in place.run(task.run).entries() if e.key == "train/loss"]
+        [e.value for e in place.run(run.name).entries() if e.key == "train/loss"]
         for place in (lab, calm)
     )
-    # 150 steps multiply the rounding of a sum in two parts; 50 steps agree within 1e-6 elsewhere.
-    assert found == pytest.approx(expected, rel=2e-5) and len(found) == 30
+    # Steps multiply the rounding of a sum in two parts; 50 of them agree within 1e-6 elsewhere.
+    assert found == pytest.approx(expected, rel=5e-5) and len(found) == 60
 
 
 # name -> what is killed, once this is there in the lab
