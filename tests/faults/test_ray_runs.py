@@ -1,4 +1,5 @@
-"""Runs on one Ray cluster at once: killed, stopped, hopeless, and children of another run."""
+"""Runs on one Ray cluster at once: killed, stopped, hopeless, short of memory, and children of
+another run."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,12 +15,14 @@ import pytest
 
 from tests.faults.compare import outcome
 from tests.faults.drivers import eventually, reached
+from tests.packages import write_metadata
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.engine.cost.training import cost
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, signature
+from tread_lab.specs.extensions import installed
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
@@ -30,6 +33,22 @@ from tread_lab.sweep.trial.trial import Report
 pytestmark = pytest.mark.slow
 
 Tiny = Callable[..., RunSpec]
+
+# A rate that finds no memory once, while the file `full` lies beside it.
+CROWDED = """
+from pathlib import Path
+
+import torch
+
+
+def crowded(done):
+    try:
+        Path(__file__).with_name("full").unlink()
+    except FileNotFoundError:
+        return 1.0
+    raise torch.OutOfMemoryError("CUDA out of memory")
+"""
+POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
 
 
 def endings(lab: Lab, spec: RunSpec) -> list[str]:
@@ -49,6 +68,11 @@ def train(lab: Lab, *specs: RunSpec) -> None:
     19,
     survived="the driver kills it after its time, keeps where it stood, and tries the trial again",
 )
+@pytest.mark.fault(
+    7,
+    survived="where runs share a device, the trial waits until it has one to itself, and completes",
+)
+@pytest.mark.usefixtures("crowded")
 def test_each_ends_as_it_should_whatever_happens_to_the_others(
     lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,6 +84,7 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     killed = tiny(steps=120, seed=1, execution={"checkpoint_every": 20})
     stopped = tiny(steps=300, seed=3)
     hopeless = unloadable(lab, tiny)
+    short = tiny(steps=20, seed=4, train={"schedule": "crowded"})
     family = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), family)
     reports: list[Report] = []
@@ -69,7 +94,8 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
         with lock:
             reports.append(report)
 
-    tasks = [*map(Task, (killed, stopped, hopeless)), *family.tasks]
+    tasks = [*map(Task, (killed, stopped, hopeless, short)), *family.tasks]
+    (tmp_path / "site" / "full").touch()
     with ThreadPoolExecutor() as beside:
         sent = [
             beside.submit(kill_after, lab.run_of(killed), 20),
@@ -91,6 +117,25 @@ def test_each_ends_as_it_should_whatever_happens_to_the_others(
     assert lab.run_of(hopeless).state() == "failed"
     assert "size mismatch" in result["reason"] and "load_state_dict" in result["traceback"]
     check_family(lab, family, reports)
+    tries = lab.run_of(short).attempts.read()
+    assert [(a.ended, a.whole) for a in tries] == [("oom", False), ("completed", True)]
+    others = [lab.run(task.run).attempts.read()[-1] for task in tasks]
+    assert tries[-1].time == max(attempt.time for attempt in others)
+
+
+@pytest.fixture
+def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package whose schedule is `crowded`, here and in Ray's workers."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "crowded.py").write_text(CROWDED)
+    write_metadata(site, POINT, name="crowded", version="1")
+    monkeypatch.syspath_prepend(site)
+    path = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{path}".rstrip(os.pathsep))
+    installed.cache_clear()
+    yield
+    installed.cache_clear()
 
 
 def kill_after(run: RunFolder, step: int) -> None:

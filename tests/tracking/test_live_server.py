@@ -117,9 +117,7 @@ def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: P
 @pytest.mark.fault(
     14, survived="the next sync goes on; every metric, parameter and file equals the records"
 )
-@pytest.mark.parametrize(
-    "kept", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"]
-)
+@pytest.mark.parametrize("kept", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"])
 def test_a_server_killed_in_the_middle_of_a_sync(
     kept: str, lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from tests.faults.compare import outcome
 from tests.faults.drivers import DONE, Driver, Zygote, eventually
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
@@ -98,8 +97,8 @@ def working(driver: int) -> dict[int, str]:
 @pytest.mark.fault(
     9,
     survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
-    " the same command on a fresh cluster completes it from its last checkpoint, there with two"
-    " processes of which one is killed, as if nothing had happened but for the order of sums",
+    " the same command on a fresh cluster completes it from its last checkpoint, although one of"
+    " its two processes there is killed",
 )
 def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_one_line(
     tmp_path: Path, zygote: Zygote
