@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["export", RUN, "out", "--without-weights"], f"has no sweep '{RUN}'"),
         (["export", "placement", "empty"], "empty exists; name another file"),
         (["export", "placement", "lab"], "lab exists; name another file"),
+        (["import"], "the following arguments are required: file"),
         (["import", "absent.zip"], "cannot read absent.zip: No such file or directory"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
@@ -68,6 +70,14 @@ def test_what_is_not_there_is_one_line(
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == "" and line in err and err.count("\n") == 1
+
+
+def test_a_stop_names_who_ends_the_sweep(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with write_sweep(in_folder / "lab", small()).sweep("placement").lock():
+        assert main(["stop", "placement"]) == 0
+    assert f"sweep placement: pid {os.getpid()} on " in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(("names", "synced"), [([], "abc"), (["c", "a"], "ca")])

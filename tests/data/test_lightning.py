@@ -86,6 +86,10 @@ DAMAGE: dict[str, tuple[Any, str]] = {
         {"latents": torch.zeros(15, 4, 4, 4), "labels": LABELS},
         r"its latents are \[4, 4, 4\], not \[4, 8, 8\]",
     ),
+    "whole numbers": (
+        {"latents": LATENTS.int(), "labels": LABELS},
+        r"latents is I32 \[15, 4, 8, 8\], not F16, F32 or F64",
+    ),
     "not mirrored": ({"latents": LATENTS, "labels": LABELS}, "lacks latents_flip"),
     "few labels": (
         {"latents": LATENTS, "labels": LABELS[:14]},

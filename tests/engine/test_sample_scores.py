@@ -25,6 +25,7 @@ from tread_lab.specs.metrics import OWN_FEATURES
 Array = NDArray[np.float64]
 WIDTHS = {"pool": 24, "spatial": 12}
 COUNT = 150
+OWN = OWN_FEATURES["fashion16"]
 METRICS = ["fid", "sfid", "is", "precision", "recall"]
 
 
@@ -142,6 +143,18 @@ def test_every_metric_of_adms_suite_is_its_formula_from_one_pass(
     record = place.read() or {}
     assert record["spec"]["reference"]["name"] == record["reference"]["name"] == "noise"
     assert len(record["reference"]["sha256"]) == 64
+
+
+def test_each_metric_is_of_the_extractor_that_it_names(
+    lab: Lab,
+    seen: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(OWN_FEATURES, "fashion16", OWN)
+    found = measured(lab, metrics=["fd", "fid"], capsys=capsys)
+    names = [f"fd[{OWN}]@{COUNT}", f"fid[heldout]@{COUNT}"]
+    assert list(found) == names and len(set(found.values())) == 2
 
 
 def other_size(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,9 @@ def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:
     head = 384 * 64 + 64 * 64 + 64 * 32 + 32 * 100
     assert taught.auxiliary == head + 64 + 64 + 32
     assert taught.auxiliary_macs == (256 * head, 128 * head)
+    masked = {"routes": ["0->B-1"], "bypass": "mask", "repa": {"block": 3, "hidden": 2048}}
+    both = cost(xl(model="DiT-S/2", loss=loss, **masked))
+    assert both.auxiliary_macs == (256 * (head + products), 128 * (head + products))
 
 
 def test_a_fusion_has_a_matrix_a_bias_and_a_mask_token() -> None:

@@ -47,6 +47,17 @@ def test_the_loss_falls_under_a_route(model: str, tmp_path: Path) -> None:
     assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
 
 
+def test_a_step_moves_weights_by_its_own_rate(tmp_path: Path) -> None:
+    spec = run("DiT-4x32/2", "random")
+    with Trainer(spec, RunFolder(tmp_path), CPU) as live:
+        weights = [p.detach().clone() for p in live.trainable.values()]
+        live.train_step(live.batches.at(0), lr=0.0)
+        assert all(map(torch.equal, weights, live.trainable.values()))
+        live.train_step(live.batches.at(1), lr=1e-3)
+        moved = [(p - q).abs().max().item() for p, q in zip(weights, live.trainable.values())]
+        assert 0 < max(moved) < 2e-3  # Adam's step is about its rate
+
+
 class WithHead(System):
     """A system of a package that leaves the start of its network to torch."""
 

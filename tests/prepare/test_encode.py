@@ -32,7 +32,9 @@ def encoded(images: Path, folder: Path, autoencoder: Path, /, **changes: Any) ->
     options = {"devices": [CPU], "batch": 4, **changes}
     stored = Stored(**{"size": 16, **fields})
     arguments = (open_images(images), folder, Encoder(str(autoencoder)), stored)
-    return len(list(encode(*arguments, **options)))
+    steps = list(encode(*arguments, **options))
+    assert all(step.total == steps[-1].done for step in steps)
+    return len(steps)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -59,15 +61,24 @@ def test_what_is_stored_is_what_the_autoencoder_gives(
     assert np.load(out / "labels.npy").tolist() == list(opened.labels)
     manifest = read_manifest(out)
     assert manifest is not None and manifest["samples"] == 41 and manifest["latent"] == [4, 8, 8]
+    encoder = Encoder(str(autoencoder))
+    made = manifest["made_with"]
+    assert (made["scale"], made["shift"]) == (encoder.scale, encoder.shift)
     assert manifest["mean"] == pytest.approx(plain.mean.double().mean((0, 2, 3)).tolist(), rel=1e-4)
 
 
 def test_samples_have_the_posteriors_mean_and_deviation(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
+    from diffusers import AutoencoderKL
+
+    model = AutoencoderKL.from_pretrained(autoencoder)
+    with torch.no_grad():
+        model.quant_conv.bias[4:] = torch.linspace(-2, 2, 4)  # of the log variances
+    model.save_pretrained(tmp_path / "vae")
     for posterior in ("sample", "moments"):
         folder = tmp_path / posterior
-        encoded(images, folder, autoencoder, posterior=posterior, dtype="float32")
+        encoded(images, folder, tmp_path / "vae", posterior=posterior, dtype="float32")
     moments = np.load(tmp_path / "moments" / "moments.npy").astype(np.float64)
     sampled = np.load(tmp_path / "sample" / "latents.npy")
     noise = (sampled - moments[:, :4]) / np.exp(moments[:, 4:] / 2)

@@ -150,6 +150,8 @@ def test_seeds_may_be_a_range() -> None:
     [
         ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
         ({"axes": {"train": {"step": [1]}}}, "axes.train.step: no such field"),
+        ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
+        ({"axes": {"train.seed": [1]}}, "train.seed: no such field, did you mean 'seed'?"),
         ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
         ({"trials": [{"depth": 3}]}, "trials.depth: no such field, did you mean 'model.depth'?"),
         ({"trials": [3]}, "trials[0]: expected a mapping"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -116,6 +117,14 @@ def test_the_extensions_of_every_route_count(install: Install) -> None:
     install(GROUPS)
     spec = decode(RunSpec, {"model": "DiT-S/2", "routes": ["0->1", "2->8 by columns"]})
     assert [name for _, name, _, _ in extensions_of(spec)] == ["columns"]
+
+
+def test_the_system_of_a_package_counts() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Means:
+        extension: ClassVar = extensions.Extension("tread_lab.systems", "means", "ours", "1", "")
+
+    assert extensions_of((Means(),)) == (("tread_lab.systems", "means", "ours", "1"),)
 
 
 def test_what_a_metric_of_a_package_means_is_part_of_its_entry(install: Install) -> None:

@@ -61,13 +61,14 @@ def test_every_setting_is_a_point_at_its_cost(lab: Lab) -> None:
     assert [p.value for p in dense] == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
 
 
-def test_the_best_has_its_weight_where_points_crowd(lab: Lab) -> None:
+@pytest.mark.parametrize(("metric", "best"), [(FD, 0.5), ("is@10k", 0.52)])
+def test_the_best_has_its_weight_where_points_crowd(lab: Lab, metric: str, best: float) -> None:
     found = guidance_costs(trials_frame(lab, "g"), FD)
     values = (0.52, 0.51, 0.5, 10.0)
     crowd = [replace(p, flops=1e9, value=v) for p, v in zip(found[:4], values)]
     _, axes = figure(columns=2)
-    draw_guidance_costs([*crowd, *found[4:]], FD, axes)
-    assert (1.0, 0.5) in [text.xy for text in axes[0].texts]
+    draw_guidance_costs([*crowd, *found[4:]], metric, axes)
+    assert (1.0, best) in [text.xy for text in axes[0].texts]
 
 
 def test_a_metric_without_settings_has_no_points(paper_lab: Lab) -> None:

@@ -149,6 +149,8 @@ def test_totals_follow_from_the_parts() -> None:
     assert found.checkpoint_bytes == found.weights_bytes + 12 * 32_858_896
     assert found.micro_batch == 8
     assert found.memory_bytes > found.checkpoint_bytes + 8 * found.activation_bytes
+    between = cost(replace(spec, routes_from=2, routes_until=6))  # 4 of 10 steps are routed
+    assert between.train_flops == 32 * 6 * (4 * found.routed_macs + 6 * found.dense_macs)
 
 
 @pytest.mark.parametrize(("precision", "low"), [("bf16", 2), ("fp16", 2), ("tf32", 4), ("fp32", 4)])
