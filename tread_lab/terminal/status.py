@@ -73,7 +73,7 @@ def sweep_counts(lab: Lab, name: str) -> Counter[RunState]:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Look for no cycles of objects in the block: of many runs that takes up to a fifth more."""
+    """Collect no garbage in the block: of many runs it takes up to a fifth of the time."""
     before = gc.isenabled()
     gc.disable()
     try:
