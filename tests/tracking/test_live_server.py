@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,7 +224,7 @@ def postgresql() -> Iterator[dict[str, str]]:
         endpoint = f"http://127.0.0.1:{s3_port}"
         eventually(lambda: made_bucket(f"{endpoint}/lab"), 60)
         yield {
-            "option": docker_option(),
+            "option": in_docker()["option"],
             "store": f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres",
             "artifacts": "s3://lab",
             "MLFLOW_S3_ENDPOINT_URL": endpoint,
@@ -233,11 +234,30 @@ def postgresql() -> Iterator[dict[str, str]]:
         }
 
 
-def docker_option() -> str:
-    """How the containers' MLflow is served."""
+def in_docker() -> dict[str, str]:
+    """How the containers' MLflow is served: the last option of its command, and its hosts."""
     compose = yaml.safe_load((Path(__file__).parents[2] / "docker/compose.yaml").read_text())
-    (found,) = (o for o in compose["services"]["mlflow"]["entrypoint"] if "gunicorn" in o)
-    return str(found)
+    mlflow, hosts = compose["services"]["mlflow"], "MLFLOW_SERVER_ALLOWED_HOSTS"
+    assert mlflow["entrypoint"][:3] == ["mlflow", "server", "--host=0.0.0.0"]
+    (option,) = mlflow["entrypoint"][3:]
+    return {"option": option, hosts: mlflow["environment"][hosts]}
+
+
+@pytest.mark.slow
+def test_the_containers_server_starts_without_a_home_and_refuses_other_hosts(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    with server(tmp_path, port, HOME="/dev/null", **in_docker()):
+        url = f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search?max_results=1"
+        codes = []
+        for host in ("mlflow:5000", "localhost:5000", "elsewhere.example"):
+            try:
+                asked = urllib.request.Request(url, headers={"Host": host})
+                codes.append(urllib.request.urlopen(asked, timeout=60).status)
+            except urllib.error.HTTPError as error:
+                codes.append(error.code)
+    assert codes == [200, 200, 403]
 
 
 def made_bucket(url: str) -> bool:
