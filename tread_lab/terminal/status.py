@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -71,19 +69,6 @@ def sweep_counts(lab: Lab, name: str) -> Counter[RunState]:
     return _SweepStatus.read(lab, name).counts
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect no garbage in the block: of many runs it takes up to a fifth of the time."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
-
-
-@_uncollected()
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """Print the runs of a sweep with their states, and what makes the sweep no fair comparison."""
     sweep = _SweepStatus.read(lab, name)
