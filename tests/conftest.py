@@ -161,6 +161,8 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     home = tmp_path_factory.getbasetemp() / "homes" / str(next(_homes))
     home.mkdir(parents=True)  # `mktemp` would look through thousands of others
     monkeypatch.setenv("HOME", str(home))
+    # In a new home every process would look through the fonts of this machine.
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path_factory.getbasetemp() / "matplotlib"))
     # A process that has started Ray keeps its token, and a second cluster looks for it on disk.
     token = tmp_path_factory.getbasetemp() / "ray_token"
     if not token.exists():

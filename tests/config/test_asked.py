@@ -13,6 +13,7 @@ from tread_lab.cli import main
 from tread_lab.config.asked import sweep_text
 from tread_lab.config.load import asked_file, load_sweep
 from tread_lab.specs import UserError
+from tread_lab.sweep.plan import timing
 
 # What is typed -> the sweep file that one would write, and its name.
 ASKED: dict[str, tuple[list[str], str, dict[str, Any]]] = {
@@ -119,8 +120,9 @@ def test_what_is_asked_plans_the_runs_of_its_file_and_of_the_file_that_is_printe
 
 
 def test_the_plan_of_what_is_asked_prints_its_file_alone(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
+    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(timing, "trial_batch", lambda *_: 0)  # nothing is timed
     words = ["sweep", "tiny", "route=2->8,2->9", "evaluate=[]", "--device", "cpu"]
     assert main([*words, "--budget", "trials=1", "--plan"]) == 0
     out, err = capsys.readouterr()

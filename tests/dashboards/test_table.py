@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report import report
 from tread_lab.analysis.report.report import contents
 from tread_lab.dashboards.pages import Pages
 from tread_lab.dashboards.table import RankingTable, ranking_table
@@ -22,7 +23,10 @@ def lab(tmp_path: Path) -> Lab:
     return write_sweep(tmp_path, small(routes=routes, rates=(0.5, 0.75), states={(0, 4): "failed"}))
 
 
-def test_every_text_of_the_report_stands_in_the_same_column_and_row(lab: Lab) -> None:
+def test_every_text_of_the_report_stands_in_the_same_column_and_row(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "all_figures", lambda records: ())
     frame = trials_frame(lab, "placement")
     said, shown = contents(lab, "placement")["ranking"], RankingTable.of(frame).tree(frame, "")
     place = [shown["heads"].index(head) for head in said.heads]

@@ -26,6 +26,7 @@ PROGRAM = {
     "tread-lab": [sys.executable, "-c", "from tread_lab.cli import run; run()"],
     "python": [sys.executable],
 }
+QUIET = "from tests.faults.tricks import without_extras\nwithout_extras()\n"
 FEW = "evaluate=[{heldout_loss: {images: 16, levels: 2}}]"  # what is measured takes a second
 
 
@@ -40,7 +41,7 @@ def run(line: str, folder: Path, *more: str, zygote: Zygote | None = None, **var
     """Run a line of a page, forked from `zygote` where that can be; return what it answers."""
     program, *arguments = shlex.split(line)
     if zygote is not None and program == "tread-lab":
-        ended = zygote.run(folder, *arguments, *more, **variables)
+        ended = zygote.run(folder, *arguments, *more, prelude=QUIET, **variables)
         assert ended.returncode == 0, f"{line}\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
         return ended.stdout
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **variables}

@@ -73,8 +73,10 @@ def install(folder: Path, version: str) -> None:
 FOUND = """
 import sys
 from tread_lab.specs.extensions import installed
+from tests.faults.tricks import without_extras
 sys.path.insert(0, {site!r})
 installed.cache_clear()
+without_extras()
 """
 
 

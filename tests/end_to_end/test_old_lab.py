@@ -16,6 +16,7 @@ import pytest
 
 from tread_lab.cli import main
 from tread_lab.frames import trials_frame
+from tread_lab.records import locks
 from tread_lab.records.lab import Lab
 
 LAST = "c8b6b8466770f139"  # the signature of the interrupted run
@@ -54,8 +55,9 @@ SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") e
 
 
 @pytest.fixture
-def old_lab(in_folder: Path) -> Lab:
+def old_lab(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """The lab of 0.1.0 in the current folder, beside its sweep file."""
+    monkeypatch.setattr(locks, "WATCHED", 0.2)  # what ran on another machine is watched so long
     with tarfile.open(Path(__file__).with_name("lab-0.1.0.tar.gz")) as archive:
         archive.extractall(in_folder, **SAFELY)
     return Lab(in_folder / "lab")

@@ -17,7 +17,8 @@ from tests.tracking.test_store import free_port
 from tread_lab.records.lab import Lab
 from tread_lab.tracking.store import EXPERIMENT, QUIET, STORE, ui_command
 
-pytestmark = [pytest.mark.slow, needs_chromium]
+# What a view holds is tested in tests/tracking; that these pages show it changes with MLflow alone.
+pytestmark = [pytest.mark.slow, pytest.mark.long, needs_chromium]
 
 TEXT = "document.body.innerText"
 NO_TOOLS = "document.head.insertAdjacentHTML('beforeend', '<style>.modebar {opacity: 0}</style>')"
