@@ -130,7 +130,7 @@ class Page:
         self.session = session
         self.requests: list[str] = []
         self.errors: list[str] = []
-        self._browser = browser
+        self._browser, self._size = browser, (width, height)
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         self.resize(width, height)
@@ -146,11 +146,21 @@ class Page:
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
 
-    def offline(self) -> None:
-        """Cut the page off from every network; local files stay."""
+    def renew(self) -> None:
+        """Leave the page, and with it what was set for it: its size, its medium, no network."""
+        self.call("Page.navigate", url="about:blank")
+        self.wait("location.href === 'about:blank'")
+        self.call("Emulation.setEmulatedMedia", media="", features=[])
+        self.offline(False)
+        self.resize(*self._size)
+        self.requests.clear()
+        self.errors.clear()
+
+    def offline(self, cut: bool = True) -> None:
+        """Cut the page off from every network, or join it again; local files stay."""
         self.call(
             "Network.emulateNetworkConditions",
-            offline=True,
+            offline=cut,
             latency=0,
             downloadThroughput=-1,
             uploadThroughput=-1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from tests.faults.crash import TRIALS, crash
 from tests.faults.drivers import Zygote
 
-KILLS = 8
+KILLS = 8 if "TREAD_LAB_LONG" in os.environ else 4
 
 
 @pytest.mark.slow
+@pytest.mark.long("seeds")
 @pytest.mark.timeout(900)
 @pytest.mark.fault(
     1,

@@ -154,8 +154,8 @@ def test_a_stand_in_gives_random_features_and_names_that_say_so(
     file = tmp_path / "stand-in.txt"
     file.write_text(fidelity.STAND_IN)
     monkeypatch.setenv(fidelity.VARIABLE, str(file))
-    found = score(real[:4], real[4:8], metrics=["fid", "is"], extractor="inception")
-    assert list(found) == ["fid[stand-in,heldout]@4", "is[stand-in]@4"]
+    found = score(real[:4], real[4:8], metrics=["kid", "is"], extractor="inception")
+    assert list(found) == ["kid[stand-in,heldout]@4", "is[stand-in]@4"]
     file.write_text(fidelity.STAND_IN + " ")
     with pytest.raises(UserError, match="is not the published"):
         inception_weights()

@@ -66,16 +66,24 @@ def under_way(placed: Lab, tmp_path: Path) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     with browser() as started:
         yield started
 
 
-@pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
+@pytest.fixture(scope="module")
+def tab(chromium: Browser) -> Iterator[Page]:
+    """One tab for all tests of a file: each new one starts a process of the browser's."""
     with chromium.page() as opened:
         yield opened
+
+
+@pytest.fixture
+def page(tab: Page) -> Page:
+    """The tab, as if it were new: what pages keep, they keep for their server's port."""
+    tab.renew()
+    return tab
 
 
 @contextlib.contextmanager

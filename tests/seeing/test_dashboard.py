@@ -22,8 +22,8 @@ question: Does the page move while a sweep runs?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 200, batch: 4}
-  execution: {log_every: 2, checkpoint_every: 100}
+  train: {steps: 60, batch: 4}
+  execution: {log_every: 2, checkpoint_every: 30}
 axes: {route: {start: 0..1, end: 1..2}}
 where: end - start == 1
 evaluate: [{heldout_loss: {images: 32, levels: 4}}]
@@ -70,7 +70,7 @@ def test_a_running_sweep_is_followed_without_a_reload(
     tmp_path: Path, page: Page, zygote: Zygote
 ) -> None:
     """Watched from before its first run, which waits at two steps until the page shows them."""
-    stops = {40: tmp_path / "first", 120: tmp_path / "second"}
+    stops = {10: tmp_path / "first", 30: tmp_path / "second"}
     gates = [GATE.format(place=WINDOW, path=str(at), nth=n // 2 + 1) for n, at in stops.items()]
     with served(Lab(tmp_path / "lab")) as url:
         page.open(url)

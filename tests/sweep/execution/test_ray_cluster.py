@@ -18,6 +18,7 @@ import pytest
 from tests.faults.drivers import DONE, Driver, Zygote, eventually
 from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.storage import load_plan
@@ -93,16 +94,9 @@ def working(driver: int) -> dict[int, str]:
     return {pid: name for pid, name in offspring(driver).items() if not name.endswith("Agent")}
 
 
-@pytest.mark.slow
-@pytest.mark.fault(
-    9,
-    survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed;"
-    " the same command on a fresh cluster completes it from its last checkpoint, although one of"
-    " its two processes there is killed",
-)
-def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_one_line(
-    tmp_path: Path, zygote: Zygote
-) -> None:
+@pytest.fixture
+def lost(tmp_path: Path, zygote: Zygote) -> RunFolder:
+    """A run of which a worker was killed, then the cluster; `printed` is what its driver said."""
     lab = Lab(tmp_path / "lab")
     with driving(zygote, tmp_path, steps=300) as driver:
         (path,) = (tmp_path / "lab" / "runs").iterdir()
@@ -116,30 +110,54 @@ def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_
             sigkill(pid)
         assert driver.wait(60) == 3, printed(tmp_path)
         eventually(lambda: not working(driver.pid), 30)
-    screen = printed(tmp_path) + driver.said()
+    assert driver.said() == ""
+    # A killed process may be a zombie some milliseconds before the kernel frees its locks.
+    eventually(lambda: run.state() == "interrupted", 5)
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    9,
+    survived="the driver ends with one line and exit code 3; the trial is interrupted, not failed",
+)
+def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_one_line(
+    lost: RunFolder, tmp_path: Path
+) -> None:
+    screen = printed(tmp_path)
     killed, *more = (line for line in screen.splitlines() if "was killed" in line)
     assert killed.endswith("was killed; the run goes back to the queue, with 2 more of 3 tries")
     assert not more and "tread-lab: the Ray cluster is lost" in screen, screen
     assert "Traceback" not in screen and "ray." not in screen, screen
-    # A killed process may be a zombie some milliseconds before the kernel frees its locks.
-    eventually(lambda: run.state() == "interrupted", 5)
-    logged = len(run.entries())
+    assert [a.ended for a in lost.attempts.read()] == ["died", ""]  # which the next driver ends
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.fault(
+    9,
+    survived="the same command on a fresh cluster completes the trial from its last checkpoint,"
+    " although one of its two processes there is killed",
+)
+def test_on_a_fresh_cluster_two_processes_complete_what_one_began(
+    lost: RunFolder, tmp_path: Path, zygote: Zygote
+) -> None:
+    lab, calm, logged = Lab(tmp_path / "lab"), Lab(tmp_path / "calm"), len(lost.entries())
     with ended(start(zygote, tmp_path, "--processes=2")) as again:
-        again.until(lambda: len(run.entries()) > logged, 280)
+        again.until(lambda: len(lost.entries()) > logged, 280)
         (other,) = (p for p, name in offspring(again.pid).items() if "_Following" in name)
         sigkill(other)
-        calm = Lab(tmp_path / "calm")
         tasks = load_plan(lab.sweep("one")).tasks
         InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
         assert again.wait(280) == DONE, printed(tmp_path)
-    assert [(a.ended, a.devices) for a in run.attempts.read()] == [
+    assert [(a.ended, a.devices) for a in lost.attempts.read()] == [
         ("died", 1),
         ("lost", 1),
         ("died", 2),
         ("completed", 2),
     ]
     found, expected = (
-        [e.value for e in place.run(run.name).entries() if e.key == "train/loss"]
+        [e.value for e in place.run(lost.name).entries() if e.key == "train/loss"]
         for place in (lab, calm)
     )
     # Steps multiply the rounding of a sum in two parts; 50 of them agree within 1e-6 elsewhere.
