@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.frames import trials_frame
@@ -143,12 +144,13 @@ def metered_frame() -> pd.DataFrame:
 
 
 def seen(fig: Figure) -> Iterator[str]:
-    """Yield what a figure shows, a line for each thing that is drawn; its layout is left out."""
+    """Yield what a figure shows, a line for each thing that is drawn; of its layout, its size."""
+    yield f"{_numbers(fig.get_size_inches())} inches"
     for ax in fig.axes:
         limits = f"x {_numbers(ax.get_xlim())} {ax.get_xscale()}, y {_numbers(ax.get_ylim())}"
         yield f"axes {ax.get_title('left')!r}, {ax.get_xlabel()!r}, {ax.get_ylabel()!r}: {limits}"
         yield from _marks(ax)
-        texts = [text.get_text() for text in ax.texts if text.get_text()]
+        texts = [text.get_text() + _plate(text) for text in ax.texts if text.get_text()]
         yield f"  texts {texts}"
         yield f"  ticks {[t.get_text() for t in (*ax.get_xticklabels(), *ax.get_yticklabels())]}"
     legends = [*fig.legends, *filter(None, (ax.get_legend() for ax in fig.axes))]
@@ -175,6 +177,12 @@ def _marks(ax: Axes) -> Iterator[str]:
     for bars in ax.collections:
         paths = (path.vertices for path in bars.get_paths())
         yield f"  bars {' '.join(_numbers(np.ravel(path)) for path in paths if len(path) == 2)}"
+
+
+def _plate(text: Text) -> str:
+    """Say the colour of what lies behind a text."""
+    plate = text.get_bbox_patch()
+    return "" if plate is None else f" on {to_hex(plate.get_facecolor(), keep_alpha=True)}"
 
 
 def _numbers(values: Iterable[Any]) -> str:

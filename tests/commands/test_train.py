@@ -86,6 +86,9 @@ def test_a_run_is_trained_measured_and_shown_and_then_complete(
         assert (shown["state"], shown["step"]) == ("completed", "2/2") and "heldout/loss" in shown
     (run,) = Lab.at("lab").runs()
     assert [attempt.n for attempt in run.attempts.read()] == [1]
+    assert main(["export", run.name, "out", "--step", "1"]) == 2
+    assert "checkpoint of step 1 is not there" in capsys.readouterr().err
+    assert main(["export", run.name, "out", "--step", "2"]) == 0
 
 
 def test_what_a_run_and_its_parents_lack_is_checked_and_run_with_the_options(

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import itertools
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tread_lab.prepare import packed
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import DamagedImage, centre_crop, open_images
 from tread_lab.records.durable import DiskFull
-from tread_lab.records.locks import Busy
+from tread_lab.records.locks import Busy, exclusive
 from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
@@ -99,7 +100,8 @@ def test_devices_parts_and_interruptions_change_no_byte(
     steps.close()
     assert encoded(images, stopped, autoencoder, posterior="sample") < 10
     assert digests(whole) == digests(parts) == digests(stopped)
-    assert encoded(images, whole, autoencoder, posterior="sample") == 0
+    for part in ((1, 1), (2, 3)):
+        assert encoded(images, whole, autoencoder, posterior="sample", part=part) == 0
 
 
 def test_another_setting_is_refused_and_says_which(
@@ -125,6 +127,17 @@ def test_another_setting_is_refused_and_says_which(
     np.save(tmp_path / "other" / "latents.npy", np.zeros(3))
     with pytest.raises(UserError, match=r"holds latents.npy already"):
         encoded(images, tmp_path / "other", autoencoder)
+
+
+def test_a_process_waits_a_minute_for_one_that_begins_or_finishes_the_folder(
+    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, waited = tmp_path / "out", list[float]()
+    out.mkdir()
+    monkeypatch.setattr(time, "sleep", waited.append)
+    with exclusive(out / packed.LOCK, "the folder"), pytest.raises(Busy):
+        encoded(images, out, autoencoder)
+    assert sum(waited) >= 60
 
 
 def test_damaged_images_stop_it_or_are_left_out_and_named(

@@ -42,6 +42,11 @@ def _numbers(tree: Any) -> Any:
         return tree
 
 
+@pytest.mark.parametrize("axes", [{"steps": [10, 20]}, [{"steps": 10}, {"solver": "euler"}]])
+def test_axes_of_the_sampler_are_an_object_or_a_list(axes: Any) -> None:
+    assert CHECKS["sweep"].is_valid({"experiment": "tiny", "sampler_axes": axes})
+
+
 @pytest.mark.parametrize(
     ("kind", "tree"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,16 @@ def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
     assert len(lab.runs()) == 3
     remove(removal_of(lab, "b"))
     assert (lab.sweeps(), lab.runs()) == ([], [])
+
+
+def test_what_cannot_be_removed_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    removal = removal_of(lab, "a")
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with pytest.raises(UserError, match=r"^cannot remove \S+: Permission denied$"):
+        remove(removal)
 
 
 def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:

@@ -49,7 +49,7 @@ def test_many_metrics_of_few_runs_are_a_row_each(rank: Any) -> None:
 def gaps(**columns: Any) -> pd.DataFrame:
     """A baseline and three trials, of which the last failed."""
     frame = table("dense", "a", "b", "c", state=["completed"] * 3 + ["failed"], **{
-        "reason": ["", "", "", 90 * "x"], "heldout/loss": [2.0, 1.5, 2.25, None],
+        "reason": ["", "", "", "no" + 88 * "x"], "heldout/loss": [2.0, 1.5, 2.25, None],
         "gap/heldout": [None, -0.5, 0.25, None], "gap/heldout:low": [None, -0.75, 0.0, None],
         "gap/heldout:high": [None, -0.25, 0.5, None], "gap/heldout:n": [None, 8, 8, None],
         "gap/heldout:kept": [None, 0.25, 0.25, None], "fd@1k": [4.0, 3.0, 5.0, None],

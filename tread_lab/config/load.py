@@ -329,7 +329,7 @@ def _mistakes(name: str) -> Iterator[None]:
     """
     try:
         yield
-    except (YAMLError, UserError):
+    except YAMLError:
         raise
     except RecursionError:
         raise UserError(f"{name}: an interpolation needs its own value") from None

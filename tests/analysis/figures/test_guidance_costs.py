@@ -9,6 +9,7 @@ import pytest
 from tests.synthetic import FD, tiny_spec
 from tread_lab.analysis.figures.guidance_costs import (
     by_cell,
+    caption,
     draw_guidance_costs,
     guidance_costs,
 )
@@ -69,6 +70,15 @@ def test_the_best_has_its_weight_where_points_crowd(lab: Lab, metric: str, best:
     _, axes = figure(columns=2)
     draw_guidance_costs([*crowd, *found[4:]], metric, axes)
     assert (1.0, best) in [text.xy for text in axes[0].texts]
+
+
+def test_the_caption_names_the_best_setting_of_each_cell(lab: Lab) -> None:
+    points = [
+        replace(point, value=5.0 if point.weight == 1.5 else 1.0)
+        for point in guidance_costs(trials_frame(lab, "g"), FD)
+    ]
+    more, less = caption(points, "is@10k"), caption(points, FD)
+    assert "1.5" in more and "1.5" not in less, (more, less)
 
 
 def test_a_metric_without_settings_has_no_points(paper_lab: Lab) -> None:

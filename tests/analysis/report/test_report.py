@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.analysis.conftest import same_as_stored
 from tests.synthetic import small, write_sweep
+from tread_lab.analysis.report import report
 from tread_lab.analysis.report.report import contents, cost_sheet, render, write_report
 from tread_lab.frames import trials_frame
+from tread_lab.records.lab import Lab
 
+STYLE = Path(report.__file__).with_name("report.css").read_text()
+PAGES = Path(__file__).parent / "pages"
 TIMES = "\N{MULTIPLICATION SIGN}"
 slow = pytest.mark.slow  # every figure is drawn
 
@@ -49,12 +54,16 @@ def test_notes_and_tags_of_people_are_told(tmp_path: Path) -> None:
     assert 'id="between"' not in page  # of one sweep
 
 
-@slow
-def test_states_and_endings_are_told(tmp_path: Path) -> None:
-    states = {(0, 4): "failed", (5, 8): "diverged"}
-    told = contents(write_sweep(tmp_path, small(states=states)), "placement")
-    assert dict(told["states"]) == {"completed": 2, "failed": 1, "diverged": 1}
-    assert [row[-1] for row in told["endings"].rows] == ["failed on purpose", "diverged on purpose"]
+@pytest.mark.parametrize("name", ["paper", "seeds", "budget", "stages"])
+def test_what_the_page_says_of_a_sweep(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every text of the page, its figures left out."""
+    monkeypatch.setattr(report, "all_figures", lambda records: ())
+    lab: Lab = request.getfixturevalue(f"{name}_lab")
+    (sweep,) = lab.sweeps()
+    page = render({**contents(lab, sweep), "written": "today", "times": "at other times"})
+    same_as_stored(PAGES / f"{name}.html", page.replace(STYLE, ""))
 
 
 @slow

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import tread_lab
 from tread_lab.cli import main
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
@@ -325,6 +326,18 @@ def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
         *("metrics", "engine", "systems"),
     }
     assert code_digest() == code_digest() and len(code_digest()) == 16
+
+
+def test_the_code_is_that_of_every_package_below_what_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tread_lab, "__file__", str(tmp_path / "__init__.py"))
+    nested, digests = tmp_path / "engine" / "cost" / "blocks.py", set[str]()
+    nested.parent.mkdir(parents=True)
+    for text in ("a = 1", "a = 2", "a = 2  # a comment"):
+        nested.write_text(text)
+        digests.add(code_digest.__wrapped__())
+    assert len(digests) == 2
 
 
 def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:

@@ -107,13 +107,15 @@ def reference(live: Trainer, batch: Batch) -> tuple[list[float], np.ndarray]:
     """L_G + L_D / 2 of every sample, and the mean of what the teacher says of seen tokens."""
     part = part_of(live)
     assert batch.routing is not None
+    route = batch.routing[0]
+    real_BK = torch.ones_like(route.keep_BK) if route.real_BK is None else route.real_BK
     student, teacher = exact(live.network), exact(part.teacher.encoder)
     heads = exact(part.head), exact(part.teacher.head)
     center = part.teacher.center_K.double().numpy()
     losses, logits = [], []
     for b in range(len(batch)):
         x, n = (t[b].double().numpy() for t in (batch.x_BCHW, batch.noise_BCHW))
-        y, seen = int(batch.y_B[b]), batch.routing[0].keep_BK[b].tolist()
+        y, seen = int(batch.y_B[b]), route.keep_BK[b][real_BK[b].bool()].tolist()
         level = sigma(float(batch.u_B[b]))
         z, root = x + level * n, math.sqrt(level**2 + 0.25)
         entered, tokens, c = encoder(student, z / root, math.log(level) / 4, y, seen)
@@ -130,14 +132,17 @@ def reference(live: Trainer, batch: Batch) -> tuple[list[float], np.ndarray]:
     return losses, np.concatenate(logits).mean(axis=0)
 
 
-def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path) -> None:
-    with Trainer(sd_dit(), RunFolder(tmp_path), CPU) as live:
+@pytest.mark.parametrize("by", ["random", "bernoulli"])  # which pads some samples
+def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path, by: str) -> None:
+    spec = sd_dit(routes=[{"start": 0, "end": "B-1", "rate": 0.2, "selection": by}])
+    with Trainer(spec, RunFolder(tmp_path), CPU) as live:
         part = part_of(live)
         for seed, module in enumerate((live.network, part.head, part.teacher)):
             wake(module, seed)
         part.teacher.center_K.copy_(0.1 * torch.arange(6))
         batch = live.batches.at(0)
-        assert batch.routing is not None and batch.routing[0].keep_BK.shape == (8, 13)
+        assert batch.routing is not None
+        assert batch.routing[0].keep_BK.shape == (8, 13) or by == "bernoulli"
         found = live.objective(live.network, batch)
         losses, mean = reference(live, batch)
         assert found.tolist() == pytest.approx(losses, rel=2e-5)
