@@ -111,7 +111,7 @@ def _blocks(blocks: Ints) -> range:
 
 def draw_legend(places: Placements, fig: style.Figure) -> None:
     """Say below the figure what outline, dots, hatches and letters mean, where there are any."""
-    best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label="best")]
+    best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label=places.best_is)]
     states = style.state_legend(dict.fromkeys(map(str, places.states)))
     handles = [*best[: places.best is not None], *style.zero_legend(places.low, places.high)]
     handles = [*handles, *states]

@@ -73,6 +73,16 @@ class Placements:
         sign = metric_kind(self.metric).sign
         return int(np.nanargmin(sign * self.value)) if sign and self.measured.any() else None
 
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """How many routes are better, worse or not to be told from dense, by their intervals."""
+        return outcomes(self.low, self.high, metric_kind(self.metric).sign)
+
+    @property
+    def best_is(self) -> str:
+        """What the best route is called where it stands out."""
+        return "least harmful" if [*self.outcomes] == ["worse"] else "best"
+
     def take(self, rows: NDArray[np.bool_] | Ints) -> Placements:
         """Return some placements, chosen by a mask or put in the order of indices."""
         arrays = ("start", "end", "value", "low", "high", "states")
@@ -137,19 +147,16 @@ def published_placements() -> Placements:
 def best_route(places: Placements) -> str:
     """Return the best route and how many routes can be distinguished from the baseline."""
     metric = metric_text(places.metric)
-    sign = metric_kind(places.metric).sign
     if not places.measured.any():
         return "No route has a number yet."
     if places.best is None:
         return f"{metric} is no measure of quality: no route is best by it."
     (start, end), k = places.routes[places.best], places.best
     interval = span(places.value[k], places.low[k], places.high[k], places.measured_as)
-    counts = outcomes(places.low, places.high, sign)
-    best = "Least harmful" if [*counts] == ["worse"] else "Best"
-    first = f"{best} is {start}{ARROW}{end}: {metric} {interval}."
+    first = f"{places.best_is.capitalize()} is {start}{ARROW}{end}: {metric} {interval}."
     if not np.isfinite(places.low).any():
         return f"{first} No intervals: one seed, and this metric is not paired image by image."
-    return f"{first} {outcomes_text(counts, 'routes', places.measured_as)}"
+    return f"{first} {outcomes_text(places.outcomes, 'routes', places.measured_as)}"
 
 
 def states_without_numbers(cells: pd.DataFrame) -> pd.Series[str]:

@@ -107,7 +107,7 @@ def _label_families(ax: style.Axes, places: Placements, x: Ints) -> None:
         if len(at):
             ax.text(at.mean(), -0.13, text, transform=below, ha="center", va="top", fontsize=7)
     looks = {style.STATE_LOOKS[state] for state in places.states if state in style.STATE_LOOKS}
-    marks = ["framed: best"] if places.best is not None else []
+    marks = [f"framed: {places.best_is}"] if places.best is not None else []
     key = ",  ".join([*marks, *sorted(f"{look.letter} {look.text}" for look in looks)])
     if key:
         ax.text(0.5, -0.29, key, transform=ax.transAxes, ha="center", va="top", fontsize=6.5)

@@ -7,6 +7,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from tests.synthetic import PAPER_PLACEMENTS
+from tread_lab.analysis.figures.placement_maps import draw_legend
 from tread_lab.analysis.figures.placements import best_route
 from tread_lab.analysis.figures.route_bars import (
     draw_route_bars,
@@ -37,6 +38,19 @@ def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.Dat
     assert colours == {"#8c8c8c"}
     told = "no measure of quality: no route is best by it"
     assert told in best_route(bars)
+
+
+def test_where_every_route_is_worse_the_frame_is_of_the_least_harmful(
+    paper_frame: pd.DataFrame,
+) -> None:
+    gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
+    worse = route_bars(paper_frame.assign(**{gap: paper_frame[gap] + 1 for gap in gaps}))
+    fig, (ax,) = figure()
+    draw_route_bars(worse, ax)
+    assert any(text.get_text().startswith("framed: least harmful") for text in ax.texts)
+    draw_legend(worse, fig)
+    assert fig.legends[0].get_texts()[0].get_text() == "least harmful"
+    assert best_route(worse).startswith("Least harmful is 2→8: ")
 
 
 def test_routes_without_a_number_have_hatched_stubs_at_their_places(
