@@ -84,7 +84,10 @@ def test_positions_in_where_are_resolved() -> None:
         ({"axes": {"seed": ["0..x"]}}, "is not a range"),
         ({"fixed": {"train": {"stepss": 3}}}, "train: unknown key 'stepss'"),
         ({"axes": {"rate": [0.5]}, "where": "start > 1"}, "'start' needs a route"),
-        ({"axes": {"rate": [0.5]}}, "missing key 'start'"),
+        (
+            {"axes": {"rate": [0.5]}},
+            "routes[0]: missing key 'start': a route has a start and an end, as route=2->8 gives",
+        ),
     ],
 )
 def test_mistakes_are_named(sweep: dict, message: str) -> None:

@@ -23,7 +23,8 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
 
     A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
     for a scalar in place of a mapping. Keys in its `REMOVED`, which says for each what serves in
-    its place, are left out with a warning: files of earlier versions have them.
+    its place, are left out with a warning: files of earlier versions have them. Its `LACKING` says
+    what to do where a key is missing.
 
     Raises:
         UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
@@ -39,7 +40,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
                 raise UserError(f"unknown key {key!r}{suggest(key, fields)}")
         for name, (_, required) in fields.items():
             if required and name not in tree:
-                raise UserError(f"missing key {name!r}")
+                raise UserError(f"missing key {name!r}{getattr(cls, 'LACKING', '')}")
     except UserError as error:
         raise error.at(path) from None
     values = {name: _value(fields[name][0], tree[name], f"{prefix}{name}") for name in tree}

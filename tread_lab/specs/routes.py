@@ -168,6 +168,8 @@ class RouteSpec:
     rate: float = 0.5
     selection: Annotated[str, SELECTIONS] = "random"
 
+    LACKING: ClassVar[str] = ": a route has a start and an end, as route=2->8 gives them"
+
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:
             why = ": at 1 no token would be left" if self.rate >= 1 else ""
