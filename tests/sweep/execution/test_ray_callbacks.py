@@ -303,7 +303,10 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny:
         "node gone of process 7 on h has left the cluster; the run goes back to the queue, with"
         " all its tries",
     ]
-    assert seen.reports[3].note.endswith("; the run goes back to the queue, with all its tries")
+    assert seen.reports[3].note == (
+        "node here of process 7 on h cannot be reached; the run goes back to the queue, with all"
+        " its tries"
+    )
 
 
 def test_a_driver_that_is_asked_to_stop_is_interrupted(lab: Lab, tiny: Tiny) -> None:

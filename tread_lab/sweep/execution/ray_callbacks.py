@@ -14,6 +14,7 @@ from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
 from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
+from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
@@ -26,14 +27,18 @@ from tread_lab.sweep.execution.ray_worker import (
     SentTask,
     place,
 )
-from tread_lab.sweep.trial.attempt import WorkerInfo, why_open
+from tread_lab.sweep.trial.attempt import WorkerInfo, unreachable, why_open
 from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task, TaskQueue
 from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
 from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
-_ENDED = {ray.exceptions.OutOfMemoryError: "oom", ray.exceptions.ActorUnavailableError: "lost"}
+# What Ray raises -> how the attempt ended, and why; of a lost node Ray tells its own calls.
+_ENDED: dict[type[Exception], tuple[str, Callable[[Attempt, Exception], str]]] = {
+    ray.exceptions.OutOfMemoryError: ("oom", lambda _, error: first_line(error)),
+    ray.exceptions.ActorUnavailableError: ("lost", lambda left, _: unreachable(left)),
+}
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
 
 
@@ -239,9 +244,9 @@ class TrialWatcher(_InDriver, tune.Callback):
         it, as when the network is cut."""
         attempts = self.lab.run(task.run).attempts
         last = next(reversed(attempts.read()), None)
-        for error_type, ended in _ENDED.items():
+        for error_type, (ended, reason) in _ENDED.items():
             if last and not last.ended and isinstance(error, error_type):
-                attempts.close(last, ended, reason=first_line(error))
+                attempts.close(last, ended, reason=reason(last, error))
 
     def _say_lost(self, task: Task, error: Exception) -> None:
         """Say in one line what was lost, and what follows."""

@@ -182,8 +182,16 @@ def _lost_later(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> Attempt
 
 
 def _has_left(left: Attempt) -> str:
-    where = f"process {left.pid} on {left.host}"
-    return f"node {left.node[:12]} of {where} has left the cluster"
+    return f"{_node_of(left)} has left the cluster"
+
+
+def unreachable(left: Attempt) -> str:
+    """Say that the driver does not reach an attempt's node, which the cluster may still list."""
+    return f"{_node_of(left)} cannot be reached"
+
+
+def _node_of(left: Attempt) -> str:
+    return f"node {left.node[:12]} of process {left.pid} on {left.host}"
 
 
 def why_open(folder: RunFolder, left: Attempt, worker: WorkerInfo) -> tuple[str, str]:
