@@ -110,7 +110,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Spare it after each file what that has imported: runs collect garbage, some in each test."""
+    """Spare the garbage collector what a file has imported: each run collects before it begins."""
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
         gc.freeze()
@@ -210,9 +210,10 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep in this process draws nothing at its end: its figures take seconds."""
+    """A sweep in this process draws nothing at its end, nor does a report: figures take seconds."""
     undrawn = "tread_lab.analysis.figures.catalogue.write_figures"
     monkeypatch.setattr(undrawn, lambda lab, sweep: [])
+    monkeypatch.setattr("tread_lab.analysis.report.report.all_figures", lambda records: ())
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,7 @@ class Placements:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """How many routes are better, worse or not to be told from dense, by their intervals."""
+        """How many routes are better or worse than dense by their intervals, or neither."""
         return outcomes(self.low, self.high, metric_kind(self.metric).sign)
 
     @property

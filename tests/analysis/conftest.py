@@ -144,7 +144,7 @@ def metered_frame() -> pd.DataFrame:
 
 
 def seen(fig: Figure) -> Iterator[str]:
-    """Yield what a figure shows, a line for each thing that is drawn; of its layout, its size."""
+    """Yield what a figure shows, a line for each thing that is drawn, and its size."""
     yield f"{_numbers(fig.get_size_inches())} inches"
     for ax in fig.axes:
         limits = f"x {_numbers(ax.get_xlim())} {ax.get_xscale()}, y {_numbers(ax.get_ylim())}"
@@ -180,7 +180,7 @@ def _marks(ax: Axes) -> Iterator[str]:
 
 
 def _plate(text: Text) -> str:
-    """Say the colour of what lies behind a text."""
+    """Return the colour of the box behind a text, if it has one."""
     plate = text.get_bbox_patch()
     return "" if plate is None else f" on {to_hex(plate.get_facecolor(), keep_alpha=True)}"
 

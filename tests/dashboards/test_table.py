@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.report import report
 from tread_lab.analysis.report.report import contents
 from tread_lab.dashboards.pages import Pages
 from tread_lab.dashboards.table import RankingTable, ranking_table
@@ -24,9 +23,8 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_every_text_of_the_report_stands_in_the_same_column_and_row(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, no_figures: None
 ) -> None:
-    monkeypatch.setattr(report, "all_figures", lambda records: ())
     frame = trials_frame(lab, "placement")
     said, shown = contents(lab, "placement")["ranking"], RankingTable.of(frame).tree(frame, "")
     place = [shown["heads"].index(head) for head in said.heads]

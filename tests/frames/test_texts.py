@@ -85,9 +85,8 @@ def test_every_number_of_a_cell_is_one_text_wherever_it_stands(
     made: tuple[Synthetic, dict[str, Any]],
     metric: str,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    no_figures: None,
 ) -> None:
-    monkeypatch.setattr(report, "all_figures", lambda records: ())
     sweep, plan = made
     with tempfile.TemporaryDirectory() as root:
         lab = write_sweep(Path(root), sweep)

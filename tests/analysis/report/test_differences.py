@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.synthetic import Route, heldout_gap, small, write_sweep
-from tread_lab.analysis.report import report
 from tread_lab.analysis.report.differences import differences
 from tread_lab.analysis.report.report import write_report
 from tread_lab.records.lab import Lab
@@ -42,8 +41,7 @@ def test_one_sweep_and_sweeps_that_share_all_differ_in_nothing(lab: Lab) -> None
     assert differences(lab, lab.known_sweeps("a", "c")) is None
 
 
-def test_one_report_is_of_both(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "all_figures", lambda records: ())
+def test_one_report_is_of_both(lab: Lab, no_figures: None) -> None:
     path = write_report(lab, "a", "b")
     assert path == lab.sweep("a").path / "report-with-b.html"
     text = path.read_text(encoding="utf-8")

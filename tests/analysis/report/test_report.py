@@ -37,8 +37,7 @@ def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> N
     assert cost_sheet(frame.drop(columns="throughput/step_seconds")) is None
 
 
-@slow
-def test_notes_and_tags_of_people_are_told(tmp_path: Path) -> None:
+def test_notes_and_tags_of_people_are_told(tmp_path: Path, no_figures: None) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
     sweep, run = lab.sweep("placement"), lab.sweep("placement").plan().trials[1].run
     sweep.remarks.add_note("for the talk")
@@ -56,10 +55,9 @@ def test_notes_and_tags_of_people_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["paper", "seeds", "budget", "stages"])
 def test_what_the_page_says_of_a_sweep(
-    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    name: str, request: pytest.FixtureRequest, no_figures: None
 ) -> None:
     """Every text of the page, its figures left out."""
-    monkeypatch.setattr(report, "all_figures", lambda records: ())
     lab: Lab = request.getfixturevalue(f"{name}_lab")
     (sweep,) = lab.sweeps()
     page = render({**contents(lab, sweep), "written": "today", "times": "at other times"})

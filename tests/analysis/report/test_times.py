@@ -75,9 +75,8 @@ def test_a_driver_says_what_is_left(left: str, said: str, tmp_path: Path) -> Non
 
 
 def test_a_session_is_noted_with_its_time_and_the_report_tells_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, no_figures: None
 ) -> None:
-    monkeypatch.setattr(report, "all_figures", lambda records: ())
     lab = write_sweep(tmp_path, small(history=True, routes=((2, 8),)))
     folder = lab.sweep("placement")
     newest = newest_record(lab, folder, folder.plan())

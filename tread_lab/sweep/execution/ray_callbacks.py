@@ -34,7 +34,7 @@ from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
 from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
-# What Ray raises -> how the attempt ended, and why; of a lost node Ray tells its own calls.
+# What Ray raises -> how the attempt ended, and the reason; for a lost node Ray names an RPC error.
 _ENDED: dict[type[Exception], tuple[str, Callable[[Attempt, Exception], str]]] = {
     ray.exceptions.OutOfMemoryError: ("oom", lambda _, error: first_line(error)),
     ray.exceptions.ActorUnavailableError: ("lost", lambda left, _: unreachable(left)),

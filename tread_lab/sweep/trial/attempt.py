@@ -186,7 +186,7 @@ def _has_left(left: Attempt) -> str:
 
 
 def unreachable(left: Attempt) -> str:
-    """Say that the driver does not reach an attempt's node, which the cluster may still list."""
+    """Return the reason of an attempt whose node does not answer, though the cluster lists it."""
     return f"{_node_of(left)} cannot be reached"
 
 
