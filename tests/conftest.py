@@ -53,7 +53,7 @@ _homes = itertools.count()
 # The files that take longest, most seconds first; a worker takes up a whole file at a time. Those
 # of Ray stand apart, so that seldom three clusters start at once.
 LONGEST = (
-    "sweep/execution/test_ray_cluster.py",
+    "faults/test_lost_cluster.py",
     "faults/test_nodes.py",
     "end_to_end/test_whole_tasks.py",
     "faults/test_ray_runs.py",
