@@ -45,6 +45,8 @@ MENDS = {
     "published weights": "set TREAD_LAB_INCEPTION to the 2015 weights",
 }
 
+pytest_plugins = ("tests.four_sweeps",)
+
 MODEL = {"depth": 4, "width": 16, "heads": 2}
 
 

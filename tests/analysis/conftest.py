@@ -1,11 +1,7 @@
-"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets, stages.
-
-`RENEW_SCREENS=1 python -m pytest tests/analysis` writes what is drawn now; read the difference.
-"""
+"""What tests of figures share: what a figure shows, as text; a frame with energy."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from tests.synthetic import Synthetic, write_sweep
-from tread_lab.frames import trials_frame
-from tread_lab.records.lab import Lab
-
-ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
-
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,78 +24,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write(b"") if hasattr(path, "write") else Path(path).write_bytes(b"")
 
     monkeypatch.setattr(Figure, "savefig", save)
-
-
-@pytest.fixture(scope="session")
-def paper_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """The 16 published placements, one seed, four of them without a number."""
-    return write_sweep(tmp_path_factory.mktemp("paper"), Synthetic(states=ENDINGS, pictures=True))
-
-
-@pytest.fixture(scope="session")
-def paper_frame(paper_lab: Lab) -> pd.DataFrame:
-    """The rows of `paper_lab`."""
-    return trials_frame(paper_lab, "placement")
-
-
-@pytest.fixture(scope="session")
-def seeds_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Four placements at two rates and three seeds, metered; one of the runs failed."""
-    sweep = Synthetic(
-        routes=((0, 4), (0, 8), (2, 8), (4, 8)),
-        rates=(0.5, 0.75),
-        seeds=(0, 1, 2),
-        seed_shift={0: 0.001, 1: -0.001},
-        states={((4, 8), 2): "failed"},
-        history=False,
-        similarity=False,
-        watts=300.0,
-    )
-    return write_sweep(tmp_path_factory.mktemp("seeds"), sweep)
-
-
-@pytest.fixture(scope="session")
-def seeds_frame(seeds_lab: Lab) -> pd.DataFrame:
-    """The rows of `seeds_lab`."""
-    return trials_frame(seeds_lab, "placement")
-
-
-@pytest.fixture(scope="session")
-def stages_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Two routes of two seeds, measured at three steps."""
-    sweep = Synthetic(
-        name="stages",
-        routes=((2, 8), (0, 10)),
-        seeds=(0, 1),
-        stages=(100, 200),
-        guided=True,
-        history=False,
-        similarity=False,
-    )
-    return write_sweep(tmp_path_factory.mktemp("stages"), sweep)
-
-
-@pytest.fixture(scope="session")
-def budget_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Two routes at three budgets with two seeds, sampled with and without guidance; one failed."""
-    sweep = Synthetic(
-        name="budget",
-        routes=((2, 8), (0, 4)),
-        rates=(0.5,),
-        budgets=(100, 200, 400),
-        seeds=(0, 1),
-        states={((0, 4), 1): "failed"},
-        guided=True,
-        history=False,
-        similarity=False,
-    )
-    return write_sweep(tmp_path_factory.mktemp("budget"), sweep)
-
-
-@pytest.fixture(scope="session")
-def budget_frame(budget_lab: Lab) -> pd.DataFrame:
-    """The rows of `budget_lab`."""
-    return trials_frame(budget_lab, "budget")
 
 
 @pytest.fixture
@@ -187,11 +105,3 @@ def _plate(text: Text) -> str:
 
 def _numbers(values: Iterable[Any]) -> str:
     return ",".join(f"{value:.4g}" for value in values)
-
-
-def same_as_stored(path: Path, text: str) -> None:
-    """Compare a text with that of a file."""
-    if "RENEW_SCREENS" in os.environ:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text(), f"RENEW_SCREENS=1 renews {path.name}"

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import math
+import os
 import random
 import re
 import signal
@@ -42,6 +43,10 @@ from tread_lab.sweep.plan import devices
 STEPS, STOP = 10, 5
 COUNT = 40  # samples of each data set
 PROBE = {"images": 2, "levels": 2}
+
+NUMBERS = Path(__file__).parent / "numbers.json"
+OF_A_MACHINE = re.compile("second|images_per_s|memory|energy|power|mfu")
+TOLERANCE = {"fp32": 1e-3, "tf32": 1e-3, "bf16": 0.02, "fp16": 0.02}  # over processors
 
 BACKBONES: dict[str, Any] = {
     "dit": {"backbone": "dit", "heads": 2},
@@ -332,6 +337,29 @@ def measured(run: RunFolder) -> dict[tuple[str, int], float]:
     return found
 
 
+def numbers(run: RunFolder) -> dict[str, list[float]]:
+    """Every number of a run that the clock and the machine have no part in, by name and step."""
+    found: dict[str, list[float]] = {}
+    for entry in run.entries():
+        found.setdefault(entry.key, []).append(entry.value)
+    for (name, _), value in sorted(measured(run).items()):
+        found.setdefault(name, []).append(value)
+    found |= {name: [value] for name, value in (run.result() or {})["metrics"].items()}
+    return {name: values for name, values in found.items() if not OF_A_MACHINE.search(name)}
+
+
+def as_before(task: str, found: dict[str, list[float]], tolerance: float) -> None:
+    """Compare the numbers of a task with those of the file; `RENEW_SCREENS=1` writes them."""
+    stored = json.loads(NUMBERS.read_text())
+    if "RENEW_SCREENS" in os.environ:
+        stored[task] = {k: [float(f"{v:.6g}") for v in values] for k, values in found.items()}
+        lines = (f"{json.dumps(name)}: {json.dumps(stored[name])}" for name in sorted(stored))
+        NUMBERS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    assert found.keys() == stored[task].keys()
+    for name, values in stored[task].items():
+        assert found[name] == pytest.approx(values, rel=tolerance, abs=tolerance / 10), name
+
+
 def ids() -> Iterator[str]:
     return ("-".join(task.values()).replace(" ", "_") for task in TASKS)
 
@@ -365,6 +393,9 @@ def test_a_whole_task_ends_with_every_metric(
     names = {HELDOUT_LOSS, HELDOUT_ROUTED, GAP_ROUTE, SIMILARITY, *asked[-1]["samples"]["metrics"]}
     assert metrics.keys() == {(name, step) for name in names for step in (4, STEPS)}
     assert [name for name, value in metrics.items() if not math.isfinite(value)] == []
+    as_before(
+        "-".join(task.values()).replace(" ", "_"), numbers(trained), TOLERANCE[task["precision"]]
+    )
 
     assert main(["export", trained.name, "out"]) == 0
     tree |= {"init_from": {"file": "out/model.safetensors"}}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
 from tests.faults.drivers import Driver, Zygote
+from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import Shoot, finished_lab, needs_chromium, served
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.records.lab import Lab

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.conftest import ENDINGS
 from tests.browser import Browser, Page
+from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import needs_chromium, served
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.analysis.report.answer import answer

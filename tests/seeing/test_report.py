@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.conftest import ENDINGS
 from tests.browser import Page
+from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report.pdf import print_pdf

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,13 +15,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.tracking.conftest import Sweeps
+from tests.four_sweeps import said, same_as_stored
+from tests.tracking.conftest import Store, Sweeps
+from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import UserError
-from tread_lab.tracking.mlflow_tracker import _SweepSync
+from tread_lab.tracking.mlflow_tracker import MlflowTracker, _SweepSync
 from tread_lab.tracking.projection import Number, ShownTrial, View, trials_of
 from tread_lab.tracking.tracker import SyncReport
+
+STORED = Path(__file__).parent / "stored"
 
 
 class Client:
@@ -338,3 +344,39 @@ def test_views_are_of_what_the_sweep_varies_and_are_sent_once(
     tags = [call for call in client.calls if call[0] == "set_experiment_tag"]
     assert tags == [("set_experiment_tag", "7", "b", "2")]
     assert "(#7)" in client.of("parent")[-1][3]["mlflow.note.content"]
+
+
+OF_NOW = ("tread_lab.sent", "tread_lab.lab", "mlflow.parentRunId", "tread_lab.authored")
+
+
+def test_what_the_store_shows_of_a_sweep(
+    one_of_four: tuple[str, Lab, str], store: Store, tmp_path: Path
+) -> None:
+    """Status, parameters, tags, numbers and artifacts of the sweep and of the runs of one seed."""
+    from mlflow import MlflowClient
+
+    name, lab, sweep = one_of_four
+    uri = f"sqlite:///{store.path}"
+    own = Lab(shutil.copytree(lab.root, tmp_path / "copy"))
+    MlflowTracker(own, uri).sync(sweep)
+    client = MlflowClient(tracking_uri=uri)
+    runs = {run.info.run_name: run for run in client.search_runs(["1"])}
+    assert len(runs) == len(client.search_runs(["1"]))
+    shown = {
+        title: {
+            "status": run.info.status,
+            "params": dict(sorted(run.data.params.items())),
+            "tags": {k: v for k, v in sorted(run.data.tags.items()) if k not in OF_NOW},
+            "metrics": {
+                key: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, key)]
+                for key in sorted(run.data.metrics)
+            },
+            "files": sorted(f.path for f in client.list_artifacts(run.info.run_id)),
+        }
+        for title, run in sorted(runs.items())
+        if title.endswith("seed 0") or title == sweep
+    }
+    lines = re.sub("ShareKey=[0-9a-f]+", "", "\n".join(said(shown)) + "\n")  # of the plan's time
+    for title, run in runs.items():
+        lines = lines.replace(run.info.run_id, f"<{title}>")
+    same_as_stored(STORED / f"{name}.txt", lines)

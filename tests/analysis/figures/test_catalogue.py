@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tread_lab.analysis
-from tests.analysis.conftest import same_as_stored, seen
+from tests.analysis.conftest import seen
+from tests.four_sweeps import same_as_stored
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, small, write_sweep
 from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, write_figures

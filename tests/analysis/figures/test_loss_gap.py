@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analysis.conftest import ENDINGS
+from tests.four_sweeps import ENDINGS
 from tests.synthetic import PAPER_PLACEMENTS, train_gap
 from tread_lab.analysis.figures.loss_gap import (
     gap_by_length,

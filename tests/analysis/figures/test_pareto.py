@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analysis.conftest import ENDINGS
+from tests.four_sweeps import ENDINGS
 from tests.synthetic import FD, heldout_gap
 from tread_lab.analysis.figures.pareto import (
     Front,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tread_lab.analysis.notebooks.execute
-from tests.analysis.conftest import ENDINGS
+from tests.four_sweeps import ENDINGS
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.analysis.notebooks.execute import NOTEBOOKS, Executed, execute, main
 from tread_lab.records.lab import Lab

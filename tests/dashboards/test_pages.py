@@ -1,0 +1,45 @@
+"""What the server answers of a sweep as a whole, address by address, against files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.four_sweeps import said, same_as_stored
+from tread_lab.dashboards import pages as module
+from tread_lab.dashboards.pages import Pages
+from tread_lab.records.lab import Lab
+
+ANSWERS = Path(__file__).parent / "answers"
+OF_NOW = re.compile(r".*/(age|times|created|version|path): ")  # of the clock or this machine
+
+
+@pytest.fixture
+def pages(one_of_four: tuple[str, Lab, str], monkeypatch: pytest.MonkeyPatch) -> Pages:
+    """The pages of one of four labs, whose sweep has been read; files are of 1 kB each."""
+    _, lab, sweep = one_of_four
+    monkeypatch.setattr(module, "_bytes_in", lambda path: 1000 * sum(1 for _ in path.rglob("*")))
+    found = Pages(lab)
+    found.live.sweep(sweep).snapshot(wait=60)
+    return found
+
+
+def test_what_each_address_says(one_of_four: tuple[str, Lab, str], pages: Pages) -> None:
+    name, lab, sweep = one_of_four
+    tree = pages.sweep(sweep)
+    equal_steps = pages.sweep(sweep, question="steps")
+    answers = {
+        "lab": pages.lab_page(),
+        "sweep": tree,
+        "its last metric": pages.sweep(sweep, metric=tree["metrics"][-1])["cells"],
+        "at equal steps": {k: v for k, v in equal_steps.items() if v != tree[k]},
+        "table": pages.table(sweep),
+        "csv": pages.csv(sweep).body,
+        "latex": pages.latex(sweep).body,
+        "cells": [pages.cell(sweep, "0"), pages.cell(sweep, "1")],
+    }
+    lines = (line for line in said(answers) if not OF_NOW.match(line))
+    text = "\n".join(lines) + "\n"
+    same_as_stored(ANSWERS / f"{name}.txt", text.replace(str(lab.root), "LAB"))

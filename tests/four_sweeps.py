@@ -1,0 +1,136 @@
+"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets, stages.
+
+What is said of them as a whole is held against files. `RENEW_SCREENS=1 python -m pytest tests`
+writes what is said now; read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.synthetic import Synthetic, write_sweep
+from tread_lab.frames import trials_frame
+from tread_lab.records.lab import Lab
+
+ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
+
+
+@pytest.fixture(scope="session")
+def paper_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """The 16 published placements, one seed, four of them without a number."""
+    return write_sweep(tmp_path_factory.mktemp("paper"), Synthetic(states=ENDINGS, pictures=True))
+
+
+@pytest.fixture(scope="session")
+def paper_frame(paper_lab: Lab) -> pd.DataFrame:
+    """The rows of `paper_lab`."""
+    return trials_frame(paper_lab, "placement")
+
+
+@pytest.fixture(scope="session")
+def seeds_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Four placements at two rates and three seeds, metered; one of the runs failed."""
+    sweep = Synthetic(
+        routes=((0, 4), (0, 8), (2, 8), (4, 8)),
+        rates=(0.5, 0.75),
+        seeds=(0, 1, 2),
+        seed_shift={0: 0.001, 1: -0.001},
+        states={((4, 8), 2): "failed"},
+        history=False,
+        similarity=False,
+        specs=True,
+        watts=300.0,
+    )
+    return write_sweep(tmp_path_factory.mktemp("seeds"), sweep)
+
+
+@pytest.fixture(scope="session")
+def seeds_frame(seeds_lab: Lab) -> pd.DataFrame:
+    """The rows of `seeds_lab`."""
+    return trials_frame(seeds_lab, "placement")
+
+
+@pytest.fixture(scope="session")
+def stages_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Two routes of two seeds, measured at three steps."""
+    sweep = Synthetic(
+        name="stages",
+        routes=((2, 8), (0, 10)),
+        seeds=(0, 1),
+        stages=(100, 200),
+        guided=True,
+        history=False,
+        similarity=False,
+        specs=True,
+    )
+    return write_sweep(tmp_path_factory.mktemp("stages"), sweep)
+
+
+@pytest.fixture(scope="session")
+def budget_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """Two routes at three budgets with two seeds, sampled with and without guidance; one failed."""
+    sweep = Synthetic(
+        name="budget",
+        routes=((2, 8), (0, 4)),
+        rates=(0.5,),
+        budgets=(100, 200, 400),
+        seeds=(0, 1),
+        states={((0, 4), 1): "failed"},
+        guided=True,
+        history=False,
+        similarity=False,
+        specs=True,
+    )
+    return write_sweep(tmp_path_factory.mktemp("budget"), sweep)
+
+
+@pytest.fixture(scope="session")
+def budget_frame(budget_lab: Lab) -> pd.DataFrame:
+    """The rows of `budget_lab`."""
+    return trials_frame(budget_lab, "budget")
+
+
+@pytest.fixture(params=["paper", "seeds", "budget", "stages"])
+def one_of_four(request: pytest.FixtureRequest) -> tuple[str, Lab, str]:
+    """Each of the four labs in turn, with the name of its file and of its only sweep."""
+    lab: Lab = request.getfixturevalue(f"{request.param}_lab")
+    (sweep,) = lab.sweeps()
+    return request.param, lab, sweep
+
+
+def same_as_stored(path: Path, text: str) -> None:
+    """Compare a text with that of a file."""
+    if "RENEW_SCREENS" in os.environ:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text(), f"RENEW_SCREENS=1 renews {path.name}"
+
+
+def said(tree: Any, place: str = "") -> Iterator[str]:
+    """Yield a tree as lines, each of a place and what stands there; numbers have six digits."""
+    if isinstance(tree, dict):
+        for name, part in tree.items():
+            yield from said(part, f"{place}/{name}")
+    elif isinstance(tree, list | tuple) and any(isinstance(part, dict) for part in tree):
+        for k, part in enumerate(tree):
+            yield from said(part, f"{place}/{k}")
+    elif isinstance(tree, str) and "\n" in tree:
+        yield f"{place}:"
+        yield from (f"  {LONG.sub(_short, line)}".rstrip() for line in tree.splitlines())
+    else:
+        yield f"{place}: {LONG.sub(_short, json.dumps(tree, ensure_ascii=False))}"
+
+
+LONG = re.compile(r"-?\d+\.(\d{6,}(e[+-]?\d+)?|\d+e[+-]?\d+)")  # a number of many digits
+
+
+def _short(number: re.Match[str]) -> str:
+    return f"{float(number[0]):.6g}"
