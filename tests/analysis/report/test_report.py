@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.four_sweeps import same_as_stored
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report import report
-from tread_lab.analysis.report.report import contents, cost_sheet, render
+from tread_lab.analysis.report.report import contents, cost_sheet, render, write_report
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
@@ -57,3 +58,23 @@ def test_what_the_page_says_of_a_sweep(one_of_four: tuple[str, Lab, str], no_fig
     name, lab, sweep = one_of_four
     page = render({**contents(lab, sweep), "written": "today", "times": "at other times"})
     same_as_stored(PAGES / f"{name}.html", page.replace(STYLE, ""))
+
+
+@slow
+@pytest.mark.parametrize(
+    ("sweep", "title"),
+    [
+        ({"rates": (0.25, 0.5)}, "All cells of the sweep"),
+        ({"guided": True}, "Guidance: quality against the cost of an image"),
+    ],
+)
+def test_every_kind_of_figure_has_its_place(
+    sweep: dict[str, Any], title: str, tmp_path: Path
+) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),), **sweep))
+    path = tmp_path / "sent" / "report.html"
+    assert write_report(lab, "placement", path=path) == path
+    text = path.read_text(encoding="utf-8")
+    assert title in text
+    assert "<dt>s</dt>" in text and "arxiv.org/abs/2501.04765" in text
+    assert "Ranked by gap/heldout" in text and "a row is a cell" in text
