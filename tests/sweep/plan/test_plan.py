@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.four_sweeps import said, same_as_stored
 from tests.sweep.plans import plan_of
 from tests.sweep.search.test_sampler import planned as searched
+from tread_lab.config.load import load_sweep, shipped_folder
+from tread_lab.engine.cost.report import report
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs.labels import cell_label
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import steps_off
 from tread_lab.sweep.plan import plan as plan_module
@@ -26,6 +30,7 @@ from tread_lab.sweep.plan.storage import plan_with_costs
 
 Tiny = Callable[..., RunSpec]
 THEN = {"routes": [], "train": {"steps": 4, "warmup": 0}}
+PLANS = Path(__file__).parent / "plans"
 SEARCH = {"trials": 2, "objectives": ["heldout/loss"]}
 
 
@@ -235,3 +240,19 @@ def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None
     assert plan.sources["sweep"]["question"] == "Why?"
     assert plan.sources["experiment"]["name"] == "tiny"
     assert [spec.kind for spec in plan.evaluations] == ["heldout_loss"]
+
+
+@pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))
+def test_a_shipped_sweep_plans_the_runs_that_it_did(sweep: str) -> None:
+    """Cells, signatures and costs of runs, what is left out, and all that a run in the middle
+    costs."""
+    name, spec, base = load_sweep(sweep)
+    plan = make_plan(name, spec, base, {"device": {"precisions": ["fp32", "bf16"]}})
+    tree = plan_with_costs(plan)
+    trials = [
+        f"{t.role} {cell_label(t)}, seed {t.seed}: {t.run} beside {t.baseline}, {cost(t.spec)}"
+        for t in plan.trials
+    ]
+    shown = {key: tree[key] for key in ("question", "counts", "cost", "holes")}
+    shown |= {"trials": "\n".join(trials), "costs": report(plan.trials[len(trials) // 2].spec)}
+    same_as_stored(PLANS / f"{sweep}.txt", "\n".join(said(shown)) + "\n")
