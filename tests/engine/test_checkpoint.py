@@ -59,20 +59,22 @@ def test_the_newest_and_those_to_keep_stay(tmp_path: Path) -> None:
 
 def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path: Path) -> None:
     assert load_latest(tmp_path) is None
-    written(tmp_path, 1, 12)
+    written(tmp_path, 1, 11, 12)
     (tmp_path / "step-99.safetensors").touch()
-    newest, _ = list_checkpoints(tmp_path)
-    content = bytearray(newest.read_bytes())
-    content[-1] ^= 1
-    newest.write_bytes(bytes(content))
+    newest, second, _ = list_checkpoints(tmp_path)
+    for path in (newest, second):
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(bytes(content))
     with pytest.warns(UserWarning, match="is damaged; the one before it is used"):
         found = load_latest(tmp_path)
     assert found is not None and (found.step, dict(found.facts)) == (1, {"seed": "3", "step": "1"})
     assert {name: len(tensor) for name, tensor in found.part("model").items()} == {"w": 1}
     assert found.part("mod") == {} and list(found.part("ema")) == ["w"]
-    with pytest.raises(UserError, match=r"12 is damaged \(checksum\) in .* steps 1 and 12;"):
+    with pytest.raises(UserError, match=r"12 is damaged \(checksum\) in .* steps 1, 11 and 12;"):
         load_step(tmp_path, 12)
     newest.unlink()
+    second.unlink()
     with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has step 1;"):
         load_step(tmp_path, 12)
 

@@ -137,6 +137,7 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -
     with pytest.raises(Diverged, match="at step"):
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
     assert not math.isfinite(losses(folder)[-1][1])
+    assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
 
 
 def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:

@@ -17,8 +17,9 @@ from tests.metrics.conftest import Images, score
 from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import load_extractor
-from tread_lab.metrics.features import MEASURES, Scorer, evenly
+from tread_lab.metrics.features import MEASURES, Scorer, _number, evenly
 from tread_lab.records.metric_names import METRIC_KINDS
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import METRICS
 
 OWN = "fashion16-v1"
@@ -226,3 +227,9 @@ def test_each_name_stands_for_its_number() -> None:
         "is": 5.0, "precision": 6.0, "recall": 7.0,
     }  # fmt: skip
     assert {name: MEASURES[name](compared) for name in numbers} == numbers
+
+
+def test_a_number_that_is_none_is_refused_with_its_cause() -> None:
+    line = "evaluate: fd: nan is no finite number; the features of the images are not finite"
+    with pytest.raises(UserError, match=f"^{line}$"):
+        _number("fd", SimpleNamespace(frechet=lambda layer: float("nan")))  # type: ignore[arg-type]

@@ -133,6 +133,10 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, arrays: Arrays) -> None:
         path.write_bytes(damaged)
         with pytest.raises(UserError, match="it is damaged, cut short"):
             open_reference(spec(path), **ALL)
+    with zipfile.ZipFile(whole) as made, zipfile.ZipFile(path, "w") as short:
+        short.writestr("arr_0.npy", made.read("arr_0.npy")[:-1])  # a whole archive all the same
+    with pytest.raises(UserError, match=r"arr_0\.npy is cut short"):
+        open_reference(spec(path), **ALL)
     path.write_bytes(bytes(flipped))
     file = open_reference(spec(path), **ALL)
     with pytest.raises(UserError, match=r"it is damaged, .*CRC"):

@@ -282,6 +282,14 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
         seen.watcher.raise_if_stopped()
 
 
+def test_a_run_on_several_devices_asks_for_a_bundle_of_each(tiny: Tiny, ray: Any) -> None:
+    share = {"cpu": 4, "gpu": 2.0}
+    queue, errors = ListQueue([Task(tiny())]), ray.CallbackErrors()
+    searcher = ray.QueueSearcher(queue, errors, ray.Refusals(), share, devices=2)
+    asked = searcher.suggest("one")["task"].place._bound.arguments
+    assert asked == {"bundles": [{"CPU": 2.0, "GPU": 1.0}] * 2, "strategy": "STRICT_PACK"}
+
+
 def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny: Tiny) -> None:
     from ray.exceptions import ActorUnavailableError
 

@@ -77,6 +77,7 @@ def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, 
     ]
     assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] == "1"  # no GPU where none is asked
 
 
 def test_settings_of_ray_that_the_user_has_made_stay(
@@ -119,6 +120,7 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
         def __init__(self, *_: Any, run_config: Any, tune_config: Any) -> None:
             self.made = lab.root / "ray" / run_config.name / "x"
             assert run_config.failure_config.max_failures == -1  # none is given up
+            assert tune_config.num_samples == -1  # as many as the queue has
             assert tune_config.max_concurrent_trials == 2
 
         def fit(self) -> None:
