@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.commands.declare import argument, arguments, option, positive
-from tread_lab.commands.options import Changed
+from tread_lab.commands.options import COMMANDS, Changed
 
 
 def test_the_type_of_a_field_is_that_of_its_argument() -> None:
@@ -27,3 +28,15 @@ def test_the_type_of_a_field_is_that_of_its_argument() -> None:
     assert found["--to"] == {"help": "where", "dest": "out", "default": None, "type": Path}
     assert found["--count"]["type"] is positive and found["--count"]["default"] == 3
     assert found["--kind"]["choices"] == ("a", "b") and found["--yes"]["action"] == "store_true"
+
+
+def test_what_each_command_takes() -> None:
+    """Every option and argument of every command: how many, of which kind, what it is else."""
+    lines = [f"{name}: {c.module}, {c.help}, {c.example}" for name, c in COMMANDS.items()]
+    lines += [
+        f"{name} {flag} {setting}: {getattr(value, '__name__', value)}"
+        for name, command in COMMANDS.items()
+        for flag, settings in arguments(command.options)
+        for setting, value in settings.items()
+    ]
+    same_as_stored(Path(__file__).parent / "options.txt", "\n".join(lines) + "\n")

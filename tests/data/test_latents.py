@@ -150,6 +150,16 @@ def test_held_out_arrays_have_their_own_images_labels_and_captions(parts: Path) 
         assert (store.shape, len(store.labels), store.flips) == ((6, 2, 2), count, False)
 
 
+def test_held_out_moments_are_the_held_out_split(parts: Path) -> None:
+    for prefix in ("", "heldout_"):
+        latents = np.load(parts / f"{prefix}latents.npy")
+        np.save(parts / f"{prefix}moments.npy", np.concatenate([latents, 0 * latents], axis=1))
+        (parts / f"{prefix}latents.npy").unlink()
+    store = arrays(parts, "heldout")
+    assert store.own_heldout and store.read(np.arange(3))[:, 0, 0, 0].tolist() == [100, 101, 102]
+    assert len(arrays(parts, "train").labels) == 40
+
+
 def test_what_lies_beside_a_split_is_of_its_samples(parts: Path) -> None:
     for name in ("latents", "labels", "images"):
         (parts / f"heldout_{name}.npy").unlink()

@@ -33,6 +33,8 @@ def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
     assert first.startswith("a loses its plan and figures and 1 run (1 completed, ")
     assert first.endswith(", 1 note)") and second == "2 runs stay for sweep b"
     assert lab.sweep("a").plan_path.exists() and lab.run(own).path.exists()
+    files = [*lab.sweep("a").path.rglob("*"), *lab.run(own).path.rglob("*")]
+    assert removal.bytes == sum(path.stat().st_size for path in files if path.is_file())
     remove(removal)
     assert lab.sweeps() == ["b"] and not lab.run(own).path.exists()
     assert len(lab.runs()) == 3

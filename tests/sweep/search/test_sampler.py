@@ -229,6 +229,7 @@ def test_values_of_an_axis_become_distributions_of_optuna() -> None:
         return sampler.distribution(Space([{"a": value} for value in values]), "a")
 
     assert distribution(1, 2, 5) == IntDistribution(1, 5, step=1)
+    assert distribution(2, 6, 10) == IntDistribution(2, 10, step=4)
     assert distribution(0.25, 1, 0.5) == FloatDistribution(0.25, 1.0)
     assert distribution(1e-4, 1e-3, 1e-2) == FloatDistribution(1e-4, 1e-2, log=True)
     assert distribution(0.0, 1e-3, 1e-2) == FloatDistribution(0.0, 1e-2)
