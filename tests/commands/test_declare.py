@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from tests.four_sweeps import same_as_stored
-from tread_lab.commands.declare import argument, arguments, option, positive
-from tread_lab.commands.options import COMMANDS, Changed
+from tread_lab.cli import parse
+from tread_lab.commands.declare import argument, arguments, option, positive, words_of
+from tread_lab.commands.options import COMMANDS, Changed, Sweep
 
 
 def test_the_type_of_a_field_is_that_of_its_argument() -> None:
@@ -28,6 +29,13 @@ def test_the_type_of_a_field_is_that_of_its_argument() -> None:
     assert found["--to"] == {"help": "where", "dest": "out", "default": None, "type": Path}
     assert found["--count"]["type"] is positive and found["--count"]["default"] == 3
     assert found["--kind"]["choices"] == ("a", "b") and found["--yes"]["action"] == "store_true"
+
+
+def test_the_words_of_options_ask_for_them_again() -> None:
+    words = ["--hang-timeout=0.0", "--gpus=0.5", "--no-mlflow", "--name=x"]
+    options = parse(["sweep", "tiny", *words, "--notify=mailto://a:b@c"])
+    assert sorted(words_of(options, Sweep)) == sorted(words)
+    assert words_of(options, Sweep, without=("--name", "--no-mlflow", "--gpus")) == words[:1]
 
 
 def test_what_each_command_takes() -> None:

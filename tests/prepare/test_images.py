@@ -135,6 +135,11 @@ def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -
     (images / "stray.png").write_bytes(png(0))
     with pytest.raises(UserError, match=r"1 images beside them, such as stray.png"):
         open_images(images)
+    (tmp_path / "empty" / "loop").symlink_to(tmp_path / "empty")
+    with pytest.raises(
+        UserError, match=r"loop cannot be read \(Too many levels of symbolic links\)"
+    ):
+        open_images(tmp_path / "empty")
 
 
 def test_each_batch_comes_in_order_with_what_was_read_of_its_places() -> None:

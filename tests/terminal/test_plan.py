@@ -13,18 +13,22 @@ from tests.sweep.plans import HELDOUT, plan_of
 from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError
+from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget
+from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
     budget_lines,
     evaluation_lines,
     exact_sampling,
+    memory_lines,
     price_lines,
     show_plan,
 )
@@ -200,3 +204,18 @@ def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
         plan = placements(**changes)
         opened = Budget(lab, plan, lambda task, seconds=seconds: seconds)
         screen(title, budget_lines, plan, opened, plan.possible_tasks[:open_runs], 1)
+
+
+@pytest.mark.parametrize(
+    ("packed", "times", "fits"), [(1, 1.1, True), (2, 1.1, False), (2, 2.2, True)]
+)
+def test_runs_that_share_a_device_have_to_fit_together(
+    packed: int, times: float, fits: bool, tiny: Any
+) -> None:
+    task = Task(tiny())
+    price = cost(task.spec)
+    needed = price.memory_at(min(price.micro_batch, task.spec.train.batch))
+    kind = DeviceFacts("cuda", "a GPU", ("fp32",), int(times * needed))
+    (line,) = memory_lines([task], Devices((kind,), runs_per_device=packed))
+    assert ("too much" in line) is not fits and ("2 runs share" in line) is (packed == 2)
+    assert list(memory_lines([], Devices((kind,)))) == []

@@ -347,6 +347,7 @@ def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
     data = ["data fashion16", "held-out data fashion16"]
     names = ["code", *data, "blocks of dit", "attention backend"]
     assert list(tried.fingerprint) == names
+    assert len({tried.fingerprint[name] for name in data}) == 2
 
 
 def install(version: str, patch: pytest.MonkeyPatch) -> None:
