@@ -58,6 +58,15 @@ def test_a_dit_has_the_tensor_names_of_the_public_code(lab: Lab, weights: Path) 
     assert all(torch.equal(exported[name], ours[name]) for name in ours)
 
 
+def test_a_run_has_the_same_files_whenever_it_is_exported(lab: Lab, weights: Path) -> None:
+    for again in range(4):
+        out = lab.root / f"again {again}"
+        assert main(["export", signature(RUN)[:6], str(out), "--root", str(lab.root)]) == 0
+        assert {p.name: p.read_bytes() for p in out.iterdir()} == {
+            p.name: p.read_bytes() for p in weights.iterdir()
+        }
+
+
 def test_the_card_has_the_hubs_yaml_measurements_and_how_to_load(weights: Path) -> None:
     text = (weights / "README.md").read_text()
     _, front, body = text.split("---\n", 2)

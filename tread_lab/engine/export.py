@@ -63,6 +63,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     out.mkdir(parents=True, exist_ok=True)
     with replacing(out / EXPORTED) as temporary:
         save_file(tensors, temporary, metadata=facts)
+        _sort_facts(temporary)
     write_text(out / SPEC, yaml.safe_dump(encode(spec), sort_keys=False))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
     data = named(spec.data)
@@ -75,6 +76,19 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     write_text(out / CONFIG, json.dumps(config, indent=1) + "\n")
     write_text(out / CARD, model_card(folder, spec, step=model.step))
     return {name: (out / name).stat().st_size for name in names if (out / name).exists()}
+
+
+def _sort_facts(weights: Path) -> None:
+    """Sort the facts in a header, whose order safetensors leaves to chance.
+
+    A run that starts from weights is named by the digest of their file, so one run has one file.
+    """
+    with weights.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(json.dumps(header, separators=(",", ":")).encode().ljust(size))
 
 
 def load_exported(path: str | Path, device: torch.device | str = "cpu") -> Trained:

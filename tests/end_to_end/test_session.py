@@ -1,0 +1,114 @@
+"""A user's session, word by word: what forty commands print, one after the other, on one lab."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tread_lab.cli import main
+from tread_lab.terminal.console import answers, notices
+
+pytestmark = pytest.mark.slow
+
+SMALL = (
+    "model.depth=4 model.width=16 model.heads=2 train.steps=20 train.batch=8"
+    " execution.log_every=5 execution.checkpoint_every=10 --device cpu"
+)
+MEASURED = (
+    "'evaluate=[{heldout_loss: {images: 16, levels: 2}},"
+    " {layer_similarity: {images: 4, levels: 2}},"
+    " {samples: {metrics: [fd], count: 100, sampler: {steps: 2}}}]'"
+)
+SWEEP = f"sweep tiny route=0->1,1->2 rate=0.5,0.75 {SMALL} {MEASURED} --name places"
+PACKED = (
+    "train tiny data.source=latents data.path=packed data.channels=4 data.size=8 data.classes=5"
+    f" {SMALL}"
+)
+RUN = "{run}"  # the run that `train` has made
+
+SESSION = f"""
+cost tiny --route 1->2 {SMALL.removesuffix("--device cpu")}
+cost b2_imagenet256 --route 2->8 --json
+train tiny --route 1->2 {SMALL}
+train tiny --route 1->2 {SMALL}
+train tiny --route 1->9 {SMALL}
+evaluate {RUN} heldout_loss --device cpu
+{SWEEP} seeds=0,1 --executor inline --plan
+{SWEEP} seeds=0,1 --executor inline
+{SWEEP} seeds=0,1 --executor inline --no-mlflow
+{SWEEP} seeds=0,1,2 --executor inline
+{SWEEP} seeds=0,1,2 --executor inline --extend --plan
+status
+status places
+status places --json
+status {RUN}
+status nowhere
+note {RUN} "the schedule was too short"
+tag places paper
+stop places
+report places
+recommend places
+sync places
+export {RUN} weights
+export places places.zip
+import places.zip --root other
+status places --root other
+train tiny init_from.file=weights/model.safetensors {SMALL}
+data verify latents
+data stats latents
+data pack latents packed
+{PACKED}
+{PACKED} 'evaluate=[{{heldout_loss: {{images: 2}}}}]'
+submit slurm tiny --gpus 2 --time 1:00:00 route=0->1 --name later --dry-run
+rm {RUN}
+sweep tiny route=0->1 {SMALL} {MEASURED} --name few --executor inline
+report places few --output both.html
+rm few --yes
+rm places
+rm places --yes
+gc
+gc --yes
+"""
+
+# What the clock, the machine and the version have a part in.
+OF_NOW = re.compile(
+    r"[\d.]+ (s|ms|min|h)\b|[\d.,]+ images/s|process \d+ on \S+|\d+\.\d+ [kMG]B free|digest \w+"
+    r"|\b1[6-9]\d{8}\.\d+|tread-lab \d+\.\d+\.\d+|(seconds|per_s|memory)[\": ]+[\d.e+-]+"
+)
+NUMBER = r"(?<![\w.])([-+]?\d+\.?\d*(?:e[-+]\d+)?)(?![\w])"
+STORED = Path(__file__).parent / "session.txt"
+
+
+def test_what_a_session_prints(
+    in_folder: Path, no_figures: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Words as they are stored, numbers to 2%: `RENEW_SCREENS=1` writes what is printed now."""
+    Path("latents").mkdir()
+    normal = np.random.default_rng(0).normal(size=(40, 4, 8, 8))
+    np.save("latents/latents.npy", normal.astype(np.float16))
+    np.save("latents/labels.npy", np.arange(40) % 5)
+    answers.width = notices.width = 120
+    scenes, run = [], ""
+    for line in SESSION.strip().splitlines():
+        code = main(shlex.split(line.replace(RUN, run)))
+        out, err = capsys.readouterr()
+        made = re.search(r"runs/([0-9a-f]{16})", out + err)
+        run = run or (made[1] if made else "")
+        scenes.append(f"$ tread-lab {line}\n{err}{out}[{code}]\n")
+    text = OF_NOW.sub("~", "\n".join(scenes).replace(str(in_folder), "FOLDER"))
+    text = re.sub(" +\n", "\n", re.sub("  +", "  ", text))  # columns are as wide as their times
+    if "RENEW_SCREENS" in os.environ:
+        STORED.write_text(text)
+    found, stored = (re.split(NUMBER, words) for words in (text, STORED.read_text()))
+    assert found[::2] == stored[::2]
+    wrong = [
+        f"{before[-80:]}{number} and not {other}"
+        for before, number, other in zip(found[::2], found[1::2], stored[1::2])
+        if float(number) != pytest.approx(float(other), rel=0.02, abs=1e-3)
+    ]
+    assert wrong == []
