@@ -64,7 +64,6 @@ data stats latents
 data pack latents packed
 {PACKED}
 {PACKED} 'evaluate=[{{heldout_loss: {{images: 2}}}}]'
-submit slurm tiny --gpus 2 --time 1:00:00 route=0->1 --name later --dry-run
 rm {RUN}
 sweep tiny route=0->1 {SMALL} {MEASURED} --name few --executor inline
 report places few --output both.html
@@ -77,8 +76,9 @@ gc --yes
 
 # What the clock, the machine and the version have a part in.
 OF_NOW = re.compile(
-    r"[\d.]+ (s|ms|min|h)\b|[\d.,]+ images/s|process \d+ on \S+|\d+\.\d+ [kMG]B free|digest \w+"
-    r"|\b1[6-9]\d{8}\.\d+|tread-lab \d+\.\d+\.\d+|(seconds|per_s|memory)[\": ]+[\d.e+-]+"
+    r"(?<![>\w])[\d.]+ (s|ms|min|h)\b(?!=)|[\d.,]+ images/s|process \d+ on \S+|digest \w+"
+    r"|\d+\.?\d* [kMG]B free|and [\w ,]* has \d+\.?\d* [kMGT]B|\b1[6-9]\d{8}\.\d+"
+    r"|tread-lab \d+\.\d+\.\d+|(?:files of|in|training,) [\d.]+ [kM]B|cost/peak_memory_bytes +[\d.]+ [kMGT]B"
 )
 NUMBER = r"(?<![\w.])([-+]?\d+\.?\d*(?:e[-+]\d+)?)(?![\w])"
 STORED = Path(__file__).parent / "session.txt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import measured, mixtures, provenance_differences
 from tread_lab.records.run_folder import RunFolder
@@ -24,8 +25,10 @@ from tread_lab.records.sweep_folder import Stopped, SweepFolder, state_in_sweep
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import run_label, run_labels
-from tread_lab.specs.units import counted, counts_text, duration
+from tread_lab.specs.signature import signature
+from tread_lab.specs.units import counted, counts_text, duration, quantity
 from tread_lab.terminal.console import (
     ROWS,
     answer,
@@ -246,9 +249,26 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         folder.name: [*(attempt.fingerprint for attempt in status.attempts), *measured(folder)]
     }
     pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
-    pairs += [(k + _at(e), f"{v:.6g}") for e in trees for k, v in e.get("metrics", {}).items()]
-    pairs += [(k, f"{v:.6g}") for k, v in result.get("metrics", {}).items()]
+    pairs += _numbers(trees)
+    pairs += [(k, _number(k, v)) for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
+
+
+def _numbers(trees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield each metric of a run's evaluations; a second one of a kind says in what it differs."""
+    specs = [tree["spec"] for tree in trees if tree.get("spec")]
+    samplers = [spec["sampler"] for spec in specs if spec.get("sampler")]
+    names = MetricNames(specs, {"sampler": samplers[0]} if samplers else None)
+    for tree in trees:
+        spec = tree.get("spec")
+        for metric, value in tree.get("metrics", {}).items():
+            name = names.name(metric, signature(spec), spec) if spec else metric
+            yield name + _at(tree), _number(metric, value)
+
+
+def _number(metric: str, value: float) -> str:
+    unit = metric_kind(metric).unit
+    return quantity(value, unit) if unit else f"{value:.6g}"
 
 
 def _at(evaluation: Mapping[str, Any]) -> str:
