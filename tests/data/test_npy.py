@@ -14,6 +14,7 @@ ARRAYS = [
     np.arange(24, dtype=np.float16).reshape(2, 3, 4),
     -np.arange(24, dtype=np.float16).reshape(2, 3, 4),
     np.asfortranarray(np.arange(24, dtype=np.float16).reshape(2, 3, 4)),
+    np.asfortranarray(-np.arange(24, dtype=np.float16).reshape(2, 3, 4)),
     np.zeros((2, 3, 4), np.float32),
     np.arange(24, dtype=np.float16).reshape(2, 3, 4),
     np.arange(3.0),

@@ -13,14 +13,14 @@ from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.embedded import Fashion16
-from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
 from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import SamplesSpec, decode
+from tread_lab.specs import HeldoutSpec, SamplesSpec, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 
@@ -165,6 +165,14 @@ def test_features_are_exact_products_and_references_are_decoded_in_tf32(
     watch(Extractor, "forward", "described")
     evaluate(folder, decode(SamplesSpec, {**FEW, "metrics": ["fd"]}), CPU, cache=tmp_path)
     assert seen == {"decoded": {True}, "described": {False}}
+
+
+def test_an_evaluation_whose_files_were_changed_is_open_again(folder: RunFolder) -> None:
+    asked = [(folder, [spec := HeldoutSpec(images=2, levels=1)])]
+    evaluate(folder, spec, CPU)
+    assert [*open_evaluations(asked)] == []
+    (folder.evaluation(spec).path / "losses.npz").write_bytes(b"changed")
+    assert [*open_evaluations(asked)] == [(small_run(), spec)]
 
 
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(

@@ -24,6 +24,7 @@ from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
+from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, UserError, signature
@@ -138,13 +139,14 @@ def test_an_export_draws_the_same_images_without_its_data(
     monkeypatch.chdir(tmp_path)
     command = ["evaluate", "copied", "samples", "--root", str(other.root)]
     assert main(command) == 0, capsys.readouterr().err
-    (before, after) = (
-        np.load(next(folder.glob("evaluations/*/samples.npz")))["arr_0"]
-        for folder in (run.path, tmp_path / "copied")
-    )
+    places = [next(f.glob("evaluations/*")) for f in (run.path, tmp_path / "copied")]
+    before, after = (np.load(place / "samples.npz")["arr_0"] for place in places)
     assert np.array_equal(before, after)
     assert json.loads((tmp_path / "copied/config.json").read_text())["decoder"] == decoder
-    if kind != "images":
+    if kind == "images":
+        made = [read_json(place / "metrics.json")["made_with"] for place in places]
+        assert made[0] == made[1]
+    else:
         assert (tmp_path / "copied/classes.json").read_text() == '["all"]'
     capsys.readouterr()
     assert main([*command[:2], "heldout_loss", *command[3:]]) == 2

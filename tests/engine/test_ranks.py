@@ -106,7 +106,9 @@ def test_processes_that_draw_together_draw_the_same_images(tmp_path: Path) -> No
     """Four batches of two processes, the last one short; stopped after each, and gone on with."""
     folder = lab_with_a_run(tmp_path).run_of(small_run())
     alone = measured(folder, Ranks(CPU))
+    before = dict(os.environ)
     with HereProcesses(2).open(CPU) as ranks:
+        assert dict(os.environ) == before
         assert measured(folder, ranks) == alone
         for batches in (1, 2, 1):
             with closing(measuring(folder, DRAWN, CPU, cache=folder.cache, ranks=ranks)) as some:

@@ -122,6 +122,8 @@ def wrong_folders(folder: Path) -> Iterator[tuple[str, str]]:
     """Each next thing that is wrong with the folder, and what is said of it."""
     yield "", "fd_dinov2 needs DINOv2 ViT-L/14.*TREAD_LAB_DINOV2"
     yield str(folder), "holds no readable config.json"
+    (folder / "config.json").write_text("[]")
+    yield str(folder), "holds no readable config.json"
     (folder / "config.json").write_text('{"model_type": "clip"}')
     yield str(folder), "a network of model_type clip, and DINOv2 ViT-L/14 has dinov2"
     (folder / "config.json").write_text('{"model_type": "dinov2", "hidden_size": 768}')

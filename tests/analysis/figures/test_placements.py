@@ -103,6 +103,9 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
     assert [name for name, _ in found] == ["rate=0.5", "rate=0.75"]
     assert all((part["role"] == "baseline").sum() == 3 for _, part in found)
     assert sum((part["role"] == "trial").sum() for _, part in found) == 24
+    whole = seeds_frame.assign(routes=seeds_frame["route"])
+    whole.attrs |= {"axes": ["routes", "rate"]}
+    assert [name for name, _ in panels(whole)] == ["rate=0.5", "rate=0.75"]
 
 
 def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame) -> None:

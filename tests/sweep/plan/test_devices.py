@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,12 +65,19 @@ def test_a_device_of_this_process_says_what_it_is() -> None:
     assert Devices((OLD, NEW)).precisions == ("fp32", "fp16") and Devices((OLD,)).local is None
 
 
-def test_a_gpu_is_asked_by_a_process_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_asked_by_a_process_that_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     cpu = torch.device("cpu")
     assert DeviceFacts.from_afar(cpu) == DeviceFacts.of(cpu)
     monkeypatch.setattr("tread_lab.sweep.plan.devices.pick", lambda _: torch.device("cuda", 3))
     monkeypatch.setattr(sys, "executable", "/bin/false")  # in place of one without that GPU
     with pytest.raises(UserError, match=r"cuda:3 does not answer \(.+\); try --device cpu"):
+        Devices.here()
+    (python := tmp_path / "python").write_text("#!/bin/sh\necho 'Traceback\nNo GPU' >&2; exit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(UserError, match=r"cuda:3 does not answer \(No GPU\)"):
         Devices.here()
 
 

@@ -202,5 +202,6 @@ def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab, ti
     (kind,) = stated.stored
     assert stated.stored == {kind: [0.0, pytest.approx(1 / 7.9e10)]}
     assert TrainSeconds(lab, devices, "cpu", {kind: [2.0, 0.0]})(tiny(steps=20)) == 40.0
-    with pytest.raises(UserError, match=r"^match: train_seconds: no time is predicted here; add"):
+    says = r"^match: train_seconds: no time is predicted here; add .* or say `match: train_flops`$"
+    with pytest.raises(UserError, match=says):
         TrainSeconds(lab, devices)(tiny())

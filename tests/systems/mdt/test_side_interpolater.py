@@ -96,11 +96,12 @@ def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
     assert route.keep_BK.shape == (3, 12)  # 16 - floor(0.3 * 16); the published code keeps 11
 
 
-def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
-    """L = L_full + L_masked under EDM, the process of this run; the paper trains DDPM."""
+@pytest.mark.parametrize("weight", [1, 1.5])
+def test_the_loss_is_that_of_both_latents_at_one_noise(weight: float) -> None:
+    """L = L_full + weight L_masked under EDM, the process of this run; the paper trains DDPM."""
     spec = mdt()
     network, (seen, (route,)) = woken(spec), batch(spec)
-    found = Objective(spec, build_process(spec.process), [BothPasses(1)])(network, seen)
+    found = Objective(spec, build_process(spec.process), [BothPasses(weight)])(network, seen)
     w = exact(network)
     for b in range(3):
         x, n = (t[b].double().numpy() for t in (seen.x_BCHW, seen.noise_BCHW))
@@ -109,7 +110,8 @@ def test_the_loss_is_that_of_both_latents_at_one_noise() -> None:
         for kept in (None, route.keep_BK[b].tolist()):
             F = reference(w, z / root, math.log(level) / 4, int(seen.y_B[b]), kept)
             D = 0.25 / root**2 * z + 0.5 * level / root * F
-            total += root**2 / (0.5 * level) ** 2 * float(((D - x) ** 2).mean())
+            share = (1 if kept is None else weight) * root**2 / (0.5 * level) ** 2
+            total += share * float(((D - x) ** 2).mean())
         assert found[b].item() == pytest.approx(total, rel=1e-5)
 
 
