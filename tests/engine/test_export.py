@@ -152,6 +152,7 @@ def test_an_export_draws_the_same_images_without_its_data(
     assert main([*command[:2], "heldout_loss", *command[3:]]) == 2
     said = capsys.readouterr().err
     assert "copied holds exported weights and no samples; write the folder of the" in said
+    assert " data into its spec.yaml (data: {path: ...})" in said
 
 
 def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:

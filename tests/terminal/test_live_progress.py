@@ -138,13 +138,16 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
 def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task, sweep = Task(tiny(steps=4)), lab.sweep("placement")
+    clock, task, sweep = Clock(monkeypatch), Task(tiny(steps=4)), lab.sweep("placement")
     sweep.path.mkdir(parents=True)
     plan: Any = SimpleNamespace(name="placement", possible_trials=(), possible_tasks=(task,))
     assert sweep.time_left() == ""
     with sweep_progress(plan, [task], seconds_per_step(lab, task)) as watch:
         watch(report(task, "train", 2))
         assert sweep.time_left() == "2 s"
+        clock.now += 6
+        watch(report(task, "train", 3))
+        assert sweep.time_left() == "1 s"
         later = time.time() + 61  # the driver has said nothing for a minute
         monkeypatch.setattr(
             "tread_lab.records.sweep_folder.time", SimpleNamespace(time=lambda: later)

@@ -83,6 +83,8 @@ def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.Data
     frame = paper_frame.copy()
     frame.loc[frame["route"] == "2->8", FD] = np.nan
     assert placements(frame, FD).states[gaps.routes.index((2, 8))] == "unmeasured"
+    dense = frame[frame["role"] == "baseline"].assign(role="trial", baseline=frame["run"])
+    assert placements(pd.concat([frame, dense]), FD).routes == gaps.routes
 
 
 def test_a_cell_of_seeds_is_a_number_only_when_all_of_them_completed(

@@ -59,6 +59,16 @@ def test_seeds_and_rates_have_their_own_rows(seeds_frame: pd.DataFrame) -> None:
     assert "3 seeds" in set(texts["interval over"])
 
 
+def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
+    seeds_frame: pd.DataFrame,
+) -> None:
+    frame = seeds_frame.drop(columns="energy/joules")
+    frame.loc[(frame["cell"] == "2->8 s=0.5") & (frame["seed"] == 1), "cost/train_seconds"] *= 4
+    texts = formatted(ranking(frame), "gap/heldout")
+    busy = texts[texts["device-hours / dense"].str.endswith(" (disturbed)")]
+    assert busy[["route", "rate"]].to_numpy().tolist() == [["2->8", "0.5"]]
+
+
 def test_markdown_and_latex_hold_the_same_rows(paper_frame: pd.DataFrame) -> None:
     texts = formatted(ranking(paper_frame), "gap/heldout")
     markdown, latex = to_markdown(texts), to_latex(texts)

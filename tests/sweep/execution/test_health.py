@@ -83,6 +83,11 @@ def test_what_differs_little_or_is_nowhere_is_not_wrong() -> None:
     assert judge({"driver": nowhere, "node": nowhere}, nowhere)[1] == []
 
 
+def test_of_several_disks_the_fullest_is_shown() -> None:
+    two = replace(WELL, free={"/lab": 10**12, "/tmp": 2 * 10**11})
+    assert judge({"node": two}, WELL)[0]["node"]["disk"] == "200 GB free"
+
+
 def test_a_machine_looks_at_its_own_disk_locks_and_code(tmp_path: Path) -> None:
     with question(tmp_path / "lab", []) as asked:
         _, here = of_driver(asked)

@@ -116,6 +116,23 @@ def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: L
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
+def test_a_process_beside_a_worker_computes_with_as_many_threads_as_it_takes_cores(
+    started: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remote(kind: Any) -> Any:
+        """An actor in this process, which does at once what it is told."""
+        made = SimpleNamespace(follow=SimpleNamespace(remote=kind().follow))
+        made.options = lambda **share: started.given.append(share) or made
+        made.remote = lambda: made
+        return made
+
+    monkeypatch.setattr(started.module.ray, "remote", remote)
+    monkeypatch.setattr(started.module.ray.util, "get_current_placement_group", lambda: None)
+    monkeypatch.setattr(started.module, "follow", lambda device: None)
+    started.module.ActorFollower(1, {}, "cpu", 5)
+    assert started.given[0]["num_cpus"] == started.threads == 5
+
+
 def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any, tiny: Tiny) -> None:
     first = started.worker._reports
     next(first)

@@ -124,6 +124,7 @@ def searched(**fields: Any) -> dict[str, Any]:
         (searched(), searched(sampler="random"), True),
         (searched(), searched(objectives=["cost/train_flops"]), True),
         (searched(), searched(startup=2), True),
+        ({**searched(), "baseline": None}, {"seeds": [0, 1]}, True),
     ],
 )
 def test_what_is_run_measured_and_searched_makes_a_version(
@@ -144,7 +145,7 @@ def test_what_is_run_measured_and_searched_makes_a_version(
 
 def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
     def searched(*routes: str) -> Plan:
-        search, evaluate = {"trials": 2, "objectives": ["heldout/loss"]}, ["heldout_loss"]
+        search, evaluate = {"trials": 1, "objectives": ["heldout/loss"]}, ["heldout_loss"]
         return planned(tiny, axes={"route": [*routes]}, search=search, evaluate=evaluate)
 
     stored = to_stored(searched("0->1", "0->2"))
