@@ -78,7 +78,8 @@ gc --yes
 OF_NOW = re.compile(
     r"(?<![>\w])[\d.]+ (s|ms|min|h)\b(?!=)|[\d.,]+ images/s|process \d+ on \S+|digest \w+"
     r"|\d+\.?\d* [kMG]B free|and [\w ,]* has \d+\.?\d* [kMGT]B|\b1[6-9]\d{8}\.\d+"
-    r"|tread-lab \d+\.\d+\.\d+|(?:files of|in|training,) [\d.]+ [kM]B|cost/peak_memory_bytes +[\d.]+ [kMGT]B"
+    r"|tread-lab \d+\.\d+\.\d+|(?:files of|in|training,) [\d.]+ [kM]B"
+    r"|cost/peak_memory_bytes +[\d.]+ [kMGT]B"
 )
 NUMBER = r"(?<![\w.])([-+]?\d+\.?\d*(?:e[-+]\d+)?)(?![\w])"
 STORED = Path(__file__).parent / "session.txt"
