@@ -186,15 +186,17 @@ def _unfinished(folder: Path) -> Iterator[Path]:
 
 
 def _optimizer_bytes(path: Path) -> int:
-    """Return the bytes of a checkpoint's optimizer state, from the header of the file."""
+    """Return the bytes of a checkpoint's optimizer state and of its part of the file's header."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             head = json.loads(file.read(length))
     except (OSError, ValueError, struct.error):
         return 0
-    spans = [entry["data_offsets"] for name, entry in head.items() if name.startswith(OPTIMIZER)]
-    return sum(stop - start for start, stop in spans)
+    parts = {name: entry for name, entry in head.items() if name.startswith(OPTIMIZER)}
+    spans = (entry["data_offsets"] for entry in parts.values())
+    size = sum(stop - start for start, stop in spans)
+    return size + len(json.dumps(parts, separators=(",", ":"))) if parts else 0
 
 
 def _orphans(lab: Lab) -> Iterator[Removable]:
