@@ -73,6 +73,7 @@ class ExportedStore(Store):
     """The store of an export: whatever shows a sample of the network's, and no samples."""
 
     labels: NDArray[np.int64] = np.zeros(0, np.int64)
+    recorded = True
 
     def __init__(self, data: DataSpec) -> None:
         assert data.path is not None

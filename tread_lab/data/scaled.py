@@ -52,6 +52,7 @@ class Store:
         fingerprint: hash of sizes, labels and sampled bytes.
         posterior: what `read` gives behind the C channels of the mean: C more or nothing.
         flips: whether latents of mirrored images are stored, too.
+        recorded: whether `fingerprint` is that of the scaled latents, as an export has it.
     """
 
     shape: tuple[int, int, int]
@@ -59,6 +60,7 @@ class Store:
     fingerprint: str
     posterior: Posterior = "none"
     flips: bool = False
+    recorded: bool = False
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
@@ -137,6 +139,8 @@ class ScaledLatents:
             self._affine = mean_C[:, None, None], deviation_C[:, None, None]
             normalised = [*mean_C.tolist(), *deviation_C.tolist()]
             self.fingerprint = _mixed(f"{self.fingerprint} {normalised}", self._scale)
+        if store.recorded:
+            self.fingerprint = store.fingerprint
         self._labels_N = torch.from_numpy(store.labels)
         self._decode = decode
 
