@@ -11,7 +11,7 @@ import torch
 
 from tread_lab import draws
 from tread_lab.data import open_data
-from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, fingerprint, split_ids
+from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, fingerprint, split_ids
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.systems.repa.encoder import check_encoder
 from tread_lab.systems.repa.spec import RepaSpec
@@ -78,7 +78,7 @@ def test_moments_of_a_wrong_shape_are_refused(
         _open(moments)
 
 
-class Stored:
+class Stored(Store):
     """Samples [1, 2, 4] of which each is its number, mirrored ones the negative."""
 
     shape, posterior, fingerprint, flips = (1, 2, 4), "none", "f", True
