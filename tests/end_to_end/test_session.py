@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tread_lab.cli import main
+from tread_lab.sweep import gc
 from tread_lab.terminal.console import answers, notices
 
 pytestmark = pytest.mark.slow
@@ -86,13 +87,18 @@ STORED = Path(__file__).parent / "session.txt"
 
 
 def test_what_a_session_prints(
-    in_folder: Path, no_figures: None, capsys: pytest.CaptureFixture[str]
+    in_folder: Path,
+    no_figures: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Words as they are stored, numbers to 2%: `RENEW_SCREENS=1` writes what is printed now."""
     Path("latents").mkdir()
     normal = np.random.default_rng(0).normal(size=(40, 4, 8, 8))
     np.save("latents/latents.npy", normal.astype(np.float16))
     np.save("latents/labels.npy", np.arange(40) % 5)
+    monkeypatch.setattr(gc, "SCRATCH", in_folder)  # of drivers of other tests
+    before = answers.width, notices.width
     answers.width = notices.width = 120
     scenes, run = [], ""
     for line in SESSION.strip().splitlines():
@@ -101,6 +107,7 @@ def test_what_a_session_prints(
         made = re.search(r"runs/([0-9a-f]{16})", out + err)
         run = run or (made[1] if made else "")
         scenes.append(f"$ tread-lab {line}\n{err}{out}[{code}]\n")
+    answers.width, notices.width = before
     text = OF_NOW.sub("~", "\n".join(scenes).replace(str(in_folder), "FOLDER"))
     text = re.sub(" +\n", "\n", re.sub("  +", "  ", text))  # columns are as wide as their times
     if "RENEW_SCREENS" in os.environ:
