@@ -81,6 +81,7 @@ def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert Lab.at().root == in_folder / "lab" and Lab.at("x").root == in_folder / "x"
+    assert Lab("x").root == Path("x")  # type: ignore[arg-type]
     monkeypatch.setenv("TREAD_LAB_ROOT", "/y")
     assert (Lab.at().root, Lab.at("x").root) == (Path("/y"), in_folder / "x")
     monkeypatch.setenv("TREAD_LAB_ROOT", "")

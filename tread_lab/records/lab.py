@@ -29,6 +29,9 @@ class Lab:
 
     root: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))  # in a notebook one writes a text
+
     @staticmethod
     def at(root: str | os.PathLike[str] | None = None) -> Lab:
         return Lab(Path(root or os.environ.get("TREAD_LAB_ROOT") or "lab").absolute())
