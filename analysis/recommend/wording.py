@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,4 +138,5 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
         **({"sampler": plan.base["sampler"]} if plan.base.get("sampler") else {}),
         "evaluate": plan.evaluations_as_written,
     }
+    body = json.loads(json.dumps(body))  # YAML would name the parts that a stored plan shares
     write_text(path, "\n".join(head) + "\n" + yaml.safe_dump(body, sort_keys=False))

@@ -80,10 +80,31 @@ OF_NOW = re.compile(
     r"(?<![>\w])[\d.]+ (s|ms|min|h)\b(?!=)|[\d.,]+ images/s|process \d+ on \S+|digest \w+"
     r"|\d+\.?\d* [kMG]B free|and [\w ,]* has \d+\.?\d* [kMGT]B|\b1[6-9]\d{8}\.\d+"
     r"|tread-lab \d+\.\d+\.\d+|(?:files of|in|training,) [\d.]+ [kM]B"
-    r"|cost/peak_memory_bytes +[\d.]+ [kMGT]B"
+    r"|cost/peak_memory_bytes +[\d.]+ [kMGT]B|# crc \w+|^- (packages|device|.*code): .*"
+    r'|(?<=")(crc|pid|driver|node|host|by|code|diff|python|device|model|session)": ("[^"\n]*"|\d+)'
+    r'|"diff": ".*|(seconds|bytes|per_s|per_s", "value)": [\d.e+-]+|"\d+\.\d+\.\d+[^"]*"',
+    re.M,
 )
 NUMBER = r"(?<![\w.])([-+]?\d+\.?\d*(?:e[-+]\d+)?)(?![\w])"
+TEXTS = (".yaml", ".json", ".jsonl", ".md")
 STORED = Path(__file__).parent / "session.txt"
+
+
+def documents(line: str, run: str) -> list[Path]:
+    """The texts that the commands so far have written, for people or other programs."""
+    if line == "report places":
+        folders = [Path("lab/runs", run), Path("lab/sweeps/places")]
+        evaluated = sorted(folders[0].glob("evaluations/*/metrics.json"))
+        return [p for f in folders for p in sorted(f.iterdir()) if p.suffix in TEXTS] + evaluated
+    if line.startswith("recommend"):
+        return [Path("lab/sweeps/places/recommended.yaml")]
+    if line.startswith("export {run}"):
+        return sorted(path for path in Path("weights").iterdir() if path.suffix in TEXTS)
+    return []
+
+
+def shown(path: Path) -> str:
+    return f"----- {path}\n{path.read_text()}"
 
 
 def test_what_a_session_prints(
@@ -107,6 +128,7 @@ def test_what_a_session_prints(
         made = re.search(r"runs/([0-9a-f]{16})", out + err)
         run = run or (made[1] if made else "")
         scenes.append(f"$ tread-lab {line}\n{err}{out}[{code}]\n")
+        scenes += [shown(path) for path in documents(line, run)]
     answers.width, notices.width = before
     text = OF_NOW.sub("~", "\n".join(scenes).replace(str(in_folder), "FOLDER"))
     text = re.sub(" +\n", "\n", re.sub("  +", "  ", text))  # columns are as wide as their times

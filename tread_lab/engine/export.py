@@ -233,7 +233,7 @@ def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:
         for metric, how, value, _ in measured
         if metric_kind(metric).nature == "quality"
     ]
-    return [{"task": task, "dataset": data, "metrics": [metric]} for metric in metrics]
+    return [{"task": task, "dataset": data, "metrics": metrics}] if metrics else []
 
 
 def _table(measured: list[Measured]) -> str:
@@ -252,13 +252,15 @@ def _table(measured: list[Measured]) -> str:
 def _provenance(folder: RunFolder) -> str:
     """Return code, packages and data of the last attempt; no folder of its machine."""
     origin = (folder.origin() or [{}])[-1]
-    made = next((a.fingerprint for a in reversed(folder.attempts.read()) if a.fingerprint), {})
+    found = next((a.fingerprint for a in reversed(folder.attempts.read()) if a.fingerprint), {})
+    made = {" ".join(w for w in name.split() if "/" not in w): d for name, d in found.items()}
     packages = ", ".join(f"{name} {v}" for name, v in (origin.get("packages") or {}).items())
     facts = {
         "run": folder.name,
         "code": origin.get("code") or "not recorded",
+        "digest of the code": made.pop("code", "not recorded"),
         "packages": packages or "not recorded",
         "device": origin.get("device") or "not recorded",
-        **{" ".join(name.split()[:2]): digest for name, digest in made.items()},
+        **made,
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items())
