@@ -18,6 +18,7 @@ from tread_lab.cli import main, parse
 from tread_lab.commands.submit import _seconds
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
+from tread_lab.sweep.plan.devices import Devices
 
 ASKED = ("--nodes=2", "--gpus=8", "--time=12:00:00")
 
@@ -158,6 +159,13 @@ def test_the_options_of_the_job(place: Path, capsys: pytest.CaptureFixture[str])
         "'--comment=a b'",
     ]
     assert not (place / "lab").exists()
+
+
+def test_no_step_is_timed_here_for_a_sweep_that_is_matched_in_seconds(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Devices, "time", lambda *asked, **more: pytest.fail("timed"))
+    assert printed(capsys, "--gpus=0", "--time=90", "match=train_seconds")
 
 
 def test_nodes_without_gpus_and_jobs_that_follow(

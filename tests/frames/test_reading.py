@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
         first = again
     Records(lab, lab.sweep("placement").plan(), memory)["no-run"]
     assert set(memory.records) == {RUN}
+    shutil.rmtree(lab.run(RUN).path)
+    assert read(lab, memory).state == "pending"
 
 
 def test_a_run_that_has_not_ended_is_read_each_time(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError, signature
+from tread_lab.specs.run import InitSpec
 from tread_lab.sweep.removal import removal_of, remove
 
 SHARED = {signature(tiny_spec(None, steps=400)), signature(tiny_spec((2, 8), steps=400))}
@@ -59,6 +61,15 @@ def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:
     assert str(error.value) == f"run {run} is needed by sweep a, sweep b; remove that first"
     remove(removal_of(lab, "a"))
     remove(removal_of(lab, "b"))
+
+
+def test_a_run_that_another_one_began_from_stays(lab: Lab) -> None:
+    parent = tiny_spec((1, 4), steps=400)
+    child = replace(tiny_spec(None), init_from=InitSpec(run=parent))
+    lab.run_of(child).create(child)
+    removal = removal_of(lab, "a")
+    assert removal.runs == ()
+    assert removal.kept[signature(parent)] == (f"run {signature(child)}",)
 
 
 def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:

@@ -118,6 +118,16 @@ def test_more_than_40_runs_are_counted(
     assert capsys.readouterr().out.splitlines()[42:-2] == last
 
 
+@pytest.mark.parametrize(("steps", "said"), [(52, "-2.5 steps"), (56, "+1.6 steps")])
+def test_it_is_said_whether_a_trial_spends_less_or_more_where_steps_do_not_match(
+    steps: int, said: str, lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    axes = {"route": ["0->11"], "rate": [0.9], "routes_until": [0.9]}
+    plan = plan_of(tiny_spec(None, steps=steps), "p", axes=axes, match="train_flops")
+    show(answers, plan, lab)
+    assert f" spends {said} of its baseline's: nothing is nearer" in capsys.readouterr().out
+
+
 def of_hours(train: float, measuring: float, **more: Any) -> Any:
     """A forecast of so many device-hours for each run."""
     return SimpleNamespace(

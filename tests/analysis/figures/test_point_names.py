@@ -44,10 +44,14 @@ def test_names_of_a_crowd_meet_neither_each_other_nor_a_point() -> None:
     assert not any(meet(box, np.tile(dot, 2)) for box in found for dot in dots)
     leads = [text for text in ax.texts if isinstance(text, Annotation) and not text.get_text()]
     assert leads
+    ax.figure.draw_without_rendering()
     for lead in leads:  # ends where a box begins
         end = ax.transData.transform(lead.xy) + np.array(lead.xyann) * ax.figure.dpi / 72
         within = [np.concatenate([end - box[:2], box[2:] - end]) for box in found]
         assert min(abs(inside.min()) for inside in within) < 1.5
+        first, *_, last = lead.arrow_patch.get_path().vertices
+        gaps = [np.hypot(*(first - end)), np.hypot(*(last - ax.transData.transform(lead.xy)))]
+        assert gaps[0] < 1 < gaps[1]  # the name is reached, the point is not
 
 
 def test_a_lone_name_stands_to_the_right_of_its_point() -> None:

@@ -208,6 +208,17 @@ def test_a_cluster_that_wants_a_token_is_one_line_and_is_not_joined(
         module._joined("10.0.0.2:1", module.Driver()).__enter__()
 
 
+def test_any_other_answer_of_a_head_is_left_to_ray(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(address: str) -> None:
+        raise module.ray.exceptions.RpcError("of another version")
+
+    monkeypatch.setattr(module, "answers", lambda *asked, **more: True)
+    monkeypatch.setattr(module, "GcsClient", odd)
+    module._refuse_silence("10.0.0.2:1")
+
+
 @pytest.mark.parametrize("address", ["ray://head:10001", "local", "nonsense"])
 def test_an_address_without_host_and_port_is_left_to_ray(
     module: Any, monkeypatch: pytest.MonkeyPatch, address: str

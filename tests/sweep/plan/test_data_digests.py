@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tread_lab.cli import main
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.signature import signature
@@ -129,6 +130,8 @@ def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
         len(said) == 1 and "2 runs of this sweep recorded samples of the training part" in said[0]
     )
     assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
+    here = ["--root", str(lab.root), "--executor", "inline", "--device", "cpu", "--plan"]
+    assert main(["sweep", str(file), *here]) == 0
     write_set(tmp_path / "one", seed=2)
     now = fingerprint(lab, first)
     expected = (

@@ -57,6 +57,12 @@ def test_each_row_says_what_a_trial_is_and_costs(tmp_path: Path) -> None:
     assert rows["run"].tolist() == [trial.run for trial in planned.plan.trials]
 
 
+def test_under_a_search_the_rows_are_the_baselines_that_all_cells_share(tmp_path: Path) -> None:
+    search = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
+    trials = load_sweep("route_placement.yaml", search, path=tmp_path).trials
+    assert trials["role"].tolist() == ["baseline"]
+
+
 def test_cells_left_out_are_counted_by_reason(in_folder: Path) -> None:
     axes = {"route": ["0->1", "0->2", "0->2"]}
     tree = {"experiment": "tiny", "axes": axes, "where": "end < 2"}
