@@ -62,6 +62,7 @@ LONGEST = (
     "seeing/test_dashboard.py",
     "end_to_end/test_sweep.py",
     "tracking/test_live_server.py",
+    "end_to_end/test_session.py",
     "docs/test_recipes.py",
     "end_to_end/test_old_lab.py",
     "faults/test_mlflow.py",
