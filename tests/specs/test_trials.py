@@ -60,6 +60,21 @@ def test_the_nearest_number_of_steps_is_taken_and_never_none(spent: float, steps
     assert matched_steps(float, spent, 7) == steps
 
 
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("phase", [(0.0, 0.5), (0.1, 1.0), (0.3, 0.9), (0.0, 1000), (37, 0.8)])
+def test_no_other_number_of_steps_is_nearer_whatever_phase_is_routed(
+    phase: tuple[float, float], rate: float
+) -> None:
+    def price(steps: int) -> float:
+        first, last = (min(steps, int(x * steps if x <= 1 else x)) for x in phase)
+        return steps - rate * max(0, last - first)
+
+    for spent in (1, 3, 10, 52, 56, 400, 1250, 4001):
+        found = matched_steps(price, spent, spent)
+        nearest = min(range(1, 12 * spent + 9), key=lambda steps: abs(price(steps) - spent))
+        assert abs(price(found) - spent) == abs(price(nearest) - spent), (spent, found, nearest)
+
+
 def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
     found = expansion(fixed=CONSTANT, evaluate=["heldout_loss at baseline, end"])
     assert [spec.step for spec in found.evaluations] == [100, None]

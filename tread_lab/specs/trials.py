@@ -25,6 +25,7 @@ QUESTIONS = {
 UNEQUAL = "at unequal steps"  # of a sweep that matches nothing
 STEPS = "train.steps"
 SPEND = "spend"  # an axis: multiples of what the baseline of the base run spends
+_ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 
 
@@ -32,16 +33,28 @@ def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> in
     """Return the steps whose price is nearest to `spent`.
 
     Args:
-        price: of a run of so many steps; it rises with them.
+        price: of a run of so many steps. It rises with them, but for what the rounding of a phase's
+            ends takes back.
         steps: where the search starts, at least 1.
     """
-    for _ in range(8):  # one is enough where every step costs the same
-        nearer = max(1, round(steps * spent / price(steps)))
-        if nearer == steps:
-            break
-        steps = nearer
-    near = range(max(1, steps - 1), steps + 2)
-    return min(near, key=lambda count: abs(price(count) - spent))
+    low = high = max(1, round(steps * spent / price(steps)))  # where all steps cost the same
+    width = 1
+    while low > 1 and price(low) > spent:
+        low, width = max(1, low - width), 2 * width
+    width = 1
+    while price(high) < spent:
+        high, width = high + width, 2 * width
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if price(middle) < spent else (low, middle)
+
+    def nearest(around: int) -> int:
+        counts = range(max(1, low - around), high + around + 1)
+        return min(counts, key=lambda count: abs(price(count) - spent))
+
+    found = nearest(1)
+    half_a_step = price(found) / found / 2
+    return found if abs(price(found) - spent) <= half_a_step else nearest(_ROUNDED)
 
 
 def steps_off(price: Price, run: RunSpec, baseline: RunSpec) -> float:
