@@ -82,6 +82,12 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
     rows = rows[(rows["role"] == "trial") & (rows["route"] != "dense")]
     rows = rows[~rows["route"].str.contains("+", regex=False)].drop_duplicates("run")
     rows = rows.assign(depth=rows["run"].map(depths))
+    again = rows[rows.duplicated(["depth", "seed", *PLACE])]
+    if not again.empty:
+        cell = again["cell"].iloc[0]
+        raise UserError(
+            f"{cell} is not the only cell of its placement; a rule needs placements alone"
+        )
     parts = rows.groupby("depth", sort=False)
     tables = [_table(int(str(depth)), part, metric) for depth, part in parts]
     tables = [table for table in tables if len(table.places) > 1]

@@ -21,7 +21,14 @@ from tread_lab.compare.best_set import (
     ranks,
     seeds_needed,
 )
-from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
+from tread_lab.compare.gaps import (
+    Losses,
+    PairedGap,
+    common_evaluation,
+    gap_over_images,
+    gap_over_seeds,
+    losses_paths,
+)
 from tread_lab.compare.intervals import pairing_kept
 from tread_lab.frames import equal_steps_frame, trials_frame
 from tread_lab.records import metric_names
@@ -141,10 +148,9 @@ def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
         [losses_paths(lab.run(str(run)), at_step.get(run)) for run in runs]
         for runs in (runs_K, [baselines[run] for run in runs_K])
     )
-    common = set.intersection(*(set(paths) for paths in (*ours, *theirs)))
-    if not common:
+    first = common_evaluation([*ours, *theirs], frame.attrs.get("evaluations", ()))
+    if first is None:
         raise UserError("no held-out evaluation is common to all cells; `tread-lab evaluate` one")
-    first = min(common)
     a, b = ([Losses.read(paths[first]).dense.mean(1) for paths in side] for side in (ours, theirs))
     gaps: Array = np.asarray(a) - np.asarray(b)
     return gaps

@@ -125,7 +125,8 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
     run = found.evidence[0].table.runs_K[found.evidence[0].chosen]
     tree = dict(next(trial.spec for trial in plan.trials if trial.run == run))
     rule = found.rule
-    tree["routes"] = [{"start": rule.start, "end": rule.end, "rate": rule.rate}]
+    own = {"start": rule.start, "end": rule.end, "rate": rule.rate}
+    tree["routes"] = [{**tree["routes"][0], **own}]
     stem = path.stem
     head = [
         f"# What does the route {rule} do, {mark}?",

@@ -23,8 +23,10 @@ from tread_lab.frames import (
     HIGH,
     LOW,
     NO_RESULT,
+    UNIT,
     best_first,
     cells_frame,
+    ranked_cells,
     ranking_key,
     result_texts,
     tied_with_best,
@@ -70,7 +72,7 @@ def answer(
     if GAP_HELDOUT not in frame:
         return _no_answer(frame)
     frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS)
-    cells = best_first(cells_frame(frame), GAP_HELDOUT)
+    cells = ranked_cells(frame, GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
@@ -78,7 +80,8 @@ def answer(
         return _no_answer(frame)
     best, name = done.iloc[0], str(done["cell"].iloc[0])
     tied = tied_with_best(lab, frame, list(done["cell"]))
-    certainty = _certainty(int(best["completed"]), int(best[GAP_HELDOUT + COUNT]), len(done))
+    of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
+    certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), len(done), of_seeds=of_seeds)
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
     parts = [_finding(frame, cells, best, done), _rivals(name, tied, len(done))]
@@ -204,19 +207,19 @@ def _along(done: pd.DataFrame, axis: str, others: list[str]) -> tuple[float, str
     return float(means.max() - means.min()), axis, f" at {at}" if at else ""
 
 
-def _certainty(seeds: int, images: int, cells: int) -> str:
+def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
     chosen = (
         f" The best of {cells} was chosen by the same numbers, so its gap is slightly optimistic."
         if cells > 2
         else ""
     )
-    if seeds > 1:
+    if of_seeds:
         return (
-            f"The interval is over {seeds} seeds, each paired with its own baseline, so it also"
+            f"The interval is over {n} seeds, each paired with its own baseline, so it also"
             f" covers seeds that were not run.{chosen}"
         )
     return (
-        f"One seed: the interval is over {images} held-out images of one pair of runs. It says how"
+        f"One seed: the interval is over {n} held-out images of one pair of runs. It says how"
         " well these two networks were compared, not what another seed would give. This is an"
         f" observation; at least seeds=[0,1,2] would make it a finding.{chosen}"
     )

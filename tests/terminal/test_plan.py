@@ -118,7 +118,7 @@ def test_more_than_40_runs_are_counted(
     assert capsys.readouterr().out.splitlines()[42:-2] == last
 
 
-@pytest.mark.parametrize(("steps", "said"), [(52, "-2.5 steps"), (56, "+1.6 steps")])
+@pytest.mark.parametrize(("steps", "said"), [(52, "-2.0 steps"), (56, "+1.6 steps")])
 def test_it_is_said_whether_a_trial_spends_less_or_more_where_steps_do_not_match(
     steps: int, said: str, lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import math
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -172,15 +172,28 @@ def recorded_gaps(
 
     `planned` evaluations come first, so that what another sweep measures changes no gap.
     """
-    candidates = {name: path for name, path in trial.items() if name in baseline} or trial
-    candidates = {n: path for n, path in candidates.items() if n in planned} or candidates
-    if not candidates:
+    best = common_evaluation([trial, baseline], planned) or common_evaluation([trial], planned)
+    if best is None:
         return {}
-    best = next(iter(candidates))
-    if len(candidates) > 1:
-        best = max(candidates, key=lambda name: _losses(*_stamped(candidates[name])).dense.size)
     other = _stamped(baseline[best]) if best in baseline else None
-    return _gaps_of_files(_stamped(candidates[best]), other)
+    return _gaps_of_files(_stamped(trial[best]), other)
+
+
+def common_evaluation(
+    sides: Sequence[Mapping[str, Path]], planned: Collection[str] = ()
+) -> str | None:
+    """Return the evaluation that losses of several runs are compared by: one that all have, planned
+    ones first, of these the largest; `None` without any.
+
+    Args:
+        sides: `losses_paths` of each run.
+    """
+    first = sides[0]
+    common = [name for name in first if all(name in paths for paths in sides)]
+    common = [name for name in common if name in planned] or common
+    if len(common) < 2:
+        return next(iter(common), None)
+    return max(common, key=lambda name: _losses(*_stamped(first[name])).dense.size)
 
 
 Stamped = tuple[Path, int]  # a file as it was at a time: a changed one is read again

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from tread_lab.compare.gaps import Losses, PairedGap, gap_over_images, gap_over_seeds, losses_paths
+from tread_lab.compare.gaps import (
+    Losses,
+    PairedGap,
+    common_evaluation,
+    gap_over_images,
+    gap_over_seeds,
+    losses_paths,
+)
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import delta_column, own_metrics
 from tread_lab.records.lab import Lab
@@ -86,32 +94,43 @@ def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[
     for cell, seed, run, gap in zip(*(near[c] for c in ("cell", "seed", "run", GAP_HELDOUT))):
         seeds[cell][seed] = run, gap
     steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
-    differences = {cell: _paired(lab, seeds[best], seeds[cell], steps) for cell in others}
-    return [cell for cell, less in differences.items() if less is None or less.high >= 0]
+    planned = frame.attrs.get("evaluations", ())
+    differences = {cell: _paired(lab, seeds[best], seeds[cell], steps, planned) for cell in others}
+    return [cell for cell, less in differences.items() if less is None or not less.high < 0]
 
 
 _Seeds = dict[int, tuple[str, float]]  # of a cell: its run and its held-out gap by seed
 
 
-def _paired(lab: Lab, ours: _Seeds, theirs: _Seeds, steps: Mapping[str, int]) -> PairedGap | None:
+def _paired(
+    lab: Lab, ours: _Seeds, theirs: _Seeds, steps: Mapping[str, int], planned: Collection[str]
+) -> PairedGap | None:
     """Return a cell less another in held-out loss, over common seeds or over images of one seed.
+
+    A seed counts where both have a gap.
 
     The result is `None` where the two cannot be paired.
 
     Args:
         steps: at which runs are compared, where that is before their end.
     """
-    common = [seed for seed in ours if seed in theirs]
+    common = [
+        seed
+        for seed, (_, gap) in ours.items()
+        if seed in theirs and math.isfinite(gap) and math.isfinite(theirs[seed][1])
+    ]
     if len(common) > 1:
         return gap_over_seeds([ours[seed][1] - theirs[seed][1] for seed in common])
     if not common:
         return None
     runs = [seeds[common[0]][0] for seeds in (ours, theirs)]
     paths = [losses_paths(lab.run(run), steps.get(run)) for run in runs]
-    both = sorted(paths[0].keys() & paths[1].keys())
+    both = common_evaluation(paths, planned)
+    if both is None:
+        return None
     try:
-        a, b = (Losses.read(path[both[0]]) for path in paths) if both else (None, None)
-        return gap_over_images(a.dense, b.dense) if a and b else None
+        a, b = (Losses.read(path[both]) for path in paths)
+        return gap_over_images(a.dense, b.dense)
     except UserError:
         return None
 

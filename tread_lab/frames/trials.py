@@ -47,6 +47,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
 
     Where a sweep has baselines of several kinds, each has the axis values in which they differ.
 
+    `frame.attrs["evaluations"]` lists the signatures of the planned evaluations.
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
     that this sweep asked for, `frame.attrs["foreign"]` those of others. `frame.attrs["comparison"]`
     says which question differences to baselines answer, such as `at equal training FLOPs`.
@@ -198,6 +199,7 @@ class SweepReader:
         pairs = [pair for own in columns.values() for pair in own.items()]
         planned, foreign = ([c for c, own in pairs if own is kind] for kind in (True, False))
         frame.attrs |= {"axes": list(axes), "planned": planned, "foreign": foreign}
+        frame.attrs["evaluations"] = sorted(self._planned)
         frame.attrs["comparison"] = self.plan.comparison
         return frame
 

@@ -184,8 +184,8 @@ class Space:
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.cells = tuple(cells)
-        axes = [axis for axis in cells[0] if len({repr(cell.get(axis)) for cell in cells}) > 1]
-        self.axes = tuple(axes)
+        axes = dict.fromkeys(axis for cell in cells for axis in cell)
+        self.axes = tuple(a for a in axes if len({repr(cell.get(a)) for cell in cells}) > 1)
         self._children: dict[tuple[str, ...], list[Any]] = {}
         self._at: dict[tuple[str, ...], int] = {}
         for number, cell in enumerate(cells):

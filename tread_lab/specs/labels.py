@@ -15,6 +15,7 @@ from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass, RouteSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
+from tread_lab.specs.units import short
 
 OneSpec = TypeVar("OneSpec", bound=Spec)
 
@@ -98,7 +99,7 @@ def value_text(value: Any) -> str:
     """Return a value as labels show it: short numbers, lists and mappings as compact JSON."""
     if isinstance(value, dict | list | tuple):
         return json.dumps(value, separators=(",", ":"))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return short(value) if isinstance(value, float) else str(value)
 
 
 def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
@@ -147,7 +148,7 @@ def _routes_label(routes: Sequence[RouteSpec]) -> str:
     named = [route.in_full for route in routes]
     rates = {route.rate for route in routes}
     if len(rates) == 1:
-        return f"{' + '.join(named)} s={rates.pop():g}"
+        return f"{' + '.join(named)} s={short(rates.pop())}"
     both = (f"{name} s={route.rate:g}" for name, route in zip(named, routes))
     return " + ".join(both) or "dense"
 

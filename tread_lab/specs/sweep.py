@@ -217,4 +217,6 @@ def _variants(variants: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, A
             raise UserError(f"variants.{axis}: expected {{name: {{field: value}}}}")
         if not named:
             raise UserError(f"variants.{axis}: has no values")
+        if axis in ("start", "end", "route", "routes", "rate", "selection"):
+            raise UserError(f"variants.{axis}: is what routes have; name the variants otherwise")
         yield str(axis), named

@@ -49,7 +49,7 @@ def amount(count: float, unit: str = "B") -> str:
         if count < 999.5:
             return f"{count:.3g} {prefix}{unit}"
         count /= 1000
-    return f"{count:,.0f} E{unit}"
+    return f"{float(f'{count:.3g}'):,.12g} E{unit}"
 
 
 def quantity(value: float, unit: str, *, signed: bool = False) -> str:

@@ -182,8 +182,8 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searc
         cells[repr(trial.cell)] = trial.cell
         own = runs.setdefault(repr(trial.cell), {})
         if trial.baseline in baselines:
-            own[trial.baseline] = baselines[trial.baseline]
-        own[trial.run] = trial
+            own[f"baseline {trial.baseline}"] = baselines[trial.baseline]
+        own[trial.run] = trial  # at rate 0 the run of its own baseline
     trials = {
         name: tuple(sorted(own.values(), key=lambda trial: trial.role != "baseline"))
         for name, own in runs.items()

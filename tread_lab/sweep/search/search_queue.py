@@ -131,12 +131,11 @@ class SearchQueue:
         open_runs = {task.run for task in self._open(trials)}
         if open_runs - self._ended:
             return observation
-        states = self._states(trials)
-        if states & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
-            return replace(observation, state="bad")
         own = [trial for trial in trials if trial.role == "trial"]
+        if self._states(own) & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
+            return replace(observation, state="bad")
         goals, evaluations = self.searched.objectives, self.plan.evaluations
-        completed = states == {RunState.COMPLETED}
+        completed = self._states(trials) == {RunState.COMPLETED}
         values = cell_values(self.lab, own, goals, evaluations) if completed else None
         if values is None:
             return replace(observation, state="failed")
