@@ -21,6 +21,7 @@ from tests.synthetic import (
 from tread_lab.compare.gaps import (
     Losses,
     PairedGap,
+    common_evaluation,
     gap_over_images,
     gap_over_seeds,
     loss_gaps,
@@ -229,6 +230,17 @@ def test_the_largest_evaluation_has_most_images_times_levels(tmp_path: Path) -> 
     trial = {"a": losses_of(tmp_path, "c", long + 1), "b": losses_of(tmp_path, "d", wide + 2)}
     assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 2.0
     assert recorded_gaps(trial, {"a": baseline["a"]})["gap/heldout"].mean == 1.0
+
+
+def test_what_is_measured_later_by_others_changes_no_comparison(tmp_path: Path) -> None:
+    few, many = np.ones((4, 2)), np.ones((8, 2))
+    sides = [
+        {"a": losses_of(tmp_path, f"a{k}", few), "b": losses_of(tmp_path, f"b{k}", many)}
+        for k in range(3)
+    ]
+    assert common_evaluation(sides) == "b" and common_evaluation(sides, ["a", "c"]) == "a"
+    assert common_evaluation([*sides, {"a": sides[0]["a"]}]) == "a"
+    assert common_evaluation([*sides, {}]) is None
 
 
 def test_without_a_shared_evaluation_the_gap_to_routing_is_of_the_planned_one(

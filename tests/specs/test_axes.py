@@ -326,3 +326,11 @@ def test_the_distance_is_that_of_a_straight_line() -> None:
     space = Space(axes)
     point = {"x": 0.05, "y": 0.05}  # of cell (0, 0): (3, 3) is nearer than (0, 5)
     assert space.nearest(point, [5, 33]) == 33
+
+
+def test_an_axis_that_only_some_cells_have_is_an_axis_of_the_space() -> None:
+    cells = [{"a": 1}, {"a": 2}, *({"a": 3, "b": b} for b in (0.1, 0.2, 0.3))]
+    space = Space(cells)
+    assert space.axes == ("a", "b")
+    assert [space.number_of(cell) for cell in cells] == list(range(5))
+    assert [space.number_at(space.point(k)) for k in range(5)] == list(range(5))

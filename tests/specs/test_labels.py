@@ -60,6 +60,7 @@ def test_routes_as_the_paper_writes_them(pairs: list[tuple[str, float]], label: 
 def test_a_cell_of_rate_zero_keeps_its_place() -> None:
     assert cell_label(trial({"start": 1, "end": 4, "rate": 0.0})) == "1->4 s=0"
     assert cell_label(trial({"route": "1->4", "rate": 0})) == "1->4 s=0"
+    assert value_text(0.9999999) == "0.9999999" != value_text(0.99999999)
 
 
 def test_every_other_axis_is_told() -> None:

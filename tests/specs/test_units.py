@@ -50,6 +50,7 @@ def test_amounts(count: float, text: str) -> None:
 
 def test_amounts_of_other_units() -> None:
     assert amount(7.117e11, "FLOP") == "712 GFLOP"
+    assert amount(1.4e18, "FLOP") == "1.4 EFLOP"
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,11 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
             assert value == pytest.approx(trials.loc[(start, seed), HELDOUT] - dense[seed])
             assert found.flops_K[column] == trials.loc[(start, seed), "cost/train_flops"]
     assert found.runs_K[2] == trials.loc[(2, 0), "run"]
+    other = frame.assign(run=frame["run"] + "x", cell=frame["cell"] + " by rows")
+    twice = pd.concat([frame, other[other["role"] == "trial"]])
+    twice.attrs = frame.attrs
+    with pytest.raises(UserError, match="by rows is not the only cell of its placement"):
+        tables_of(twice, {**depths, **dict.fromkeys(twice["run"], 12)}, HELDOUT)
     place = ["route", "start", "end", "rate"]
     frame.loc[frame["role"] == "baseline", place] = ["3->7", 3, 7, 0.5]  # routed, and no trial
     assert tables_of(frame, depths, HELDOUT)[0].places == found.places

@@ -74,3 +74,15 @@ def test_the_lowest_loss_is_named_where_it_is_not_the_best_difference(tmp_path: 
     frame.loc[longer, "gap/heldout"] += 0.01
     assert "The lowest held-out loss is that of 2→8 s=0.5 steps=800" in answer(lab, frame).sentence
     assert "The lowest" not in answer(lab, frame[~longer]).sentence
+
+
+def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: Path) -> None:
+    shape = small(seeds=(0, 1, 2), states={(None, 2): "diverged"})
+    lab = write_sweep(tmp_path / "three", shape)
+    two = write_sweep(tmp_path / "two", small(seeds=(0, 1)))
+    found, expected = (answer(one, trials_frame(one, "placement")) for one in (lab, two))
+    assert found.certainty == expected.certainty and "over 2 seeds" in found.certainty
+    paired = "At 95%, by paired differences, every other cell is worse"
+    assert paired in found.sentence and paired in expected.sentence
+    lab = write_sweep(tmp_path / "one", small(seeds=(0, 1), states={(None, 1): "diverged"}))
+    assert answer(lab, trials_frame(lab, "placement")).certainty.startswith("One seed: the interv")

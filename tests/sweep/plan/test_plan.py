@@ -203,6 +203,15 @@ def test_a_search_has_its_mean_and_its_worst_cells_before_it(lab: Lab, tiny: Tin
     assert forecast.worst_flops == sum(sorted(flops)[-3:])
 
 
+def test_a_search_over_rate_0_keeps_its_baselines(tiny: Tiny) -> None:
+    axes = {"route": ["0->1"], "rate": [0, 0.5]}
+    plan = planned(tiny, axes=axes, search=SEARCH, seeds=[0])
+    assert plan.search is not None
+    roles = [[trial.role for trial in own] for own in plan.search.trials.values()]
+    assert roles == [["baseline", "trial"], ["baseline", "trial"]]
+    assert [trial.role for trial in plan.trials] == ["baseline"]
+
+
 def test_of_a_large_space_a_sample_tells_the_mean(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tin
     [
         (["", "", "", "failed"], "failed"),
         (["", "", "", "diverged"], "bad"),
+        (["diverged", "", "", ""], "failed"),  # of the baseline alone: it says nothing of the cell
         (["", "", "diverged", "open"], "failed"),  # a later session goes on with the last
     ],
 )
