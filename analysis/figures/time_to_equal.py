@@ -160,11 +160,15 @@ def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) ->
 
 
 def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
-    """Return factors at the best value that both reached: the worse of the two curves' bests."""
+    """Return factors at the best value that both reached: the worse of the two curves' bests.
+
+    Of several dense curves none is that of all others, and there are no factors.
+    """
     measured = [curve for curve in measured if len(curve.value) > 1]  # a point is no curve
-    dense = next((curve for curve in measured if curve.dense), None)
-    if dense is None:
+    several = [curve for curve in measured if curve.dense]
+    if len(several) != 1:
         return ()
+    (dense,) = several
     best, worse = (np.min, max) if lower else (np.max, min)
     factors = []
     for other in (curve for curve in measured if not curve.dense):
@@ -177,7 +181,9 @@ def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
 def caption(found: TimeToEqual) -> str:
     """Return the time-to-equal factors and their definition."""
     if not found.factors:
-        return "There is no dense curve to be as good as."
+        several = sum(curve.dense for curve in found.curves) > 1
+        dense = "are several dense curves" if several else "is no dense curve"
+        return f"There {dense} to be as good as."
     sentences = []
     for factor in found.factors:
         name = routed(factor.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.data.test_content import packed_set
 from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab import cli
 from tread_lab.data import autoencoder
+from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
@@ -20,7 +23,7 @@ from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import HeldoutSpec, SamplesSpec, decode
+from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 
@@ -173,6 +176,19 @@ def test_an_evaluation_whose_files_were_changed_is_open_again(folder: RunFolder)
     assert [*open_evaluations(asked)] == []
     (folder.evaluation(spec).path / "losses.npz").write_bytes(b"changed")
     assert [*open_evaluations(asked)] == [(small_run(), spec)]
+
+
+def test_data_that_have_changed_since_the_run_was_planned_are_not_measured(
+    lab: Lab, tmp_path: Path
+) -> None:
+    data = packed_set(tmp_path)
+    spec = replace(small_run(), data=replace(data, digest=content_digest(data)))
+    run = lab.run_of(spec)
+    run.create(spec)
+    file = tmp_path / "latents.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="holds other content"):
+        evaluate(run, HeldoutSpec(images=2, levels=2), CPU)
 
 
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(

@@ -161,5 +161,8 @@ def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed(column:
     rate = frame.rename(columns={column: "throughput/images_per_s"})
     rate["throughput/images_per_s"] **= -1
     assert list(disturbed(rate, "throughput/images_per_s")) == [False, False, True, True, False]
+    other = frame.assign(precision=["fp32", *["bf16"] * 4])  # twice as fast for another reason
+    assert not disturbed(other, column).any()
+    assert disturbed(frame.assign(precision="bf16"), column).any()
     half = slower.assign(steps_done=[200, 100, 100, 100, 100])
     assert disturbed(half, column)[1:].all() == (column == "throughput/step_seconds")

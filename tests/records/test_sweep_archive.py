@@ -430,8 +430,24 @@ def interrupted(source: Lab, lab: Lab, steps: int) -> RunFolder:
 
 def test_of_a_run_in_both_the_further_one_stays(source: Lab, archive: Path, lab: Lab) -> None:
     run = interrupted(source, lab, 3)
+    run.remarks.add_note("mine")
     assert merged(lab, archive).runs == {TAKEN: 1, NEW: 3}
     assert run_status(run) == run_status(source.run(run.name))
+    assert run.remarks.notes == ["mine"]
+
+
+def test_a_request_to_stop_is_no_progress(source: Lab, lab: Lab, tmp_path: Path) -> None:
+    theirs = source.runs()[2]
+    theirs.reopen()
+    theirs.remarks.add("stop", "enough")
+    assert theirs.state() == RunState.STOPPED and theirs.result() is None
+    packed(source, tmp_path / "a.zip")
+    mine = lab.run(theirs.name)
+    mine.create(theirs.spec())
+    with mine.log() as log:
+        log(theirs.step() + 100, loss=1.0)
+    assert merged(lab, tmp_path / "a.zip").runs[KEPT] == 1
+    assert mine.step() == theirs.step() + 100
 
 
 def test_a_run_that_the_lab_has_as_far_is_kept(source: Lab, archive: Path, lab: Lab) -> None:
@@ -494,12 +510,16 @@ def test_a_plan_that_goes_further_replaces_the_labs_and_never_the_other_way_roun
     three = write_sweep(tmp_path / "three", small(routes=((0, 4), (2, 8))))
     packed(two, tmp_path / "two.zip")
     packed(three, tmp_path / "three.zip")
+    sweep = lab.sweep("placement")
     for name, runs in (("two", 2), ("three", 3), ("two", 3)):
         merged(lab, tmp_path / f"{name}.zip")
-        assert len(lab.sweep("placement").plan().trials) == runs
-    assert records(lab).keys() - {f"runs/{r.name}/imported.json" for r in lab.runs()} == (
-        records(three).keys()
-    )
+        assert len(sweep.plan().trials) == runs and not sweep.drawn_path.exists()
+        sweep.remarks.add_note(f"after {name}")
+        sweep.drawn_path.touch()
+    assert sweep.remarks.notes == ["after two", "after three", "after two"]
+    own = {f"runs/{r.name}/imported.json" for r in lab.runs()}
+    own |= {f"sweeps/placement/{name}" for name in ("plans/0001.json", "remarks.jsonl", "drawn")}
+    assert records(lab).keys() - own == records(three).keys()
 
 
 def test_runs_that_compare_with_another_file_of_the_same_name_are_refused(

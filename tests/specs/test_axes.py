@@ -12,6 +12,7 @@ from tread_lab.specs import UserError, decode
 from tread_lab.specs.axes import Space, cell_of, distinct, grid, is_range
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import Expansion, expand
+from tread_lab.specs.fields import with_cell, with_fields
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
@@ -326,6 +327,16 @@ def test_the_distance_is_that_of_a_straight_line() -> None:
     space = Space(axes)
     point = {"x": 0.05, "y": 0.05}  # of cell (0, 0): (3, 3) is nearer than (0, 5)
     assert space.nearest(point, [5, 33]) == 33
+
+
+def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
+    for fixed in ({"rate": 0.75, "routes": ["0->1"]}, {"routes": ["0->1"], "rate": 0.75}):
+        tree = with_fields({"routes": []}, fixed, "fixed")
+        assert [route["rate"] for route in tree["routes"]] == [0.75]
+    tree = with_fields({}, {"train.lr": 3, "train": {"lr": 1, "steps": 2}}, "fixed")
+    assert tree == {"train": {"lr": 3, "steps": 2}}
+    cell = {"rate": 0.25, "routes": ["0->1"]}
+    assert with_cell({}, cell, {})["routes"][0]["rate"] == 0.25
 
 
 def test_an_axis_that_only_some_cells_have_is_an_axis_of_the_space() -> None:

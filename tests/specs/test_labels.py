@@ -224,3 +224,9 @@ def test_the_place_of_a_route_is_no_value_of_a_baseline() -> None:
     assert [t.cell for t in served if t.role == "baseline"] == [
         {"train.steps": 5}, {"train.steps": 6}
     ]  # fmt: skip
+
+
+def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> None:
+    trials = planned(fixed={"train.lr": "=0.01/length"}, axes={"route": ["0->1", "0->3"]})
+    labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
+    assert labels == ["dense lr=0.005", "dense lr=0.0025"]

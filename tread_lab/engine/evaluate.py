@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.npy import write_npz
@@ -92,6 +93,7 @@ def measuring(
         return metrics
     started = time.perf_counter()
     run = folder.spec()
+    check_content(run.data, cache or folder.cache)
     provenance = measured_with(run, spec) | decoded_with(run, spec, device)
     if isinstance(spec, SamplesSpec):
         metrics, facts = yield from _samples(folder, spec, device, place, cache, ranks)

@@ -89,6 +89,7 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     than its FLOPs allow was measured against a busy machine. Small networks gain less than their
     FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
     A baseline from which most trials are that far away is the slow one, and is disturbed as well.
+    A trial of another network or precision than its baseline differs in more than FLOPs.
 
     Args:
         column: of a time or of a speed, else no trial is: seconds a step and images per second are
@@ -100,6 +101,9 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     own = {name: trials[name].astype(float) for name in names}
     dense = {name: of_baseline(trials, name) for name in own}
     share: pd.Series[float] = _beyond_flops(column, own, dense)
+    for name in (name for name in ("model", "precision") if name in trials):
+        theirs = trials["baseline"].map(trials.drop_duplicates("run").set_index("run")[name])
+        share = share.where(trials[name] == theirs)
     away = share / share.median()
     slow = share.groupby(trials["baseline"]).median() > BEYOND
     of_slow = trials["run"].isin(slow.index[slow])

@@ -195,6 +195,7 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
                     _move(path, target, stage)
             if takes_plan:
                 _merge_sweep(sweep, stage)
+            sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
     files, head = len(archive.files), archive.head
@@ -330,6 +331,7 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
                 return ADDED if _add_parts(mine, theirs, stage) else KEPT
             if _progress(theirs) <= _progress(mine):
                 return KEPT
+            _join_lines(mine.remarks.path, theirs.remarks.path)
             _move(theirs.path, mine.path, stage)
             return TAKEN
     except Busy:
@@ -337,8 +339,19 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
 
 
 def _progress(run: RunFolder) -> tuple[bool, int]:
-    state = run.state()
-    return state.ended and state is not RunState.FAILED, run.step()
+    """Return whether a run has a result, and its step; that it was asked to stop is none."""
+    return run.result() is not None and run.state() is not RunState.FAILED, run.step()
+
+
+def _join_lines(mine: Path, theirs: Path) -> None:
+    """Put the lines of a record of the lab before those that arrive under the same name."""
+    if mine.exists():
+        own, new = (
+            path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+            for path in (mine, theirs)
+        )
+        lines = [*own, *(line for line in new if line not in own)]
+        write_text(theirs, "".join(f"{line}\n" for line in lines))
 
 
 def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
@@ -356,13 +369,20 @@ def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
 
 
 def _merge_sweep(sweep: SweepFolder, stage: Path) -> None:
-    """Move a new sweep into the lab; of one that is there the files, its plan last."""
+    """Move a new sweep into the lab; of one that is there the files, its plan last.
+
+    What people have said, and what was spent, stays; the plan so far is one of the earlier ones.
+    """
     new = stage / "new" / "sweep"
     if not sweep.plan_path.exists():
         _move(new, sweep.path, stage)
         return
     with sweep.lock():
+        sweep.keep_plan()
         names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+        names = [n for n in names if n.parts[0] != "plans" or not (sweep.path / n).exists()]
+        for name in (name for name in names if name.suffix == ".jsonl"):
+            _join_lines(sweep.path / name, new / name)
         for name in sorted(names, key=lambda name: name.name == "plan.json"):
             _move(new / name, sweep.path / name, stage)
 

@@ -125,7 +125,7 @@ def with_cell(
 ) -> dict[str, Any]:
     """Return the base tree with the fields of a cell set, those of a variant all at once."""
     tree = dict(base)
-    for key, value in cell.items():
+    for key, value in in_order(cell):
         if key in variants:
             tree = with_fields(tree, variants[key][value], f"variants.{key}.{value}")
         else:
@@ -137,12 +137,18 @@ def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
     """Return the base tree with some fields set; nested mappings set only what they name."""
     tree = dict(base)
     try:
-        for key, value in fields.items():
+        for key, value in in_order(fields):
             for name, leaf in leaves(str(key), value):
                 _set(tree, name, leaf)
     except UserError as error:
         raise error.at(path) from None
     return tree
+
+
+def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return fields as they have to be set, however they are written: whole ones before their
+    parts, and the rate after the routes that have it."""
+    return sorted(fields.items(), key=lambda item: (item[0] == "rate", str(item[0]).count(".")))
 
 
 def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:

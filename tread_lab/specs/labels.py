@@ -11,6 +11,8 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from tread_lab.specs.cell import AnySpec, Spec, Trial, axis_label
+from tread_lab.specs.decode import encode
+from tread_lab.specs.fields import dotted
 from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass, RouteSpec
 from tread_lab.specs.run import RunSpec
@@ -82,10 +84,36 @@ def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec
     A sweep over precisions has a dense run in each: these are cells, not seeds of one.
     """
     own = _served_cells((trial.baseline, trial.cell) for trial in trials)
-    return tuple(
+    found = tuple(
         trial if trial.cell or not own.get(trial.run) else replace(trial, cell=own[trial.run])
         for trial in trials
     )
+    baselines = {trial.run: trial for trial in found if trial.role == "baseline"}
+    seeds = Counter((repr(trial.cell), trial.seed) for trial in baselines.values())
+    if all(count == 1 for count in seeds.values()):
+        return found
+    told = _told_apart(baselines)
+    cells = {run: {**baselines[run].cell, **fields} for run, fields in told.items()}
+    return tuple(
+        replace(trial, cell=cells[trial.run]) if trial.role == "baseline" else trial
+        for trial in found
+    )
+
+
+def _told_apart(trials: Mapping[str, Trial[Spec]]) -> dict[str, dict[str, Any]]:
+    """Return run -> the fields of its spec in which such runs differ, their seeds apart: no axis
+    tells baselines apart whose fields were computed from their trials' axes."""
+    trees = {
+        run: dict(dotted(encode(t.spec) if isinstance(t.spec, RunSpec) else t.spec))
+        for run, t in trials.items()
+    }
+    names = dict.fromkeys(name for tree in trees.values() for name in tree)
+    fields = [
+        name
+        for name in names
+        if name != "seed" and len({repr(tree.get(name)) for tree in trees.values()}) > 1
+    ]
+    return {run: {name: tree.get(name) for name in fields} for run, tree in trees.items()}
 
 
 def without_axis(label: str, axis: str) -> str:
