@@ -339,6 +339,21 @@ def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
     assert with_cell({}, cell, {})["routes"][0]["rate"] == 0.25
 
 
+@pytest.mark.parametrize(
+    ("written", "values"),
+    [
+        ("2000..2009 linear 10", list(range(2000, 2010))),
+        ("1000..1010 linear 3", [1000, 1005, 1010]),
+        ("0.1234..0.1236 linear 3", [0.1234, 0.1235, 0.1236]),
+        ("0.999..0.9999 linear 4", [0.999, 0.9993, 0.9996, 0.9999]),
+        ("1..4 linear 9", [1, 2, 3, 4]),
+        ("1e-4..1e-2 log 3", [1e-4, 1e-3, 1e-2]),
+    ],
+)
+def test_values_of_a_scaled_range_are_apart_and_inside_it(written: str, values: list[Any]) -> None:
+    assert [cell["a"] for cell in grid({"a": written}, "axes")] == values
+
+
 def test_an_axis_that_only_some_cells_have_is_an_axis_of_the_space() -> None:
     cells = [{"a": 1}, {"a": 2}, *({"a": 3, "b": b} for b in (0.1, 0.2, 0.3))]
     space = Space(cells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -91,21 +92,22 @@ def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[
     done = (frame["role"] == "trial") & (frame["state"] == "completed")
     near = frame.loc[done & frame["cell"].isin([best, *others])]
     seeds: dict[str, _Seeds] = {cell: {} for cell in (best, *others)}
-    for cell, seed, run, gap in zip(*(near[c] for c in ("cell", "seed", "run", GAP_HELDOUT))):
-        seeds[cell][seed] = run, gap
+    columns = ("cell", "seed", "run", "baseline", GAP_HELDOUT)
+    for cell, seed, *facts in zip(*(near[column] for column in columns)):
+        seeds[cell][seed] = tuple(facts)
     steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
     planned = frame.attrs.get("evaluations", ())
     differences = {cell: _paired(lab, seeds[best], seeds[cell], steps, planned) for cell in others}
     return [cell for cell, less in differences.items() if less is None or not less.high < 0]
 
 
-_Seeds = dict[int, tuple[str, float]]  # of a cell: its run and its held-out gap by seed
+_Seeds = dict[int, tuple[Any, ...]]  # of a cell by seed: its run, its baseline, its held-out gap
 
 
 def _paired(
     lab: Lab, ours: _Seeds, theirs: _Seeds, steps: Mapping[str, int], planned: Collection[str]
 ) -> PairedGap | None:
-    """Return a cell less another in held-out loss, over common seeds or over images of one seed.
+    """Return a cell less another in held-out gap, over common seeds or over images of one seed.
 
     A seed counts where both have a gap.
 
@@ -116,21 +118,24 @@ def _paired(
     """
     common = [
         seed
-        for seed, (_, gap) in ours.items()
-        if seed in theirs and math.isfinite(gap) and math.isfinite(theirs[seed][1])
+        for seed, (*_, gap) in ours.items()
+        if seed in theirs and math.isfinite(gap) and math.isfinite(theirs[seed][-1])
     ]
     if len(common) > 1:
-        return gap_over_seeds([ours[seed][1] - theirs[seed][1] for seed in common])
+        return gap_over_seeds([ours[seed][-1] - theirs[seed][-1] for seed in common])
     if not common:
         return None
-    runs = [seeds[common[0]][0] for seeds in (ours, theirs)]
+    pairs = [seeds[common[0]][:2] for seeds in (ours, theirs)]  # each with its baseline
+    runs = [run for pair in zip(*pairs) for run in pair]
+    if runs[2] == runs[3]:  # which the difference does not depend on
+        runs = runs[:2]
     paths = [losses_paths(lab.run(run), steps.get(run)) for run in runs]
     both = common_evaluation(paths, planned)
     if both is None:
         return None
     try:
-        a, b = (Losses.read(path[both]) for path in paths)
-        return gap_over_images(a.dense, b.dense)
+        a, b, *dense = (Losses.read(path[both]).dense for path in paths)
+        return gap_over_images(a - dense[0], b - dense[1]) if dense else gap_over_images(a, b)
     except UserError:
         return None
 

@@ -159,18 +159,27 @@ def numbers(text: str, path: str) -> list[int] | list[float]:
 def _scaled(
     start: str, end: str, scale: str, count: str | None, *, place: str
 ) -> list[int] | list[float]:
-    """Return the numbers that a scale puts between two, to three digits; equal ones once."""
+    """Return the numbers that a scale puts between two; equal ones once.
+
+    They have three digits, or as many as keep them apart and between the two.
+    """
     first, last, values = float(start), float(end), int(count or _VALUES)
     if not first < last or values < 2 or (scale == "log" and first <= 0):
         raise UserError("from a smaller to a larger number, log from above 0").at(place)
     check_count(values, place)
-    shares = (k / (values - 1) for k in range(1, values - 1))
-    inner = (float(f"{_SCALES[scale](first, last, share):.3g}") for share in shares)
-    every = dict.fromkeys([first, *inner, last])
+    inner = [_SCALES[scale](first, last, k / (values - 1)) for k in range(1, values - 1)]
     is_whole = {".", "e"}.isdisjoint(start + end)
-    return list(dict.fromkeys(map(round, every))) if is_whole else list(every)
+
+    def rounded(digits: int) -> list[Any]:
+        every = dict.fromkeys([first, *(float(f"{x:.{digits}g}") for x in inner), last])
+        return list(dict.fromkeys(map(round, every))) if is_whole else list(every)
+
+    exact = rounded(_EXACT)
+    tried = (rounded(digits) for digits in range(3, _EXACT))
+    return next((x for x in tried if len(x) == len(exact) and x == sorted(x)), exact)
 
 
+_EXACT = 17  # digits of a float
 Point = dict[str, float | str]
 
 
