@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from tests.synthetic import small, write_sweep
 from tread_lab.frames import (
     ranked_cells,
     ranking_caption,
     ranking_key,
+    tied_with_best,
+    trials_frame,
     without_baseline,
 )
 
@@ -102,3 +107,18 @@ def test_equal_cells_stand_in_plan_order_however_many() -> None:
     equal = table(*names, **{"heldout/loss": [float(k % 2) for k in range(61)]})
     cells = list(ranked_cells(equal, "heldout/loss")["cell"])
     assert cells == [*names[::2], *names[1::2]]
+
+
+def test_cells_with_baselines_of_their_own_tie_by_their_gaps(tmp_path: Path) -> None:
+    """The longer runs lose .3 less, dense and routed: their gaps are as before."""
+    shape = small(routes=((2, 8), (0, 4)), budgets=(100, 200))
+    lab = write_sweep(tmp_path, shape)
+    for trial in lab.sweep("placement").plan().trials:
+        for path in lab.run(trial.run).path.glob("evaluations/*/losses.npz"):
+            losses = dict(np.load(path))
+            if trial.steps == 200:
+                np.savez(path, **{**losses, "dense": losses["dense"] - 0.3})
+    frame = trials_frame(lab, "placement")
+    cells = [name for name in ranked_cells(frame, "gap/heldout")["cell"] if "->" in name]
+    assert [cell.split()[0] for cell in cells] == ["2->8", "2->8", "0->4", "0->4"]
+    assert tied_with_best(lab, frame, cells) == cells[1:2]
