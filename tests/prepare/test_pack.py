@@ -59,6 +59,11 @@ def test_mirrored_latents_and_statistics_come_along(files: Path, tmp_path: Path)
     assert all(map(torch.equal, found, everything("safetensors", files)))
     plain = np.load(tmp_path / "out" / "latents.npy")
     assert np.allclose(np.load(tmp_path / "out" / "latents_flip.npy"), plain + 100)
+    statistics = next(files.glob("*stats*"))
+    tensors = torch.load(statistics)
+    torch.save({name: 2 * tensor for name, tensor in tensors.items()}, statistics)
+    with pytest.raises(UserError, match="holds a data set with other content; choose"):
+        packed_from(files, tmp_path / "out")
 
 
 def test_held_out_arrays_and_captions_come_along(packed: Path, tmp_path: Path) -> None:

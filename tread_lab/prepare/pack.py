@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
+from tread_lab.data.content import content_digest
 from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics
 from tread_lab.prepare.packed import Build, Steps, check_whole, class_names, finish
-from tread_lab.specs.data import SOURCES
+from tread_lab.specs.data import SOURCES, DataSpec
 from tread_lab.specs.errors import UserError
 
 # Facts of an earlier manifest.
@@ -99,6 +100,7 @@ def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
         "packed": source,
         "content": store.fingerprint,
         "scaled": SOURCES[source].scaled,
+        "digest": content_digest(_data(source, path, store)),
     }
     if isinstance(store, PackedArrays) and store.own_heldout:
         plan["heldout"] = open_store(source, path, "heldout").fingerprint
@@ -107,6 +109,11 @@ def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
     if isinstance(origin, dict):
         plan |= {key: origin[key] for key in _CARRIED if key in origin}
     return plan
+
+
+def _data(source: str, path: Path, store: Store) -> DataSpec:
+    channels, size, _ = store.shape
+    return DataSpec(source=source, path=str(path), channels=channels, size=size)
 
 
 def _rows(store: Store, name: str, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

@@ -32,6 +32,7 @@ _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "encoder": "another autoencoder",
     "content": "other content",
     "heldout": "other held-out samples",
+    "digest": "other content",
 }
 _WAIT, _WAITS = 0.5, 120  # seconds between two looks at a lock, and how many before giving up
 _COPIED = 4096  # samples that are moved at once where damaged ones are left out
@@ -186,6 +187,8 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
     if manifest is None:
         return False
     stored, asked = manifest.get("made_with"), json.loads(json.dumps(dict(plan)))
+    if isinstance(stored, dict) and "digest" not in stored:
+        asked.pop("digest", None)  # which earlier versions did not take
     if not isinstance(stored, dict) or stored != asked:
         other = difference(stored if isinstance(stored, dict) else {}, asked)
         raise UserError(f"{folder} holds a data set with {other}")
