@@ -112,6 +112,15 @@ def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_eve
     assert is_complete(lab, Task(spec)) and len(folder.attempts.read()) == 1
 
 
+def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab, tiny: Tiny) -> None:
+    fast = {"checkpoint_every": 5, "keep_checkpoints": 9}
+    folder = lab.run_of(tiny(execution=fast))
+    folder.create(tiny(execution=fast))
+    run(lab, Task(tiny(execution={**fast, "keep_steps": [10]})))
+    clear(lab, find(lab))
+    assert steps(folder) == [20, 10]
+
+
 def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab, tiny: Tiny) -> None:
     plan = planned(lab, tiny(steps=20, execution=KEEPS))
     (task,) = plan.tasks

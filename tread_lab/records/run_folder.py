@@ -176,15 +176,27 @@ class RunFolder:
     def attempts(self) -> Attempts:
         return Attempts(self.path / "attempts.jsonl")
 
-    def keep_steps(self, steps: Iterable[int]) -> None:
-        """Add steps whose checkpoints training must not remove; none that was added is lost."""
-        if set(steps) - self.kept_steps():
-            kept = sorted({*self.kept_steps(), *steps})
-            write_json(self.path / "keep_steps.json", {"steps": kept})
+    def keep_steps(self, steps: Iterable[int], *, asked: Iterable[int] = ()) -> None:
+        """Add steps whose checkpoints training must not remove; none that was added is lost.
+
+        Args:
+            asked: steps that people want to keep for good, by this attempt's spec.
+        """
+        before = self.kept_steps(), self.asked_steps()
+        kept, wanted = before[0] | set(steps), before[1] | set(asked)
+        if kept - before[0] or wanted - before[1]:
+            own = {"steps": sorted(kept), "asked": sorted(wanted)}
+            write_json(self.path / "keep_steps.json", own)
 
     def kept_steps(self) -> set[int]:
         """Return the steps whose checkpoints training must not remove."""
         return set(self._listed("keep_steps.json", "steps", int))
+
+    def asked_steps(self) -> set[int]:
+        """Return the steps that nothing removes: of the first attempt's spec, and of later ones."""
+        execution = (self.spec_tree() or {}).get("execution") or {}
+        later = self._listed("keep_steps.json", "asked", int)
+        return {*(execution.get("keep_steps") or ()), *later}
 
     def stack_dump(self, attempt: int) -> Path:
         """Return the file with the stacks of an attempt that was ended for making no progress."""

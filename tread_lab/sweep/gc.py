@@ -156,9 +156,9 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     done = {evaluation.path.name for evaluation in folder.evaluations() if evaluation.done}
     if state is not RunState.DIVERGED and not set(planned) <= done:
         return
-    spec = folder.readable_spec()
+    spec, asked = folder.readable_spec(), folder.asked_steps()
     for age, path in enumerate(list_checkpoints(folder.checkpoints)):
-        if age > 0 and spec is not None and step_of(path) not in spec.execution.keep_steps:
+        if age > 0 and spec is not None and step_of(path) not in asked:
             yield Removable(EARLIER, path, path.stat().st_size, folder.name)
         elif size := _optimizer_bytes(path):
             yield Removable(OPTIMIZER_STATE, path, size, folder.name)

@@ -92,7 +92,7 @@ def run_trial(
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
         folder.create(task.spec)
-        folder.keep_steps(task.kept_steps)
+        folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
         if is_repairable(folder):
             folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
