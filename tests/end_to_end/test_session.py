@@ -59,7 +59,7 @@ export {RUN} weights
 export places places.zip
 import places.zip --root other
 status places --root other
-train tiny init_from.file=weights/model.safetensors {SMALL}
+train tiny init_from.file=weights/model.safetensors {SMALL} {MEASURED}
 data verify latents
 data stats latents
 data pack latents packed
