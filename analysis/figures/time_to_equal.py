@@ -162,7 +162,7 @@ def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) ->
 def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
     """Return factors at the best value that both reached: the worse of the two curves' bests.
 
-    Of several dense curves none is that of all others, and there are no factors.
+    Of several dense curves none is the baseline of every route, and there are no factors.
     """
     measured = [curve for curve in measured if len(curve.value) > 1]  # a point is no curve
     several = [curve for curve in measured if curve.dense]
@@ -181,9 +181,9 @@ def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
 def caption(found: TimeToEqual) -> str:
     """Return the time-to-equal factors and their definition."""
     if not found.factors:
-        several = sum(curve.dense for curve in found.curves) > 1
-        dense = "are several dense curves" if several else "is no dense curve"
-        return f"There {dense} to be as good as."
+        if sum(curve.dense for curve in found.curves) > 1:
+            return "There are several dense curves, and none is that of every route."
+        return "There is no dense curve to be as good as."
     sentences = []
     for factor in found.factors:
         name = routed(factor.name)

@@ -181,7 +181,7 @@ def test_seeds_that_cannot_be_are_refused(seeds: Any, said: str) -> None:
 def test_names_of_variants_are_texts() -> None:
     tree = {"experiment": "tiny", "variants": {3: {"a": {}}}}
     assert decode(SweepSpec, tree).variants == {"3": {"a": {}}}
-    with pytest.raises(UserError, match=r"variants\.route: is what routes have; name the variants"):
+    with pytest.raises(UserError, match=r"variants\.route: routes have a field of this name"):
         decode(SweepSpec, {"experiment": "tiny", "variants": {"route": {"a": {}}}})
     with pytest.raises(UserError, match=r"variants\.m: expected {name: {field: value}}"):
         decode(SweepSpec, {"experiment": "tiny", "variants": {"m": {"a": {}, "b": 3}}})

@@ -101,8 +101,10 @@ def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec
 
 
 def _told_apart(trials: Mapping[str, Trial[Spec]]) -> dict[str, dict[str, Any]]:
-    """Return run -> the fields of its spec in which such runs differ, their seeds apart: no axis
-    tells baselines apart whose fields were computed from their trials' axes."""
+    """Return run -> the fields in which the specs of these runs differ, but for their seeds.
+
+    Fields that are computed from the axes of trials make several baselines, which no axis names.
+    """
     trees = {
         run: dict(dotted(encode(t.spec) if isinstance(t.spec, RunSpec) else t.spec))
         for run, t in trials.items()

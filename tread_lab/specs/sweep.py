@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tread_lab.specs.axes import numbers
 from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.units import counted
 
@@ -217,6 +218,6 @@ def _variants(variants: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, A
             raise UserError(f"variants.{axis}: expected {{name: {{field: value}}}}")
         if not named:
             raise UserError(f"variants.{axis}: has no values")
-        if axis in ("start", "end", "route", "routes", "rate", "selection"):
-            raise UserError(f"variants.{axis}: is what routes have; name the variants otherwise")
+        if axis in (*ROUTE_AXES, "selection"):
+            raise UserError(f"variants.{axis}: routes have a field of this name; choose another")
         yield str(axis), named
