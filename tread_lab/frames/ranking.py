@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -94,14 +94,22 @@ def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[
     seeds: dict[str, _Seeds] = {cell: {} for cell in (best, *others)}
     columns = ("cell", "seed", "run", "baseline", GAP_HELDOUT)
     for cell, seed, *facts in zip(*(near[column] for column in columns)):
-        seeds[cell][seed] = tuple(facts)
+        seeds[cell][seed] = _Seed(*facts)
     steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
     planned = frame.attrs.get("evaluations", ())
     differences = {cell: _paired(lab, seeds[best], seeds[cell], steps, planned) for cell in others}
     return [cell for cell, less in differences.items() if less is None or not less.high < 0]
 
 
-_Seeds = dict[int, tuple[Any, ...]]  # of a cell by seed: its run, its baseline, its held-out gap
+class _Seed(NamedTuple):
+    """A cell with one seed: its run, its baseline and its held-out gap."""
+
+    run: str
+    baseline: str
+    gap: float
+
+
+_Seeds = dict[int, _Seed]
 
 
 def _paired(
@@ -118,17 +126,17 @@ def _paired(
     """
     common = [
         seed
-        for seed, (*_, gap) in ours.items()
-        if seed in theirs and math.isfinite(gap) and math.isfinite(theirs[seed][-1])
+        for seed, one in ours.items()
+        if seed in theirs and math.isfinite(one.gap) and math.isfinite(theirs[seed].gap)
     ]
     if len(common) > 1:
-        return gap_over_seeds([ours[seed][-1] - theirs[seed][-1] for seed in common])
+        return gap_over_seeds([ours[seed].gap - theirs[seed].gap for seed in common])
     if not common:
         return None
-    pairs = [seeds[common[0]][:2] for seeds in (ours, theirs)]  # each with its baseline
-    runs = [run for pair in zip(*pairs) for run in pair]
-    if runs[2] == runs[3]:  # which the difference does not depend on
-        runs = runs[:2]
+    one, other = (seeds[common[0]] for seeds in (ours, theirs))
+    runs = [one.run, other.run]
+    if one.baseline != other.baseline:  # a common one cancels
+        runs += [one.baseline, other.baseline]
     paths = [losses_paths(lab.run(run), steps.get(run)) for run in runs]
     both = common_evaluation(paths, planned)
     if both is None:
