@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -201,18 +202,23 @@ def test_mirrored_latents_are_those_of_the_same_images(packed: Path, latents: np
     assert np.array_equal(store.read(ids, mirrored), expected)
 
 
-def test_a_manifest_holds_size_and_digest_of_every_file(tmp_path: Path) -> None:
+def test_a_manifest_holds_size_time_and_digest_of_every_file(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) is None
     for name, content in (("b.npy", b"22"), ("a.npy", b"1")):
         (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, ns=(7, 10**18 + len(content)))
     write_manifest(tmp_path, {"source": "x"}, ["b.npy", "a.npy"])
     text = (tmp_path / "manifest.json").read_text()
     assert read_manifest(tmp_path) == {
         "format": "tread-lab packed arrays 1",
         "source": "x",
         "files": {
-            "a.npy": {"bytes": 1, "sha256": hashlib.sha256(b"1").hexdigest()},
-            "b.npy": {"bytes": 2, "sha256": hashlib.sha256(b"22").hexdigest()},
+            name: {
+                "bytes": len(content),
+                "mtime_ns": 10**18 + len(content),
+                "sha256": hashlib.sha256(content).hexdigest(),
+            }
+            for name, content in (("a.npy", b"1"), ("b.npy", b"22"))
         },
     }
     write_manifest(tmp_path, {"source": "x"}, ["a.npy", "b.npy"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import signal
@@ -17,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.prepare.test_encode import digests
 from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.over_training import by_cost
 from tread_lab.analysis.figures.samples import equal_seeds
@@ -54,10 +54,6 @@ def small_inception(images_BCHW: Tensor) -> dict[str, Tensor]:
     pool_BD = torch.nn.functional.avg_pool2d(x_BCHW, x_BCHW.shape[-1] // 2).flatten(1)
     weights_DK = torch.linspace(-3, 3, 12 * 10, dtype=torch.float64).sin().reshape(12, 10)
     return {"pool": pool_BD, "spatial": pool_BD[:, ::2], "logits": pool_BD @ weights_DK}
-
-
-def digests(folder: Path) -> dict[str, str]:
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
 
 
 def kill_midway(command: str, marks: Path) -> int:

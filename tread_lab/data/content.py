@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tread_lab.data.captions import CAPTIONS
 from tread_lab.data.exported import is_export
 from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
-from tread_lab.data.latents import ARRAYS, HELDOUT, MANIFEST, read_manifest
+from tread_lab.data.latents import ARRAYS, HELDOUT, read_manifest
 from tread_lab.data.shards import tars_of
 from tread_lab.data.source import both_parts
 from tread_lab.data.statistics import statistics_file
@@ -44,8 +44,8 @@ def content_digest(
     embedded one, which belongs to the code.
 
     They cover the training and the held-out part, labels, captions and, where the spec normalises
-    by them, statistics. Files that a manifest names are not read while they have the size it says
-    and are no newer; other sets are read once, and again when a size or a time has changed.
+    by them, statistics. Files that a manifest names are not read while they have the size and the
+    time that it says; others are read once, and again when a size or a time has changed.
 
     Args:
         cache: folder of a lab that keeps the digests of sets that had to be read.
@@ -162,17 +162,16 @@ def _hash(lines: Iterable[str]) -> str:
 
 
 def _of_manifest(folder: Path) -> dict[Path, str]:
-    """Return the SHA-256 of files that have the size that their manifest says and are no newer."""
+    """Return the SHA-256 of files that have the size and the time that their manifest says."""
     try:
         manifest: Any = read_manifest(folder) or {}
-        written = (folder / MANIFEST).stat().st_mtime_ns
-    except (OSError, UserError):
+    except UserError:
         return {}
     known = {}
-    for name, stated in manifest["files"].items():
+    for name, stated in manifest.get("files", {}).items():
         with contextlib.suppress(OSError):
             fact = (folder / name).stat()
-            if fact.st_size == stated["bytes"] and fact.st_mtime_ns <= written:
+            if (fact.st_size, fact.st_mtime_ns) == (stated["bytes"], stated.get("mtime_ns")):
                 known[folder / name] = stated["sha256"]
     return known
 

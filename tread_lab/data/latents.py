@@ -109,16 +109,17 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
 
 
 def write_manifest(folder: Path, facts: Mapping[str, object], names: Iterable[str]) -> None:
-    """Write the manifest with size and SHA-256 of the files `names`; equal data, equal bytes."""
+    """Write the manifest with size, time and SHA-256 of the files `names`."""
     files = {name: file_facts(folder / name) for name in sorted(names)}
     write_json(folder / MANIFEST, {"format": FORMAT, **facts, "files": files})
 
 
 def file_facts(path: Path) -> dict[str, object]:
-    """Return size and SHA-256 of a file."""
+    """Return size, time of the last change and SHA-256 of a file."""
+    fact = path.stat()
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+    return {"bytes": fact.st_size, "mtime_ns": fact.st_mtime_ns, "sha256": digest.hexdigest()}
 
 
 def heldout_arrays(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
