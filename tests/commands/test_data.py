@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 import torch
 
+from tests.data.conftest import labels, latents, packed
 from tread_lab.cli import main
 from tread_lab.commands import data
-from tread_lab.data.statistics import OURS
+from tread_lab.data.latents import write_manifest
+from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.prepare.encode import Stored
 from tread_lab.prepare.measure import Measured
 from tread_lab.specs import UserError
+
+__all__ = ["labels", "latents", "packed"]
 
 MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0, -1.0, 1.0)
 IMAGES = SimpleNamespace(names=range(1234), classes=range(10))
@@ -121,6 +125,20 @@ def test_statistics_lie_in_the_folder_of_the_data(
     monkeypatch.setattr(data, "write_statistics", full)
     assert main(line) == (3 if write else 0)
     assert capsys.readouterr().err.count("\n") == write
+
+
+def test_a_packed_set_is_whole_after_its_statistics_were_written_and_still_tells_other_changes(
+    packed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_statistics(packed / OURS, Statistics(np.zeros(4), np.ones(4)))
+    write_manifest(packed, {}, ["latents.npy", "labels.npy", OURS])
+    assert main(["data", "stats", str(packed), "--write"]) == 0
+    assert main(["data", "verify", str(packed)]) == 0
+    np.save(packed / "labels.npy", np.zeros(40, np.int64))
+    assert main(["data", "stats", str(packed), "--write"]) == 0
+    capsys.readouterr()
+    assert main(["data", "verify", str(packed)]) == 1
+    assert capsys.readouterr().out.startswith(f"{packed / 'labels.npy'}: its checksum differs")
 
 
 def test_what_a_reference_needs_is_asked_before_its_images_are_listed(

@@ -18,7 +18,7 @@ from tread_lab.commands.options import (
     DataStats,
     DataVerify,
 )
-from tread_lab.data.latents import read_manifest
+from tread_lab.data.latents import read_manifest, renew_manifest
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.engine.device import pick
@@ -115,6 +115,7 @@ def stats(options: DataStats) -> int:
         folder = path if path.is_dir() else path.parent
         with writing(folder, ""):
             write_statistics(folder / OURS, Statistics(measured.mean_C, measured.deviation_C))
+        renew_manifest(folder, OURS)
         say(f"{folder / OURS}: mean and deviation of each channel, for data.normalise=true")
     return DONE
 

@@ -114,6 +114,18 @@ def write_manifest(folder: Path, facts: Mapping[str, object], names: Iterable[st
     write_json(folder / MANIFEST, {"format": FORMAT, **facts, "files": files})
 
 
+def renew_manifest(folder: Path, name: str) -> None:
+    """Say in the manifest of a folder, where it has one, what the file `name` holds now.
+
+    Raises:
+        UserError: the manifest is damaged, or cannot be written.
+    """
+    manifest: Any = read_manifest(folder)
+    if manifest is not None:
+        manifest["files"][name] = file_facts(folder / name)
+        write_json(folder / MANIFEST, manifest)
+
+
 def file_facts(path: Path) -> dict[str, object]:
     """Return size, time of the last change and SHA-256 of a file."""
     fact = path.stat()
