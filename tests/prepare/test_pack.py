@@ -53,10 +53,14 @@ def test_a_deviation_becomes_a_log_variance_and_images_come_along(
     assert np.load(tmp_path / "out" / "images.npy").shape == (40, 3, 16, 16)
 
 
-def test_mirrored_latents_and_statistics_come_along(files: Path, tmp_path: Path) -> None:
+def test_mirrored_latents_and_statistics_come_along_however_often_they_are_packed(
+    files: Path, tmp_path: Path
+) -> None:
     packed_from(files, tmp_path / "out")
-    found = everything("latents", tmp_path / "out", normalise=True)
-    assert all(map(torch.equal, found, everything("safetensors", files)))
+    packed_from(tmp_path / "out", tmp_path / "again")
+    for folder in ("out", "again"):
+        found = everything("latents", tmp_path / folder, normalise=True)
+        assert all(map(torch.equal, found, everything("safetensors", files)))
     plain = np.load(tmp_path / "out" / "latents.npy")
     assert np.allclose(np.load(tmp_path / "out" / "latents_flip.npy"), plain + 100)
     statistics = next(files.glob("*stats*"))

@@ -62,6 +62,7 @@ def test_a_packed_set_is_shown_with_its_settings(screen: Screen) -> None:
         "with statistics": {
             "made_with": {"packed": "safetensors", "scaled": True}, "files": statistics
         },
+        "with statistics, encoded": {"files": statistics},
         "with a range": {"made_with": {"decoder_range": "[0, 1]"}},
     }.items():  # fmt: skip
         screen(title, show_packed, Path("latents"), {**MANIFEST, **changes}, as_json=False)

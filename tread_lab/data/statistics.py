@@ -45,15 +45,19 @@ def statistics_file(path: str) -> Path:
     Raises:
         UserError: there is none.
     """
-    place = Path(path).expanduser()
-    folder = place if place.is_dir() else place.parent
-    for name in (OURS, LIGHTNING):
-        if (folder / name).exists():
-            return folder / name
+    if (file := statistics_beside(path)) is not None:
+        return file
+    folder = _folder(path)
     raise UserError(
         f"data.normalise: {folder} holds no {OURS} and no {LIGHTNING}; `tread-lab data stats"
         f" {folder} --write` measures them, data.normalise=false takes the values as they are"
     )
+
+
+def statistics_beside(path: str) -> Path | None:
+    """Return the file of statistics in the folder of the data, or beside them; `None` without."""
+    files = (_folder(path) / name for name in (OURS, LIGHTNING))
+    return next((file for file in files if file.exists()), None)
 
 
 def write_statistics(path: Path, statistics: Statistics) -> None:
@@ -72,6 +76,11 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
         "deviation": statistics.deviation_C.tolist(),
     }
     path.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
+
+
+def _folder(path: str) -> Path:
+    place = Path(path).expanduser()
+    return place if place.is_dir() else place.parent
 
 
 def _ours(path: Path) -> tuple[object, object]:

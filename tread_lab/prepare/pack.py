@@ -17,9 +17,9 @@ from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
-from tread_lab.data.statistics import Statistics, channel_statistics
+from tread_lab.data.statistics import channel_statistics, statistics_beside
 from tread_lab.prepare.packed import Build, Steps, check_whole, class_names, finish
-from tread_lab.specs.data import SOURCES, DataSpec
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 # Facts of an earlier manifest.
@@ -59,14 +59,16 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
     """Pack all samples of a source as they are stored, unscaled; yield how far it is.
 
     Images and captions beside the latents are packed with them, and so are held-out arrays and the
-    statistics by which the source is normalised. A deviation becomes a log-variance.
+    statistics of channels. A deviation becomes a log-variance.
 
     Raises:
         UserError: a sample cannot be read, or the folder holds something else.
         DiskFull: there is no room; the same call goes on later.
     """
     store = open_store(source, path)
-    plan = _plan(source, path, store)
+    data = _data(source, path, store)
+    statistics = channel_statistics(str(path), data.channels) if data.normalised else None
+    plan = _plan(data, path, store)
     if check_whole(folder, plan):
         return
     count = len(store.labels)
@@ -89,21 +91,21 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
         labels=store.labels,
         classes=class_names(path),
         captions=captions_of(store),
-        statistics=_statistics(source, path, store.shape[0]),
+        statistics=statistics,
         heldout=path if "heldout" in plan else None,
     )
 
 
-def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
+def _plan(data: DataSpec, path: Path, store: Store) -> dict[str, object]:
     """Return the facts that a build must share to be resumed, with those of an earlier manifest."""
     plan: dict[str, object] = {
-        "packed": source,
+        "packed": data.source,
         "content": store.fingerprint,
-        "scaled": SOURCES[source].scaled,
-        "digest": content_digest(_data(source, path, store)),
+        "scaled": data.holds.scaled,
+        "digest": content_digest(data),
     }
     if isinstance(store, PackedArrays) and store.own_heldout:
-        plan["heldout"] = open_store(source, path, "heldout").fingerprint
+        plan["heldout"] = open_store(data.source, path, "heldout").fingerprint
     manifest = (read_manifest(path) or {}) if path.is_dir() else {}
     origin = manifest.get("made_with")
     if isinstance(origin, dict):
@@ -112,8 +114,12 @@ def _plan(source: str, path: Path, store: Store) -> dict[str, object]:
 
 
 def _data(source: str, path: Path, store: Store) -> DataSpec:
+    """Return the data with the statistics that lie beside them, if any do."""
     channels, size, _ = store.shape
-    return DataSpec(source=source, path=str(path), channels=channels, size=size)
+    normalise = None if statistics_beside(str(path)) is None else True
+    return DataSpec(
+        source=source, path=str(path), channels=channels, size=size, normalise=normalise
+    )
 
 
 def _rows(store: Store, name: str, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -142,8 +148,3 @@ def _stored(
 
 def _array(rows: Any) -> Array:
     return Array(rows.dtype.newbyteorder("=").name, rows.shape[1:])
-
-
-def _statistics(source: str, path: Path, channels: int) -> Statistics | None:
-    """The statistics by which the source is normalised, where it is."""
-    return channel_statistics(str(path), channels) if SOURCES[source].normalised else None

@@ -17,7 +17,7 @@ from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
 from tread_lab.data.scaled import Store
 from tread_lab.data.shards import tars_of
 from tread_lab.data.source import open_store
-from tread_lab.data.statistics import LIGHTNING, OURS, Statistics, channel_statistics
+from tread_lab.data.statistics import Statistics, channel_statistics, statistics_beside
 from tread_lab.prepare.measure import AT_ONCE, ChannelMoments, posterior_variance
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
 from tread_lab.specs.errors import UserError
@@ -62,8 +62,7 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
     statistics = None
     try:
         captions_of(store)
-        folder = path if path.is_dir() else path.parent
-        if SOURCES[source].normalised or any((folder / n).exists() for n in (OURS, LIGHTNING)):
+        if SOURCES[source].normalised or statistics_beside(str(path)) is not None:
             statistics = channel_statistics(str(path), store.shape[0])
     except UserError as error:
         yield str(error)

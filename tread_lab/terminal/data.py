@@ -70,16 +70,17 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
     made_with = manifest["made_with"]
     settings = {"source": "latents", "path": folder, "channels": channels, "size": side}
     settings["classes"] = made_with.get("classes") or manifest["labels"]
-    if made_with.get("scaled"):
+    normalised = "statistics.json" in manifest["files"]
+    if normalised or made_with.get("scaled"):
         settings["scale"] = 1
-    if made_with.get("packed") in ("shards", "folder") and channels == SD_CHANNELS:
-        settings["decoder_scale"] = SD_SCALE
-    if "statistics.json" in manifest["files"]:
-        settings["normalise"] = "true"
     if made_with.get("decoder_range"):
         settings["decoder_range"] = made_with["decoder_range"]
-    if made_with.get("scale"):
+    if normalised:
+        settings["normalise"] = "true"
+    elif made_with.get("scale"):
         settings["decoder_scale"] = made_with["scale"]
+    elif made_with.get("packed") in ("shards", "folder") and channels == SD_CHANNELS:
+        settings["decoder_scale"] = SD_SCALE
     return settings
 
 
