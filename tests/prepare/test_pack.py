@@ -17,9 +17,11 @@ from tests.data.test_lightning import files
 from tread_lab.data import open_data
 from tread_lab.data.captions import write_captions
 from tread_lab.data.content import content_digest
+from tread_lab.data.latents import read_manifest
 from tread_lab.prepare.pack import pack, source_of
 from tread_lab.prepare.verify import faults
 from tread_lab.specs import DataSpec, UserError
+from tread_lab.terminal.data import data_settings
 
 __all__ = ["files", "labels", "latents", "members", "packed", "repa", "shards", "write_tar"]
 
@@ -40,6 +42,15 @@ def test_tars_are_packed_as_they_are_stored(shards: Path, tmp_path: Path) -> Non
     assert all(map(torch.equal, found, everything("shards", shards)))
     assert packed_from(shards, tmp_path / "out") == 0
     assert not (tmp_path / "out" / ".building").exists()
+
+
+def test_settings_stay_however_often_a_set_is_packed(shards: Path, tmp_path: Path) -> None:
+    packed_from(shards, tmp_path / "out")
+    packed_from(tmp_path / "out", tmp_path / "again")
+    first, second = (
+        data_settings(shards, read_manifest(tmp_path / folder) or {}) for folder in ("out", "again")
+    )
+    assert first == second and (first["scale"], first["decoder_scale"]) == (1, 0.18215)
 
 
 def test_a_deviation_becomes_a_log_variance_and_images_come_along(

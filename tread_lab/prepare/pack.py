@@ -23,7 +23,7 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 # Facts of an earlier manifest.
-_CARRIED = ("encoder", "scale", "shift", "decoder_range", "classes", "licence")
+_CARRIED = ("packed", "scaled", "encoder", "scale", "shift", "decoder_range", "classes", "licence")
 MARKS = {  # source -> what a folder holds of it
     "latents": ("latents.npy", "moments.npy"),
     "folder": ("dataset.json", "vae-sd/dataset.json"),
