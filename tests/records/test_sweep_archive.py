@@ -32,6 +32,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_archive import (
     ADDED,
     BUSY,
+    HAS_WEIGHTS,
     KEPT,
     NEW,
     PACKED,
@@ -434,6 +435,50 @@ def test_of_a_run_in_both_the_further_one_stays(source: Lab, archive: Path, lab:
     assert merged(lab, archive).runs == {TAKEN: 1, NEW: 3}
     assert run_status(run) == run_status(source.run(run.name))
     assert run.remarks.notes == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("state", "own", "brought", "became", "lost"),
+    [
+        ("partial", [3], [], HAS_WEIGHTS, "3"),
+        ("partial", [2, 3], [], HAS_WEIGHTS, "2 and 3"),
+        ("partial", [3], [1], HAS_WEIGHTS, "3"),
+        ("partial", [2, 3], [400], HAS_WEIGHTS, "2"),  # which people have asked to keep
+        ("partial", [3], [400], TAKEN, ""),
+        ("partial", [2, 3], [2, 400], TAKEN, ""),
+        ("partial", [], [], TAKEN, ""),
+        ("completed", [400], [], KEPT, ""),
+        ("completed", [], [400], KEPT, ""),
+    ],
+)
+def test_an_import_costs_the_lab_no_weights(
+    state: str,
+    own: list[int],
+    brought: list[int],
+    became: str,
+    lost: str,
+    source: Lab,
+    lab: Lab,
+    tmp_path: Path,
+) -> None:
+    theirs, run = source.runs()[0], interrupted(source, lab, 3)
+    shutil.rmtree(theirs.checkpoints)
+    for step in brought:
+        checkpoint(theirs, step=step)
+    run.keep_steps([2, 3], asked=[2])
+    mine = [checkpoint(run, step=step) for step in own]
+    if state == "completed":
+        run.finish(RunState.COMPLETED, step=400)
+    packed(source, tmp_path / "a.zip")
+    transfer = merged(lab, tmp_path / "a.zip")
+    assert transfer.runs == {became: 1, NEW: 3}
+    assert became == TAKEN or all(path.exists() for path in mine)
+    line = (
+        f"run {run.name} stays at step 3: the archive has it at step 400 without the weights of"
+        f" step {lost}, which this lab has; export it with weights, or delete {run.checkpoints},"
+        " then import again"
+    )
+    assert transfer.lines == ((line,) if became == HAS_WEIGHTS else ())
 
 
 def test_a_request_to_stop_is_no_progress(source: Lab, lab: Lab, tmp_path: Path) -> None:

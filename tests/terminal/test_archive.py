@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
 
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_archive import HAS_WEIGHTS, NEW, Transfer
 from tread_lab.terminal import progress
-from tread_lab.terminal.archive import bytes_line, show_bytes
+from tread_lab.terminal.archive import bytes_line, show_bytes, show_imported
 
 
 def test_a_line_says_how_much_is_done_and_what_is_left() -> None:
@@ -32,3 +35,13 @@ def test_a_log_gets_lines_and_the_result_is_returned(
     said = capsys.readouterr().err.splitlines()
     assert said[:2] == ["1 B of 2 B packed", "2 B of 2 B packed"]
     assert said[2:] == ["bytes done in 0 s"]
+
+
+def test_a_run_that_is_kept_for_its_weights_is_named(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, line = Counter({NEW: 3, HAS_WEIGHTS: 1}), "run 3f2a stays at step 3"
+    show_imported(Transfer("wide", runs, 9, 2048, "d1", "0.2.0", False, (line,)), lab)
+    said = capsys.readouterr().out.splitlines()
+    kept = "3 runs new, 1 run kept for weights that the archive lacks"
+    assert said[0] == f"wide: {kept}; in {lab.root}" and said[2] == line

@@ -30,6 +30,7 @@ from tread_lab.records.run_folder import IMPORTED, LOCK, EvaluationFolder, RunFo
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder, is_spent, is_stopped, is_suggestion
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import in_words
 from tread_lab.specs.units import counted
 
 STAGE = ".import"  # the folder of a lab where an import unpacks; the next one empties it
@@ -44,10 +45,11 @@ _EXPECTED = re.compile(
         | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
     re.VERBOSE | re.ASCII,
 )
-_CHECKPOINT = re.compile(r".*/step-\d{8}-([0-9a-f]{16})\.safetensors")
+_CHECKPOINT = re.compile(r".*/step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 # What became of a run.
 PACKED, PENDING = "packed", "pending"
 NEW, KEPT, ADDED, TAKEN, BUSY = "new", "kept", "added", "taken", "busy"
+HAS_WEIGHTS = "has weights"
 
 Steps = Generator[tuple[int, int], None, "Transfer"]  # yields the bytes done, and all of them
 
@@ -61,6 +63,7 @@ class Transfer:
         files, bytes: of the archive.
         digest: of the archive, equal where it was written and where it is read.
         made_by: the version of tread-lab that wrote it.
+        lines: what is said of single runs.
     """
 
     sweep: str
@@ -70,6 +73,7 @@ class Transfer:
     digest: str
     made_by: str
     weights: bool
+    lines: tuple[str, ...] = ()
 
 
 def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Steps:
@@ -147,7 +151,7 @@ def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterato
 def _check_checkpoint(path: Path, entry: str, digest: str) -> None:
     """Refuse a checkpoint whose bytes are not those that its name says."""
     named = _CHECKPOINT.fullmatch(entry)
-    if named and digest[:16] != named[1]:
+    if named and digest[:16] != named["digest"]:
         raise UserError(
             f"{path} is damaged (checksum); the sweep's command trains its run again where it is"
             " needed, and --without-weights leaves all weights out"
@@ -187,9 +191,10 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             _check_records(archive, unpacked)
             _check_weights(archive, unpacked)
             os.sync()
-            runs = Counter(
-                _merge_run(lab.run(run.name), run, stage) for run in Lab(unpacked).runs()
-            )
+            pairs = [(lab.run(run.name), run) for run in Lab(unpacked).runs()]
+            became = [_merge_run(*pair, stage) for pair in pairs]
+            kept = (pair for pair, what in zip(pairs, became) if what == HAS_WEIGHTS)
+            runs, lines = Counter(became), tuple(_why_kept(*pair) for pair in kept)
             for path in unpacked.glob("references/*.json"):
                 if not (target := lab.root / "references" / path.name).exists():
                     _move(path, target, stage)
@@ -200,7 +205,7 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             shutil.rmtree(stage, ignore_errors=True)
     files, head = len(archive.files), archive.head
     made_by, weights = str(head.get("tread_lab")), bool(head.get("weights"))
-    return Transfer(plan.name, runs, files, archive.size, archive.digest, made_by, weights)
+    return Transfer(plan.name, runs, files, archive.size, archive.digest, made_by, weights, lines)
 
 
 def _checked_plan(
@@ -276,7 +281,7 @@ def _check_weights(archive: Archive, unpacked: Path) -> None:
             with (unpacked / entry).open("rb") as file:  # a JSON header follows its length
                 start, size = file.read(9), facts["bytes"] - 8
             fits = start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size
-            if not (fits and facts["sha256"].startswith(named[1])):
+            if not (fits and facts["sha256"].startswith(named["digest"])):
                 raise archive.refused(f"{entry} is not the checkpoint that its name says")
     for folder in Lab(unpacked).runs():
         if (folder.log_path.exists() or folder.result()) and not folder.checkpoints.exists():
@@ -317,7 +322,8 @@ def _check_references(archive: Archive, lab: Lab, unpacked: Path) -> None:
 
 
 def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
-    """Move a run into the lab, unless the lab has got as far; return what became of it.
+    """Move a run into the lab, unless the lab has got as far, or would lose weights; return what
+    became of it.
 
     Of the same execution the lab gets what it lacks: evaluations, and weights if it has none.
     """
@@ -331,6 +337,8 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
                 return ADDED if _add_parts(mine, theirs, stage) else KEPT
             if _progress(theirs) <= _progress(mine):
                 return KEPT
+            if _lost_weights(mine, theirs):
+                return HAS_WEIGHTS
             _join_lines(mine.remarks.path, theirs.remarks.path)
             _move(theirs.path, mine.path, stage)
             return TAKEN
@@ -341,6 +349,29 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
 def _progress(run: RunFolder) -> tuple[bool, int]:
     """Return whether a run has a result, and its step; that it was asked to stop is none."""
     return run.result() is not None and run.state() is not RunState.FAILED, run.step()
+
+
+def _lost_weights(mine: RunFolder, theirs: RunFolder) -> list[int]:
+    """Return the steps whose weights a run of the lab would lose to the archive's: those that
+    people asked to keep, and those that are further than all of the archive's."""
+    brought = _weights(theirs)
+    asked, furthest = mine.asked_steps(), max(brought, default=0)
+    return sorted(s for s in _weights(mine) - brought if s in asked or s > furthest)
+
+
+def _weights(run: RunFolder) -> set[int]:
+    """Return the steps of a run's checkpoints."""
+    names = (_CHECKPOINT.fullmatch(path.as_posix()) for path in run.checkpoints.glob("*"))
+    return {int(named["step"]) for named in names if named}
+
+
+def _why_kept(mine: RunFolder, theirs: RunFolder) -> str:
+    """Return why the archive's run, which is further, does not replace the lab's."""
+    return (
+        f"run {mine.name} stays at step {mine.step()}: the archive has it at step {theirs.step()}"
+        f" without the weights of step {in_words(_lost_weights(mine, theirs))}, which this lab has;"
+        f" export it with weights, or delete {mine.checkpoints}, then import again"
+    )
 
 
 def _join_lines(mine: Path, theirs: Path) -> None:

@@ -23,6 +23,7 @@ RUNS = {
     archive.KEPT: "{} here already",
     archive.ADDED: "{} of this lab completed by evaluations or weights of the archive",
     archive.TAKEN: "{} further than in this lab, whose records it replaces",
+    archive.HAS_WEIGHTS: "{} kept for weights that the archive lacks",
     archive.BUSY: "{} kept because a process works at it",
 }
 
@@ -64,6 +65,8 @@ def show_imported(transfer: Transfer, lab: Lab) -> None:
     answer(f"{name}: {', '.join(_runs(transfer)) or 'no run has begun'}; in {lab.root}")
     files = counted(transfer.files, "file")
     answer(f"{files} of {amount(transfer.bytes)}, {made}; digest {transfer.digest}")
+    for line in transfer.lines:
+        answer(line)
     if not transfer.weights:
         answer("the archive has no weights: what needs those of a run trains the run anew")
     answer(f"`tread-lab figures {name}` draws it, `tread-lab sync {name}` adds it to MLflow")
