@@ -400,6 +400,26 @@ def test_a_parent_may_be_its_name_alone_and_a_file_gets_its_digest(
         with_parents({"init_from": "ffff"}, lab)
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["blocks.0.weight"], {}),
+        (["model/blocks.0.weight"], {}),
+        (["model/blocks.0.weight", "ema/blocks.0.weight"], {"weights": "model"}),
+        (None, {"weights": "model"}),
+    ],
+)
+def test_weights_are_chosen_only_where_a_file_has_two_kinds(
+    names: list[str] | None, said: dict[str, str], lab: Lab, tmp_path: Path
+) -> None:
+    path = tmp_path / "w.safetensors"
+    header = json.dumps({name: {} for name in names}).encode() if names else b"no header"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    named = {"file": str(path), "digest": hashlib.sha256(path.read_bytes()).hexdigest()[:16]}
+    written = with_parents({"init_from": {"file": str(path), "weights": "model"}}, lab)
+    assert written == {"init_from": {**named, **said}}
+
+
 def test_another_file_under_the_name_of_a_reference_is_refused(tmp_path: Path) -> None:
     run, file = Lab(tmp_path).run("3f2a"), tmp_path / "references" / "coco.json"
     run.check_same_reference("coco", "a" * 64, Path("/x/coco.npz"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tread_lab.specs import DataSpec, encode
+from tread_lab.specs import DataSpec, encode, signature
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,27 @@ def test_posteriors_are_sampled_and_images_mirrored_unless_told_otherwise() -> N
     )  # fmt: skip
     added = ("posterior", "flips", "normalise", "deviation", "decoder_scale")
     assert not set(added) & set(encode(spec))
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "counts"),
+    [
+        ("latents", {"flips": True, "posterior": "sampled", "normalise": False}, False),
+        ("safetensors", {"posterior": "mean", "normalise": True}, False),
+        ("shards", {"flips": False, "posterior": "mean", "normalise": False}, False),
+        ("folder", {"flips": False, "normalise": False}, False),
+        ("images", {"flips": False, "posterior": "mean", "normalise": True}, False),
+        ("fashion16", {"flips": False, "normalise": True, "scale": 2.0}, False),
+        ("latents", {"flips": False}, True),
+        ("latents", {"posterior": "mean"}, True),
+        ("safetensors", {"normalise": False}, True),
+        ("shards", {"normalise": True}, True),
+        ("folder", {"posterior": "mean"}, True),
+        ("images", {"scale": 2.0}, True),
+    ],
+)
+def test_what_changes_no_sample_is_no_part_of_the_data(
+    source: str, said: dict[str, Any], counts: bool
+) -> None:
+    plain, spec = DataSpec(source=source), DataSpec(source=source, **said)
+    assert (signature(spec) != signature(plain)) == (spec != plain) == counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -161,8 +162,23 @@ def with_parents(tree: Any, lab: Lab) -> Any:
         written["init_from"] = {**start, "run": encode(lab.known_run(start["run"]).spec())}
     if isinstance(start, dict) and isinstance(start.get("file"), str):
         path = Path(start["file"]).expanduser().resolve()
-        written["init_from"] = {**start, "file": str(path), "digest": digest_of(path)}
+        named = {**start, "file": str(path), "digest": digest_of(path)}
+        written["init_from"] = {k: v for k, v in named.items() if k != "weights" or _averages(path)}
     return written
+
+
+def _averages(path: Path) -> bool:
+    """Return whether a file may hold averaged weights beside raw ones; the names in the header of
+    safetensors tell. In other safetensors it does not matter which of them are asked for."""
+    if path.suffix != ".safetensors":
+        return True
+    try:
+        with path.open("rb") as file:
+            size = min(int.from_bytes(file.read(8), "little"), path.stat().st_size)
+            names = json.loads(file.read(size))
+    except (OSError, ValueError):
+        return True  # it is refused where its weights are read
+    return not isinstance(names, dict) or any(name.startswith("ema/") for name in names)
 
 
 def digest_of(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from tread_lab.specs.decode import added, settle
@@ -11,6 +11,7 @@ from tread_lab.specs.extensions import Kind
 
 SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215
 SD_DEVIATION = 0.93  # of its ImageNet latents, times 0.18215
+OPTIONS = ("scale", "posterior", "flips", "normalise")  # fields that not every source has a use for
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Source:
             say otherwise.
         enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
         code: reference to an `Opener` of `data.source`, where an extension has it.
+        options: the fields among `OPTIONS` that mean something for it; a spec forgets the others.
     """
 
     latents: bool
@@ -33,17 +35,24 @@ class Source:
     normalised: bool = False
     enlarges: int = 8
     code: str = ""
+    options: tuple[str, ...] = OPTIONS
 
 
 SOURCES = Kind(
     "source",
     {
-        "fashion16": Source(latents=False, scaled=True, enlarges=1),
+        "fashion16": Source(latents=False, scaled=True, enlarges=1, options=()),
         "latents": Source(latents=True, scaled=False),  # packed as the encoder gave them
-        "shards": Source(latents=True, scaled=True, decoder_scale=SD_SCALE),  # the official tars
-        "folder": Source(latents=True, scaled=False),  # files and dataset.json, as REPA and EDM2
-        "images": Source(latents=False, scaled=True, enlarges=1),  # the same of PNG images
-        "safetensors": Source(latents=True, scaled=True, normalised=True),  # as LightningDiT
+        "shards": Source(  # the official tars
+            latents=True, scaled=True, decoder_scale=SD_SCALE, options=("scale", "normalise")
+        ),
+        "folder": Source(  # files and dataset.json, as REPA and EDM2
+            latents=True, scaled=False, options=("scale", "posterior", "normalise")
+        ),
+        "images": Source(latents=False, scaled=True, enlarges=1, options=("scale",)),  # PNG files
+        "safetensors": Source(  # as LightningDiT
+            latents=True, scaled=True, normalised=True, options=("scale", "flips", "normalise")
+        ),
     },
     Source,
 )
@@ -95,8 +104,13 @@ class DataSpec:
     digest: str | None = added(None)
 
     def __post_init__(self) -> None:
+        """Write out what is implied, and forget what has no effect: equal data are equal specs."""
         check_positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
-        scale, decoder_scale, holds = self.scale, self.decoder_scale, self.holds
+        holds, defaults = self.holds, {field.name: field.default for field in fields(self)}
+        settle(self, **{n: defaults[n] for n in OPTIONS if n not in holds.options})
+        if self.normalise == holds.normalised:
+            settle(self, normalise=None)
+        scale, decoder_scale = self.scale, self.decoder_scale
         if scale is None:
             decoder_scale = decoder_scale or holds.decoder_scale
             scale = 1.0 if holds.scaled or decoder_scale is None else decoder_scale
