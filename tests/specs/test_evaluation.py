@@ -284,3 +284,10 @@ def test_cells_do_not_change_what_they_were_given() -> None:
         (1.0, "all"), (3.0, "first3")
     ]  # fmt: skip
     assert sampler == {"guidance": {"weight": 3.0}}
+
+
+def test_a_metric_that_is_named_twice_is_measured_once() -> None:
+    twice, once = (
+        SamplesSpec(metrics=metrics, count=1000) for metrics in (("fd", "kid", "fd"), ("fd", "kid"))
+    )
+    assert twice.metrics == ("fd", "kid") and signature(twice) == signature(once)

@@ -49,6 +49,27 @@ def test_what_does_not_keeps_it(change: dict) -> None:
     assert sign(**change) == sign()
 
 
+ENSEMBLE = {"kind": "ensemble", "weight": 0}
+MOVED = {"process": "flow", "loss": {"kind": "ensemble"}}
+
+
+@pytest.mark.parametrize(
+    ("said", "effective"),
+    [
+        ({"train": {"weight_decay": -0.0}}, {}),
+        (
+            {"train": {"ema": {"decay": 0.5, "halflife": 0.1}}},
+            {"train": {"ema": {"halflife": 0.1}}},
+        ),
+        ({"loss": {**ENSEMBLE, "noise_weight": "both"}}, {"loss": ENSEMBLE}),
+        ({**MOVED, "loss": {"kind": "ensemble", "noise_weight": "both"}}, MOVED),
+        ({"repa": {"target": "decoded"}}, {"repa": {}}),
+    ],
+)
+def test_what_is_said_without_effect_keeps_it_too(said: dict, effective: dict) -> None:
+    assert sign(**said) == sign(**effective)
+
+
 def test_the_name_is_the_same_in_another_process() -> None:
     code = f"from tread_lab.specs import *; print(signature(decode(RunSpec, {BASE!r})))"
     for salt in ("0", "1"):

@@ -237,7 +237,7 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and type(value) in (int, float):
         if not math.isfinite(value):
             raise UserError(f"expected a finite number, got {value}").at(path)
-        return float(value)
+        return float(value) + 0.0  # -0.0 is 0.0
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint:

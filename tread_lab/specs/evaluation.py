@@ -290,7 +290,8 @@ class SamplesSpec:
         check_step(self.step)
         for name in self.metrics:
             lookup(METRICS, name, "metrics")
-        settle(self, inception_score="adm" if "is" in self.metrics else None)
+        definition = "adm" if "is" in self.metrics else None
+        settle(self, metrics=tuple(dict.fromkeys(self.metrics)), inception_score=definition)
         check_positive(self, "count")
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.systems import SystemSpec, Variants
+
+if TYPE_CHECKING:
+    from tread_lab.specs.run import RunSpec
 
 DDPM_LEVELS = 1_000
 
@@ -119,6 +122,12 @@ class EnsembleLoss(Loss):
         if self.weight < 0:
             raise UserError(f"weight: must not be negative, got {self.weight}")
 
+    def resolved(self, run: RunSpec) -> EnsembleLoss:
+        """Return the loss with `dsm` for `both` where they are one: lambda is 0, or the process
+        weighs all levels alike."""
+        same = self.weight == 0 or not isinstance(run.process, EDMSpec)
+        return replace(self, noise_weight="dsm") if same and self.noise_weight == "both" else self
+
     def __str__(self) -> str:
         return f"{self.form} {self.weight:g}"
 
@@ -145,6 +154,8 @@ class EmaSpec:
         check_positive(self, "halflife")
         if not 0 <= self.decay < 1:
             raise UserError(f"decay: {self.decay} is outside [0, 1)")
+        if self.halflife is not None:
+            settle(self, decay=EmaSpec.decay)
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:

@@ -71,7 +71,9 @@ class RepaSpec(SystemSpec):
         return ENCODERS[self.encoder]
 
     def resolved(self, run: RunSpec) -> RepaSpec:
-        return dataclasses.replace(self, block=self.block_of(run.model.depth))
+        """Return it with the number of its block; samples that are images are encoded as such."""
+        target = self.target if run.data.holds.latents else "image"
+        return dataclasses.replace(self, block=self.block_of(run.model.depth), target=target)
 
     def block_of(self, depth: int) -> int:
         """Return the aligned block of a network of `depth` blocks.
