@@ -148,11 +148,12 @@ def _rivals(name: str, tied: Sequence[str], cells: int) -> str:
     if cells < 2:
         return ""
     worse = "every other cell is worse, even where their intervals overlap"
+    at = "At 95%" if cells == 2 else f"At 95% for all pairs of the {cells} cells together"
     if not tied:
-        return f"At 95%, by paired differences, {worse}."
+        return f"{at}, by paired differences, {worse}."
     alike = f"{routed(name)} cannot be distinguished from {joined(tied)}"
     rest = f"; {worse}" if len(tied) < cells - 1 else ""
-    return f"At 95%, by paired differences, {alike}{rest}."
+    return f"{at}, by paired differences, {alike}{rest}."
 
 
 def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:

@@ -11,9 +11,12 @@ from tread_lab.compare.best_set import (
     best_over_seeds,
     dunnett_quantile,
     power,
+    range_quantile,
     ranks,
     residual_deviation,
     seeds_needed,
+    widening,
+    worse_over_seeds,
 )
 from tread_lab.specs import UserError
 
@@ -26,11 +29,20 @@ def layout(rng: np.random.Generator, cells: np.ndarray, *, seeds: int) -> np.nda
 def test_dunnetts_quantile_is_the_t_quantile_for_one_comparison() -> None:
     assert dunnett_quantile(1, 10) == pytest.approx(stats.t.ppf(0.95, 10), abs=1e-4)
     assert dunnett_quantile(1, 2) == pytest.approx(stats.t.ppf(0.95, 2), abs=2e-3)
+    assert range_quantile(2, 2) == pytest.approx(stats.t.ppf(0.975, 2), abs=2e-3)
+    assert widening(2, 32) == 1.0
 
 
 @pytest.mark.parametrize(("k", "freedom", "tabled"), [(2, 10, 2.15), (3, 20, 2.19), (9, 20, 2.60)])
 def test_dunnetts_quantile_is_the_tabled_one(k: int, freedom: int, tabled: float) -> None:
     assert dunnett_quantile(k, freedom) == pytest.approx(tabled, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("k", "freedom", "tabled"), [(3, 20, 3.58), (10, 10, 5.6), (20, 120, 5.13)]
+)
+def test_the_quantile_of_all_pairs_is_tukeys(k: int, freedom: int, tabled: float) -> None:
+    assert range_quantile(k, freedom) * np.sqrt(2) == pytest.approx(tabled, abs=0.006)
 
 
 @pytest.mark.parametrize(("seeds", "cells"), [(2, 16), (3, 16), (3, 40), (5, 6)])
@@ -39,6 +51,27 @@ def test_the_set_holds_the_best_95_times_in_100_in_the_hardest_case(seeds: int, 
     values = (layout(rng, np.zeros(cells), seeds=seeds) for _ in range(rounds))
     hits = sum(best_over_seeds(v).members_K[rng.integers(cells)] for v in values)
     assert 0.93 <= hits / rounds <= 0.97
+
+
+@pytest.mark.parametrize(("seeds", "absent"), [(2, 0.0), (3, 0.0), (3, 0.3)])
+def test_one_of_equal_cells_is_called_worse_in_5_of_100_sweeps(seeds: int, absent: float) -> None:
+    rng, rounds, wrong, found = np.random.default_rng(seeds), 1500, 0, 0
+    for _ in range(rounds):
+        values = layout(rng, np.repeat([0.0, 9.0], [16, 1]), seeds=seeds)
+        values[1:, :16][rng.random((seeds - 1, 16)) < absent] = np.nan
+        own = values - values[:, 16:]  # a cell's seeds are those that ran
+        worse = worse_over_seeds(values[:, np.argsort(np.nanmean(own, axis=0))])
+        assert worse is not None
+        wrong, found = wrong + worse[:16].any(), found + worse[16]
+    assert wrong / rounds <= 0.07 and found / rounds > 0.9
+
+
+def test_cells_without_a_common_seed_are_not_told_apart() -> None:
+    nan = np.nan
+    assert worse_over_seeds(np.array([[0.0, 9.0]])) is None
+    assert worse_over_seeds(np.array([[0.0, nan], [nan, 9.0]])) is None
+    values = np.array([[0.0, 0.0, nan], [0.1, 0.1, nan], [nan, nan, 99.0]])
+    assert worse_over_seeds(values).tolist() == [False] * 3  # type: ignore[union-attr]
 
 
 def test_unequal_noise_costs_a_few_percent_at_most() -> None:

@@ -18,6 +18,7 @@ from tread_lab.frames import (
     trials_frame,
     without_baseline,
 )
+from tread_lab.records.lab import Lab
 
 
 def test_the_caption_of_a_ranking_names_key_order_and_rows() -> None:
@@ -109,7 +110,9 @@ def test_equal_cells_stand_in_plan_order_however_many() -> None:
     assert cells == [*names[::2], *names[1::2]]
 
 
-def test_cells_with_baselines_of_their_own_tie_by_their_gaps(tmp_path: Path) -> None:
+def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The longer runs lose .3 less, dense and routed: their gaps are as before."""
     shape = small(routes=((2, 8), (0, 4)), budgets=(100, 200))
     lab = write_sweep(tmp_path, shape)
@@ -122,3 +125,15 @@ def test_cells_with_baselines_of_their_own_tie_by_their_gaps(tmp_path: Path) -> 
     cells = [name for name in ranked_cells(frame, "gap/heldout")["cell"] if "->" in name]
     assert [cell.split()[0] for cell in cells] == ["2->8", "2->8", "0->4", "0->4"]
     assert tied_with_best(lab, frame, cells) == cells[1:2]
+    monkeypatch.setattr("tread_lab.frames.ranking.NEAREST", 0)  # own intervals tell them apart
+    assert tied_with_best(lab, frame, cells) == cells[1:2]
+
+
+def test_all_rivals_are_compared_with_the_best_together() -> None:
+    """Of 40 equal cells of three seeds each would be worse than the best one in 1 of 20 pairs."""
+    rng, names = np.random.default_rng(0), [f"c{k}" for k in range(41)]
+    gaps = rng.normal(size=(3, 41)) + np.where(np.arange(41) < 40, 0.0, 30.0)
+    seeds = [table("dense", *names, **{"gap/heldout": [None, *own]}) for own in gaps]
+    frame = pd.concat([one.assign(seed=seed) for seed, one in enumerate(seeds)])
+    cells = [names[k] for k in np.argsort(gaps.mean(axis=0))]
+    assert tied_with_best(Lab(Path()), frame, cells) == cells[1:40]

@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import gammaincinv, nctdtr, ndtr
+from scipy.special import gammaincinv, nctdtr, ndtr, ndtri
 
 from tread_lab.compare.intervals import CONFIDENCE
 from tread_lab.specs.errors import UserError
@@ -103,6 +103,31 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
     return dataclasses.replace(_set(means_K, width_K, math.nan), members_K=members_K)
 
 
+def worse_over_seeds(values_SK: Array) -> NDArray[np.bool_] | None:
+    """Return which cells are worse than the first, which may be chosen by the same values.
+
+    Tukey's intervals of the differences of all pairs hold together at 95%. A value that is absent
+    is NaN; a difference is over the seeds that both cells have. The result is `None` where no two
+    cells share two seeds, so that nothing is left to estimate the deviation from.
+    """
+    deviation, freedom = _pooled(values_SK)
+    if not freedom:
+        return None
+    apart_SK = values_SK - values_SK[:, :1]
+    common_K = np.isfinite(apart_SK).sum(axis=0)
+    error_K = deviation * np.sqrt(2 / np.maximum(common_K, 1))
+    apart_K = np.nansum(apart_SK, axis=0) / np.maximum(common_K, 1)
+    return np.asarray(apart_K > range_quantile(values_SK.shape[1], freedom) * error_K)
+
+
+def widening(cells: int, n: int) -> float:
+    """Return how much wider intervals over n images are that hold for all pairs of cells together.
+
+    It is 1 for two cells.
+    """
+    return range_quantile(cells, n - 1) / range_quantile(2, n - 1)
+
+
 def residual_deviation(values_SK: Array) -> float:
     """s of the two-way layout: what is left of the values after cells and seeds."""
     S, K = _shape(values_SK)
@@ -158,6 +183,23 @@ def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ran
     return Ranks(low.astype(np.int64), high.astype(np.int64), first, _concordance(values_SK))
 
 
+def _pooled(values_SK: Array) -> tuple[float, int]:
+    """Return `residual_deviation` and its degrees of freedom where values may be absent (NaN)."""
+    known_SK = np.isfinite(values_SK)
+    count_K = np.maximum(known_SK.sum(axis=0), 1)
+
+    def centred(values_SK: Array) -> Array:
+        own_SK = np.where(known_SK, values_SK, 0.0)
+        return np.where(known_SK, own_SK - own_SK.sum(axis=0) / count_K, 0.0)
+
+    within_SK = centred(values_SK)
+    normal_SS = np.diag(known_SK.sum(axis=1)) - (known_SK / count_K) @ known_SK.T
+    seeds_S, _, rank, _ = np.linalg.lstsq(normal_SS, within_SK.sum(axis=1))
+    freedom = int(known_SK.sum() - known_SK.any(axis=0).sum() - rank)
+    left_SK = within_SK - centred(np.broadcast_to(seeds_S[:, None], known_SK.shape))
+    return float(np.sqrt((left_SK**2).sum() / max(freedom, 1))), freedom
+
+
 def _residuals(values_SK: Array) -> Array:
     """Return what is left of the values after cells and seeds."""
     rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0)
@@ -187,7 +229,34 @@ def dunnett_quantile(comparisons: int, freedom: int) -> float:
         inner = ndtr(np.sqrt(2) * d * scale[:, None] + nodes[None, :]) ** comparisons
         return float(share @ (inner @ weights) / 2 - CONFIDENCE)
 
-    return float(brentq(miss, 0.0, 200.0, xtol=1e-6))
+    return _root(miss, 200.0)
+
+
+@functools.lru_cache(maxsize=4096)
+def range_quantile(cells: int, freedom: int) -> float:
+    """d with P(max_jk (Z_j - Z_k) / (sqrt(2) s) <= d) = 95%; all pairs of cells, Tukey's.
+
+    Given the least of the Z_k, the others are normal above it; its distribution and that of s, as
+    in `dunnett_quantile`, by quadrature. For two cells d is the quantile of a two-sided t-test.
+    """
+    at, share = np.polynomial.legendre.leggauss(_NODES)
+    at, share = (at + 1) / 2, share / 2
+    scale = np.sqrt(2 * gammaincinv(freedom / 2, at) / freedom)
+    below = -np.expm1(np.log1p(-at) / cells)
+    least = ndtri(below)
+
+    def miss(d: float) -> float:
+        inner = (ndtr(np.sqrt(2) * d * scale[:, None] + least) - below) / (1 - below)
+        return float(share @ (inner ** (cells - 1) @ share) - CONFIDENCE)
+
+    return _root(miss, 1000.0)
+
+
+def _root(function: Callable[[float], float], most: float) -> float:
+    """Return where a rising function is 0 between 0 and `most`."""
+    from scipy.optimize import brentq  # few commands ask for a quantile, and its import takes long
+
+    return float(brentq(function, 0.0, most, xtol=1e-6))
 
 
 def _set(means_K: Array, width: Array | float, deviation: float) -> BestSet:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import pandas as pd
 
+from tread_lab.compare.best_set import widening, worse_over_seeds
 from tread_lab.compare.gaps import (
     Losses,
     PairedGap,
     common_evaluation,
     gap_over_images,
-    gap_over_seeds,
     losses_paths,
 )
 from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import delta_column, own_metrics
+from tread_lab.frames.columns import COUNT, HIGH, delta_column, own_metrics
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
@@ -29,7 +27,8 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.specs.errors import UserError
 
-RIVALS = 30  # the nearest cells that the best one is paired with
+NEAREST = 300  # rivals of one seed whose losses are read; further ones count as not told apart
+BEST = ":best"  # columns of the best cell beside those of another
 
 
 def ranking_key(frame: pd.DataFrame) -> str | None:
@@ -83,60 +82,67 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
 
 
 def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[str]:
-    """Return the cells that cannot be told from the first: paired, the interval holds zero.
+    """Return the cells that cannot be told from the first, at 95% for all pairs of cells together.
+
+    Differences are paired over seeds, and over images where each cell has one seed.
 
     Args:
         cells: completed trials, best first by held-out gap.
     """
-    best, *others = cells[: RIVALS + 1]
-    done = (frame["role"] == "trial") & (frame["state"] == "completed")
-    near = frame.loc[done & frame["cell"].isin([best, *others])]
-    seeds: dict[str, _Seeds] = {cell: {} for cell in (best, *others)}
-    columns = ("cell", "seed", "run", "baseline", GAP_HELDOUT)
-    for cell, seed, *facts in zip(*(near[column] for column in columns)):
-        seeds[cell][seed] = _Seed(*facts)
+    if len(cells) < 2:
+        return []
+    done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
+    rows = frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
+    gaps = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack().reindex(columns=[*cells])
+    worse = worse_over_seeds(gaps.to_numpy(float))
+    if worse is None:
+        own = _worse_over_images(lab, frame, rows, cells)
+        return [cell for cell in cells[1:] if cell not in own]
+    return [cell for cell, is_worse in zip(cells[1:], worse[1:]) if not is_worse]
+
+
+def _worse_over_images(
+    lab: Lab, frame: pd.DataFrame, rows: pd.DataFrame, cells: Sequence[str]
+) -> set[str]:
+    """Return the cells that are worse than the first, each by the images of one common seed.
+
+    The error of a difference is at most the sum of both cells' errors: where that tells them apart,
+    no losses are read. Of thousands of other cells those of the nearest are.
+    """
+    facts = rows[["cell", "seed", "run", "baseline", GAP_HELDOUT, GAP_HELDOUT + HIGH]]
+    best = facts[facts["cell"] == cells[0]]
+    pairs = facts.merge(best, on="seed", suffixes=("", BEST)).drop_duplicates("cell")
     steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
-    planned = frame.attrs.get("evaluations", ())
-    differences = {cell: _paired(lab, seeds[best], seeds[cell], steps, planned) for cell in others}
-    return [cell for cell, less in differences.items() if less is None or not less.high < 0]
+    planned, images = frame.attrs.get("evaluations", ()), int(rows[GAP_HELDOUT + COUNT].min())
+    apart = pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
+    high = pairs[GAP_HELDOUT + HIGH] + pairs[GAP_HELDOUT + HIGH + BEST]
+    half = high - pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
+    clear = apart > half * widening(len(cells), images)
+    worse = set(pairs.loc[clear, "cell"])
+    for pair in pairs[~clear].nsmallest(NEAREST, GAP_HELDOUT).to_dict("records"):
+        one, best_one = ((pair["run" + end], pair["baseline" + end]) for end in ("", BEST))
+        gap = _apart(lab, one, best_one, steps, planned)
+        if gap and gap.mean > (gap.high - gap.mean) * widening(len(cells), gap.n):
+            worse.add(pair["cell"])
+    return worse
 
 
-class _Seed(NamedTuple):
-    """A cell with one seed: its run, its baseline and its held-out gap."""
-
-    run: str
-    baseline: str
-    gap: float
-
-
-_Seeds = dict[int, _Seed]
-
-
-def _paired(
-    lab: Lab, ours: _Seeds, theirs: _Seeds, steps: Mapping[str, int], planned: Collection[str]
+def _apart(
+    lab: Lab,
+    one: tuple[str, str],
+    other: tuple[str, str],
+    steps: Mapping[str, int],
+    planned: Collection[str],
 ) -> PairedGap | None:
-    """Return a cell less another in held-out gap, over common seeds or over images of one seed.
-
-    A seed counts where both have a gap.
-
-    The result is `None` where the two cannot be paired.
+    """Return a run's gap less that of another over images, `None` where they cannot be paired.
 
     Args:
+        one, other: a run and its baseline.
         steps: at which runs are compared, where that is before their end.
     """
-    common = [
-        seed
-        for seed, one in ours.items()
-        if seed in theirs and math.isfinite(one.gap) and math.isfinite(theirs[seed].gap)
-    ]
-    if len(common) > 1:
-        return gap_over_seeds([ours[seed].gap - theirs[seed].gap for seed in common])
-    if not common:
-        return None
-    one, other = (seeds[common[0]] for seeds in (ours, theirs))
-    runs = [one.run, other.run]
-    if one.baseline != other.baseline:  # a common one cancels
-        runs += [one.baseline, other.baseline]
+    runs = [one[0], other[0]]
+    if one[1] != other[1]:  # a common one cancels
+        runs += [one[1], other[1]]
     paths = [losses_paths(lab.run(run), steps.get(run)) for run in runs]
     both = common_evaluation(paths, planned)
     if both is None:

@@ -82,7 +82,7 @@ def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: P
     two = write_sweep(tmp_path / "two", small(seeds=(0, 1)))
     found, expected = (answer(one, trials_frame(one, "placement")) for one in (lab, two))
     assert found.certainty == expected.certainty and "over 2 seeds" in found.certainty
-    paired = "At 95%, by paired differences, every other cell is worse"
+    paired = "At 95% for all pairs of the 3 cells together, by paired differences, every other"
     assert paired in found.sentence and paired in expected.sentence
     lab = write_sweep(tmp_path / "one", small(seeds=(0, 1), states={(None, 1): "diverged"}))
     assert answer(lab, trials_frame(lab, "placement")).certainty.startswith("One seed: the interv")
