@@ -15,6 +15,7 @@ from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
 from tread_lab.records.metric_names import FAMILY_FLOPS
+from tread_lab.specs.labels import without_axis
 
 Seeds = Mapping[int, float]  # seed -> value of the metric
 
@@ -52,13 +53,14 @@ class TwoWays:
 
 
 def crossed_axis(frame: pd.DataFrame) -> str | None:
-    """Return the one axis beside the route whose values have dense baselines of their own."""
+    """Return the one axis beside the route whose values have one dense baseline in each seed."""
     trials = frame[frame["role"] == "trial"]
     axes = [axis for axis in other_axes(frame) if trials[axis].nunique() > 1]
     if len(axes) != 1 or trials["baseline"].isna().any():
         return None
     owners = trials.groupby("baseline")[axes[0]].nunique()
-    return str(axes[0]) if (owners == 1).all() else None
+    baselines = trials.groupby([axes[0], "seed"])["baseline"].nunique()
+    return str(axes[0]) if (owners == 1).all() and (baselines == 1).all() else None
 
 
 def two_ways(frame: pd.DataFrame, metric: str) -> TwoWays | None:
@@ -73,14 +75,15 @@ def two_ways(frame: pd.DataFrame, metric: str) -> TwoWays | None:
         return None
     values = frame.drop_duplicates("run").set_index("run")[metric]
     trials = frame[frame["role"] == "trial"]
-    trials = trials.assign(dense=trials["baseline"].map(values))
+    settings = trials["cell"].map(lambda cell: without_axis(cell, axis))
+    trials = trials.assign(dense=trials["baseline"].map(values), setting=settings)
     dense: dict[str, Seeds] = {}
     gains: dict[str, dict[str, Seeds]] = {}
     for value, rows in trials.groupby(axis, sort=False):
         dense[str(value)] = _by_seed(rows.drop_duplicates("seed"), "dense")
-        for route, own in rows.groupby("route", sort=False):
+        for setting, own in rows.groupby("setting", sort=False):
             gain = own.assign(gain=own[metric] - own["dense"])
-            gains.setdefault(str(route), {})[str(value)] = _by_seed(gain, "gain")
+            gains.setdefault(str(setting), {})[str(value)] = _by_seed(gain, "gain")
     effects = tuple(_effects(dense, gains))
     return TwoWays(metric, axis, effects) if effects else None
 
@@ -100,15 +103,15 @@ def _effects(
             "axis", f"{other} {style.MINUS} {first}, dense", dense[other], dense[first]
         )
 
-    for route, at in gains.items():
+    for setting, at in gains.items():
         for value, gain in at.items():
-            name = f"{routed(route)} {style.MINUS} dense, {value}"
+            name = f"{routed(setting)} {style.MINUS} dense, {value}"
             yield from _effect("route", name, gain, dict.fromkeys(gain, 0.0))
 
-    for route, at in gains.items():
+    for setting, at in gains.items():
         first, *others = at
         for other in others:
-            name = f"{routed(route)}: {other} {style.MINUS} {first}"
+            name = f"{routed(setting)}: {other} {style.MINUS} {first}"
             yield from _effect("interaction", name, at[other], at[first])
 
 

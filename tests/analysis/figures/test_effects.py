@@ -71,23 +71,29 @@ def crossed(seeds: int = 3) -> pd.DataFrame:
             rows.append(
                 {**shared, "run": base, "role": "baseline", "route": "dense", METRIC: dense[seed]}
             )
-            own = {"run": f"{base}-r", "role": "trial", "route": "2->8", "baseline": base}
-            rows.append({**shared, **own, METRIC: routed[seed]})
+            for selection, more in (("", 0.0), (" by rows", 0.5 * seed)):
+                cell = f"2->8{selection} s=0.5 process={process}"
+                own = {"run": f"{cell} {seed}", "cell": cell, "role": "trial", "baseline": base}
+                rows.append({**shared, **own, "route": "2->8", METRIC: routed[seed] + more})
     frame = pd.DataFrame(rows)
     frame.attrs["axes"] = ("process", "route")
     return frame
 
 
-def test_effects_are_mean_paired_differences_with_their_t_intervals() -> None:
+def test_effects_of_every_cell_are_mean_paired_differences_with_their_t_intervals() -> None:
     ways = two_ways(crossed(), METRIC)
     assert ways is not None and ways.axis == "process"
     assert [effect.name.replace(MINUS, "-") for effect in ways.effects] == [
         "ddpm - edm, dense",
-        "2→8 - dense, edm",
-        "2→8 - dense, ddpm",
-        "2→8: ddpm - edm",
+        "2→8 s=0.5 - dense, edm",
+        "2→8 s=0.5 - dense, ddpm",
+        "2→8 by rows s=0.5 - dense, edm",
+        "2→8 by rows s=0.5 - dense, ddpm",
+        "2→8 s=0.5: ddpm - edm",
+        "2→8 by rows s=0.5: ddpm - edm",
     ]
-    differences = [[10, 9, 14], [1, 2, 3], [2, 1, 3], [1, -1, 0]]
+    routes = [[1, 2, 3], [2, 1, 3], [1, 2.5, 4], [2, 1.5, 4]]
+    differences = [[10, 9, 14], *routes, [1, -1, 0], [1, -1, 0]]
     for effect, paired in zip(ways.effects, differences):
         half = 4.302653 * np.std(paired, ddof=1) / math.sqrt(3)  # t of 2 degrees of freedom
         assert effect.value == pytest.approx(np.mean(paired))
@@ -110,10 +116,10 @@ def test_the_caption_names_the_largest_effects() -> None:
 
 def test_a_seed_without_a_number_is_left_out_of_its_pairs() -> None:
     frame = crossed()
-    frame.loc[frame["run"] == "ddpm-2-r", METRIC] = np.nan
+    frame.loc[frame["run"] == "2->8 s=0.5 process=ddpm 2", METRIC] = np.nan
     ways = two_ways(frame, METRIC)
     assert ways is not None
-    assert [effect.seeds for effect in ways.effects] == [3, 3, 2, 2]
+    assert [effect.seeds for effect in ways.effects] == [3, 3, 2, 3, 3, 2, 3]
 
 
 def test_one_seed_or_a_shared_baseline_shows_no_effects() -> None:
@@ -121,6 +127,9 @@ def test_one_seed_or_a_shared_baseline_shows_no_effects() -> None:
     shared = crossed()
     shared.loc[shared["role"] == "trial", "baseline"] = "edm-0"
     assert two_ways(shared, METRIC) is None
+    several = crossed()  # of a field that is computed from the route
+    several.loc[several["cell"].str.contains("by rows", na=False), "baseline"] += " of rows"
+    assert two_ways(several, METRIC) is None
     none = crossed()
     none["baseline"] = None
     assert two_ways(none, METRIC) is None
