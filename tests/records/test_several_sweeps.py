@@ -47,6 +47,17 @@ def test_baselines_that_differ_say_of_which_sweep_they_are(lab: Lab) -> None:
     }
 
 
+def test_seeds_of_several_sweeps_are_seeds_of_one_cell(lab: Lab) -> None:
+    write_sweep(lab.root, small(name="d", routes=((2, 8), (5, 8)), seeds=(2,), history=False))
+    frame = plan_frame(lab, lab.known_sweeps("a", "d").plan())
+    assert frame.groupby("cell")["seed"].apply(list).to_dict() == {
+        "dense": [0, 1, 2],
+        "0->4 s=0.5 sweep=a": [0, 1],
+        "2->8 s=0.5 sweep=a, d": [0, 1, 2],
+        "5->8 s=0.5 sweep=d": [2],
+    }
+
+
 def test_equal_cells_are_paired_seed_by_seed_with_those_of_the_first(lab: Lab) -> None:
     folder = lab.known_sweeps("b", "c", "a")
     assert isinstance(folder, SeveralSweeps)

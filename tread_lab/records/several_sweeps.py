@@ -9,6 +9,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.seeds import Kind, kind_of, settings_of
 
 SWEEP = "sweep"  # the axis that tells in which sweeps a cell is
 
@@ -47,16 +48,16 @@ class SeveralSweeps(SweepFolder):
 def united(plans: Sequence[StoredPlan]) -> StoredPlan:
     """Return the trials of several plans as one plan; a trial that several have is there once.
 
-    Trials have one more axis, the sweeps that have them. Each keeps the baseline that it has.
+    Trials have one more axis, the sweeps that have a seed of their cell. Each keeps the baseline
+    that it has.
     """
     trials: dict[tuple[str, str, str | None], Trial[Tree]] = {}
-    named: dict[tuple[str, str, str | None], list[str]] = {}
+    settings = settings_of(trial for plan in plans for trial in plan.trials)
+    named: dict[Kind, dict[str, None]] = {}
     for plan in plans:
         for trial in plan.trials:
-            key = trial.role, trial.run, trial.baseline
-            trials.setdefault(key, trial)
-            named.setdefault(key, []).append(plan.name)
-    cells = {key: {**trial.cell, SWEEP: ", ".join(named[key])} for key, trial in trials.items()}
+            trials.setdefault((trial.role, trial.run, trial.baseline), trial)
+            named.setdefault(kind_of(trial, settings), {})[plan.name] = None
     matches = {plan.match for plan in plans}
     created = [plan.created for plan in plans if plan.created]
     return replace(
@@ -64,8 +65,11 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
         name=",".join(plan.name for plan in plans),
         question=" / ".join(dict.fromkeys(plan.question for plan in plans if plan.question)),
         trials=tuple(
-            trial if trial.role == "baseline" else replace(trial, cell=cells[key])
-            for key, trial in trials.items()
+            trial
+            if trial.role == "baseline"
+            else replace(trial, cell={**trial.cell, SWEEP: sweeps})
+            for trial in trials.values()
+            for sweeps in [", ".join(named[kind_of(trial, settings)])]
         ),
         evaluate=tuple(_distinct(tree for plan in plans for tree in plan.evaluate)),
         sources={

@@ -16,6 +16,7 @@ from tread_lab.specs.fields import dotted
 from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass, RouteSpec
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.seeds import every_cell_has_every_seed, settings_of, with_whole_cells
 from tread_lab.specs.signature import signature
 from tread_lab.specs.units import short
 
@@ -81,12 +82,17 @@ def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
 def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
-    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one. Seeds of one
+    cell share its axis values, also where only some of them were planned under an axis.
     """
-    own = _served_cells((trial.baseline, trial.cell) for trial in trials)
+    settings: dict[str, str] = {}
+    if not every_cell_has_every_seed(trials):
+        settings = settings_of(trials)
+        trials = with_whole_cells(trials, settings)
+    own = _served_cells((settings.get(t.baseline or "", t.baseline), t.cell) for t in trials)
+    served = ((trial, own.get(settings.get(trial.run, trial.run))) for trial in trials)
     found = tuple(
-        trial if trial.cell or not own.get(trial.run) else replace(trial, cell=own[trial.run])
-        for trial in trials
+        trial if trial.cell or not cell else replace(trial, cell=cell) for trial, cell in served
     )
     baselines = {trial.run: trial for trial in found if trial.role == "baseline"}
     seeds = Counter((repr(trial.cell), trial.seed) for trial in baselines.values())

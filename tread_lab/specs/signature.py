@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast, get_args
 
 from tread_lab.specs.decode import encode, fields_of
@@ -31,21 +31,43 @@ def signature(*specs: Any) -> str:
     return _digest(specs)
 
 
+def settings_signature(spec: RunSpec | Mapping[str, Any], *without: str) -> str:
+    """Return the digits that all seeds of a cell share: the signature without any seed.
+
+    Args:
+        without: dotted names of other fields that do not count.
+    """
+    tree = encode(spec, hashed=dataclasses.is_dataclass(spec))
+    parent = (tree.get("init_from") or {}).get("run")
+    _leave_out(_hashed(tree), ("seed", *without))
+    if parent is not None:
+        tree["init_from"]["run"] = settings_signature(parent)
+    return _sha(_json(tree))
+
+
 def _digest(specs: Iterable[Any]) -> str:
     """Hash the canonical JSON of specs or of their plain trees, without what is not science."""
     texts = (_json(_hashed(encode(s, hashed=dataclasses.is_dataclass(s)))) for s in specs)
-    return hashlib.sha256(f"[{','.join(texts)}]".encode()).hexdigest()[:16]
+    return _sha(f"[{','.join(texts)}]")
 
 
-def _hashed(tree: Any) -> Any:
-    if not isinstance(tree, dict):
-        return tree
-    for dotted in unhashed():
+def _sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _leave_out(tree: dict[str, Any], names: Iterable[str]) -> None:
+    for dotted in names:
         head, _, leaf = dotted.partition(".")
         if not leaf:
             tree.pop(head, None)
         elif isinstance(tree.get(head), dict):
             tree[head].pop(leaf, None)
+
+
+def _hashed(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    _leave_out(tree, unhashed())
     if isinstance(start := tree.get("init_from"), dict):
         named = {"file": start.get("digest")}
         if start.get("run") is not None:
