@@ -24,9 +24,11 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
+from tread_lab.specs.signature import settings_signature
 from tread_lab.specs.trials import STEPS, follows_length
 from tread_lab.specs.units import counted, duration, quantity, ratio
 
+WARMUP = "train.warmup"
 MATCHED = 0.01  # share by which costs may differ that whole steps make equal
 DISTURBED = " (disturbed: other work ran beside them, so these times say nothing about the route)"
 
@@ -161,13 +163,11 @@ def _dense_curve(
 ) -> pd.DataFrame:
     """Return dense runs by step: their ends, and stages that are as shorter runs.
 
-    Baselines that differ in more than their length are no one curve: then `dense` alone counts,
-    which serve the best cell.
+    These are `dense`, which serve the best cell, and baselines that differ from them in length
+    alone.
     """
-    others = frame[(frame["role"] == "baseline") & (frame["state"] == RunState.COMPLETED)]
-    axes = [axis for axis in frame.attrs.get("axes", ()) if axis in others and axis != STEPS]
-    if all(others[axis].nunique() < 2 for axis in axes):
-        dense = others
+    if plan is not None:
+        dense = _of_any_length(frame, plan, dense)
     runs = set(dense["run"])
     trials = [t for t in (plan.trials if plan else ()) if t.role == "baseline" and t.run in runs]
     reason = next(filter(None, (follows_length(t.spec["train"]) for t in trials)), "")
@@ -177,3 +177,19 @@ def _dense_curve(
         curve = plan_steps_frame(lab, replace(plan, trials=tuple(trials)))
     curve.attrs["follows_length"] = reason
     return curve
+
+
+def _of_any_length(frame: pd.DataFrame, plan: StoredPlan, dense: pd.DataFrame) -> pd.DataFrame:
+    """Return the baselines whose settings are those of `dense`, but for their length.
+
+    A warmup that no axis sets may follow the length.
+    """
+    length = (STEPS,) if WARMUP in plan.axes else (STEPS, WARMUP)
+    settings = {
+        trial.run: settings_signature(trial.spec, *length)
+        for trial in plan.trials
+        if trial.role == "baseline"
+    }
+    done = frame[(frame["role"] == "baseline") & (frame["state"] == RunState.COMPLETED)]
+    own = dense["run"].map(settings)
+    return done[done["run"].map(settings).isin(own)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,24 @@ def test_a_stage_of_a_decaying_run_is_no_shorter_run_and_runs_of_other_lengths_a
     )
     assert "under schedule sqrt_decay that step is no shorter run" in stages
     assert "at about step 283, between its measurements" in lengths
+
+
+def test_a_dense_run_of_other_settings_is_no_point_of_the_cells_own_curve(tmp_path: Path) -> None:
+    """The dense run of 200 steps has a learning rate of its own, which is no axis."""
+    lab = write_sweep(tmp_path, small(images=4, levels=2, budgets=(200, 400)))
+    frame, plan = trials_frame(lab, "placement"), lab.sweep("placement").plan()
+    frame.loc[frame["train.steps"] == 200, "gap/heldout"] += 1.0
+
+    def cost(**recipe: float) -> str:
+        trees = [{**t.spec, "train": {**t.spec["train"], **recipe}} for t in plan.trials]
+        trials = tuple(
+            replace(t, spec=tree) if t.steps == 200 else t for t, tree in zip(plan.trials, trees)
+        )
+        return answer(lab, frame, replace(plan, trials=trials)).cost
+
+    assert "at about step 283, between its measurements" in cost()
+    assert "at about step 283, between its measurements" in cost(warmup=10)  # follows the length
+    assert "cannot be said: its held-out loss was not measured there" in cost(lr=0.5)
 
 
 def test_more_than_dense_spends_cannot_be_said(tmp_path: Path) -> None:
