@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 
 from tread_lab.cli import main
 from tread_lab.sweep import gc
+from tread_lab.terminal import live_progress, progress
 from tread_lab.terminal.console import answers, notices
 
 pytestmark = pytest.mark.slow
@@ -120,6 +122,8 @@ def test_what_a_session_prints(
     np.save("latents/latents.npy", normal.astype(np.float16))
     np.save("latents/labels.npy", np.arange(40) % 5)
     monkeypatch.setattr(gc, "SCRATCH", in_folder)  # of drivers of other tests
+    for lines in (live_progress, progress):  # a slow machine says no more than a fast one
+        monkeypatch.setattr(lines, "_LINE_SECONDS", math.inf)
     before = answers.width, notices.width
     answers.width = notices.width = 120
     scenes, run = [], ""

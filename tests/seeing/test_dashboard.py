@@ -89,6 +89,7 @@ def test_a_running_sweep_is_followed_without_a_reload(
         assert page.errors == []
 
 
+@pytest.mark.long  # a running sweep is followed above, and a search is tests/sweep/search's
 def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote: Zygote) -> None:
     """Watched from before its first cell to its last, each cell opened while the search runs."""
     head, live = "#panel .heads h2", "document.querySelector('#live')"

@@ -114,11 +114,12 @@ def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long  # a whole sweep meets such a server in tests/faults/test_mlflow.py
 @pytest.mark.timeout(1800)  # two servers, which a busy machine is slow to start
 @pytest.mark.fault(
     14, survived="the next sync goes on; every metric, parameter and file equals the records"
 )
-@pytest.mark.parametrize("kept", [pytest.param("sqlite", marks=pytest.mark.long), "postgresql"])
+@pytest.mark.parametrize("kept", ["sqlite", "postgresql"])
 def test_a_server_killed_in_the_middle_of_a_sync(
     kept: str, lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
