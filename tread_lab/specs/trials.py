@@ -127,7 +127,7 @@ Completion = Callable[[RunSpec], RunSpec]
 
 
 class OtherData(UserError):
-    """A run cannot be completed because its data have changed, whatever its cell."""
+    """A run cannot be completed because its data have changed or are unknown, whatever its cell."""
 
 
 class Trials:

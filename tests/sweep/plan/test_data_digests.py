@@ -95,6 +95,29 @@ def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
     assert [t.run for t in absent.plan.tasks] == [t.run for t in first.plan.tasks]
 
 
+def test_absent_data_are_those_of_their_path_and_never_one_of_two_that_are_alike(
+    lab: Lab, tmp_path: Path
+) -> None:
+    one, other = write_set(tmp_path / "one"), write_set(tmp_path / "other", seed=2)
+    file = sweep_on(one)
+    tree = json.loads(file.read_text())
+    tree["axes"]["data.path"] = [str(one), str(other)]
+    file.write_text(json.dumps(tree))
+    plan = load_sweep(str(file), path=lab.root).plan
+    store_plan(lab.sweep("s"), plan)
+    for path in (other, one):
+        shutil.rmtree(path)
+        assert load_sweep(str(file), path=lab.root).plan.tasks == plan.tasks
+    digests = {task.spec.data.path: task.spec.data.digest for task in plan.tasks}
+    expected = (
+        f"^data: .*/moved cannot be read, and the runs of this sweep see several sets of its"
+        f" settings, {one} \\({digests[str(one)]}\\) and {other} \\({digests[str(other)]}\\); put"
+        " the data there, or give one of these paths$"
+    )
+    with pytest.raises(UserError, match=expected):
+        load_sweep(str(sweep_on(tmp_path / "moved")), path=lab.root)
+
+
 def test_a_run_that_is_older_than_digests_goes_on_where_its_samples_agree(
     lab: Lab, tmp_path: Path
 ) -> None:

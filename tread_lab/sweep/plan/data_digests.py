@@ -44,7 +44,8 @@ class DataDigests:
         """Return a run of the plan with the digests of its data and of those of its parents.
 
         Raises:
-            OtherData: the runs of the stored plan have no digests, and saw other data.
+            OtherData: the runs of the stored plan have no digests, and saw other data; or which of
+                its data these are cannot be told.
         """
         runs = () if spec.data.is_embedded else self._stored_runs.get(_anywhere(spec.data), ())
         if not runs:
@@ -84,10 +85,27 @@ class DataDigests:
             try:
                 digest = content_digest(data, self._lab.root / "cache", self._say)
             except UserError:  # said when they are used
-                same = (d for d in self._stored_data if _anywhere(d) == _anywhere(data))
-                digest = next((known.digest for known in same), None)
+                digest = self._stored_digest(data)
             self._filled[data] = replace(data, digest=digest)
         return replace(spec, data=self._filled[data])
+
+    def _stored_digest(self, data: DataSpec) -> str | None:
+        """Return the digest that the stored plan has of data that cannot be read here, by their
+        path, else by their settings; `None` without any.
+
+        Raises:
+            OtherData: the plan has several sets of these settings.
+        """
+        alike = [d for d in self._stored_data if d.digest and _anywhere(d) == _anywhere(data)]
+        named = [known for known in alike if known.path == data.path] or alike
+        digests = list(dict.fromkeys(known.digest for known in named))
+        if len(digests) > 1:
+            held = " and ".join(f"{known.path} ({known.digest})" for known in named)
+            raise OtherData(
+                f"data: {data.path} cannot be read, and the runs of this sweep see several sets of"
+                f" its settings, {held}; put the data there, or give one of these paths"
+            )
+        return digests[0] if digests else None
 
     @cached_property
     def _stored_data(self) -> dict[DataSpec, list[str]]:
