@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 
 from tests.engine.runs import small_run, train_until
 from tread_lab.data.source import open_data
-from tread_lab.engine import checkpoint
+from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
@@ -42,14 +43,29 @@ def state(folder: RunFolder) -> dict[str, torch.Tensor]:
     return dict(found.tensors)
 
 
-def losses(folder: RunFolder) -> list[tuple[int, float]]:
-    return [(e.step, e.value) for e in folder.entries() if e.key == metric_names.TRAIN_LOSS]
+def logged(folder: RunFolder, key: str = metric_names.TRAIN_LOSS) -> list[tuple[int, float]]:
+    return [(e.step, e.value) for e in folder.entries() if e.key == key]
+
+
+@pytest.fixture
+def a_second_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock by which a step takes a second, and nothing else any time."""
+    seconds, step = itertools.count(1), Trainer.train_step
+
+    def train_step(self: Trainer, *batch: Any, **rate: Any) -> None:
+        step(self, *batch, **rate)
+        now = float(next(seconds))
+        monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: now))
+
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: 0.0))
+    monkeypatch.setattr(Trainer, "train_step", train_step)
 
 
 @pytest.mark.parametrize("stops", [(1,), (7,), (10,), (3, 4, 6)])
 def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
-    tmp_path: Path, tiny: Tiny, stops: tuple[int, ...]
+    tmp_path: Path, tiny: Tiny, stops: tuple[int, ...], a_second_a_step: None
 ) -> None:
+    """Weights and losses to the bit, and the speed, of which each step counts once."""
     spec = tiny(steps=24, routes=["1->2"])
     whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
     run_to_end(spec, whole)
@@ -58,7 +74,9 @@ def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
     assert a.keys() == b.keys()
     assert {key.split("/")[0] for key in a} == {"model", "ema", "optimizer"}
     assert [key for key in a if not torch.equal(a[key], b[key])] == []
-    assert losses(whole) == losses(parts) and len(losses(whole)) == 5
+    assert logged(whole) == logged(parts) and len(logged(whole)) == 5
+    speeds = dict(logged(parts, metric_names.TRAIN_IMAGES_PER_S))
+    assert set(speeds.values()) == {spec.train.batch} and len(speeds) == 5
 
 
 MDT = {
@@ -102,7 +120,7 @@ def test_a_kill_between_checkpoints_repeats_the_same_numbers(tmp_path: Path, tin
     run_to_end(spec, killed)
     a, b = state(whole), state(killed)
     assert all(torch.equal(a[key], b[key]) for key in a)
-    assert losses(whole) == losses(killed)
+    assert logged(whole) == logged(killed)
 
 
 def _abandon(iterator) -> None:
@@ -136,7 +154,7 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(Diverged, match="at step"):
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
-    assert not math.isfinite(losses(folder)[-1][1])
+    assert not math.isfinite(logged(folder)[-1][1])
     assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
 
 
@@ -152,7 +170,7 @@ def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None
     full, half = RunFolder(tmp_path / "full"), RunFolder(tmp_path / "half")
     run_to_end(tiny(steps=10, routes=["1->2"]), full)
     run_to_end(tiny(steps=10, routes=["1->2"], precision="bf16"), half)
-    for (_, a), (_, b) in zip(losses(full), losses(half)):
+    for (_, a), (_, b) in zip(logged(full), logged(half)):
         assert a != b and a == pytest.approx(b, rel=0.05)
     assert all(t.dtype != torch.bfloat16 for t in state(half).values())
 

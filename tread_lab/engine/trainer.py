@@ -81,6 +81,7 @@ class Trainer:
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
         self._started = self._last_logged = time.perf_counter()
+        self._timed_from = 0  # the step at which the clock of the next log entry started
         self._writer = folder.log() if self.ranks.leads else None
 
     def resume(self) -> int:
@@ -125,7 +126,7 @@ class Trainer:
 
     def _restart_clock(self, seconds: float) -> None:
         """Let `seconds` be the training time up to now."""
-        self._last_logged = time.perf_counter()
+        self._last_logged, self._timed_from = time.perf_counter(), self.step
         self._started = self._last_logged - seconds
 
     def _restore_log(self, history: str) -> None:
@@ -190,7 +191,8 @@ class Trainer:
         losses = torch.stack(self._window)
         self.loss, self._window = float(losses.double().mean()), []
         seconds_before, self._last_logged = self._last_logged, time.perf_counter()
-        rate = len(losses) * self.spec.train.batch / (self._last_logged - seconds_before)
+        timed, self._timed_from = self.step - self._timed_from, self.step
+        rate = timed * self.spec.train.batch / (self._last_logged - seconds_before)
         values = {metric_names.TRAIN_LOSS: self.loss, metric_names.LEARNING_RATE: self._lr}
         values[metric_names.TRAIN_IMAGES_PER_S] = rate
         if self._gradient_norm is not None and math.isfinite(norm := float(self._gradient_norm)):
