@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tread_lab.engine.drawing import Drawing
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
 from tread_lab.engine.train import train
@@ -20,6 +21,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.attempts import ProcessLost, kind_of
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, SamplesSpec, decode
+from tread_lab.specs.errors import Unavailable
 
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
 CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}
@@ -102,8 +104,11 @@ def measured(folder: RunFolder, ranks: Ranks) -> tuple[dict[str, float], bytes]:
     return metrics, images
 
 
-def test_processes_that_draw_together_draw_the_same_images(tmp_path: Path) -> None:
-    """Four batches of two processes, the last one short; stopped after each, and gone on with."""
+def test_processes_that_draw_together_draw_the_same_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four batches of two processes, the last one short; stopped after each, and gone on with.
+    Where they read different weights they draw none."""
     folder = lab_with_a_run(tmp_path).run_of(small_run())
     alone = measured(folder, Ranks(CPU))
     before = dict(os.environ)
@@ -114,6 +119,9 @@ def test_processes_that_draw_together_draw_the_same_images(tmp_path: Path) -> No
             with closing(measuring(folder, DRAWN, CPU, cache=folder.cache, ranks=ranks)) as some:
                 for _ in range(batches):
                     next(some)
+        with monkeypatch.context() as patch, pytest.raises(Unavailable, match="were replaced"):
+            patch.setattr(Drawing, "fingerprint", {"step None": "6-other"})
+            measured(folder, ranks)
         assert measured(folder, ranks) == alone
 
 

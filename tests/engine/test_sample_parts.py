@@ -6,6 +6,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.engine import drawing, sample_parts
+from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts
 from tread_lab.records.durable import read_json
@@ -23,6 +25,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode
+from tread_lab.specs.errors import Unavailable
 
 COUNT = 1_100
 SPEC = decode(
@@ -173,10 +176,32 @@ def test_parts_made_otherwise_do_not_count(
 ) -> None:
     path = interrupted(folder, monkeypatch)
     fingerprint = read_json(path / "made_with.json")
-    assert fingerprint["step None"] == "6"
     for other in ({"code": "other"}, {**fingerprint, "step None": "5"}):
         facts = SampleParts(path.parent, other, COUNT)
         assert facts.resume() == {} and facts.count == 0
+
+
+def test_images_of_two_weights_of_one_step_never_mix(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int], tmp_path: Path
+) -> None:
+    """An evaluation is closed, goes on, and its run's weights are replaced under it."""
+    run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
+
+    def begun() -> Any:
+        batches = measuring(run, SPEC, CPU, cache=folder.cache)
+        next(batches)
+        return batches
+
+    begun().close()
+    older = begun()
+    last = load_latest(run.checkpoints)
+    assert last is not None
+    save(run.checkpoints, replace(last, tensors={n: -x for n, x in last.tensors.items()}), keep=1)
+    begun().close()
+    with pytest.raises(Unavailable, match="with other weights or code"):
+        older.close()
+    begun().close()
+    assert starts == [0, 64, 0, 64]
 
 
 class Reader:

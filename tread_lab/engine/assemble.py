@@ -75,6 +75,7 @@ class Trained:
     """A trained network in evaluation mode and what belongs to it.
 
     Attributes:
+        weights: digest of the file of its weights.
         condition: what the network sees of the held-out samples in place of classes.
     """
 
@@ -83,6 +84,7 @@ class Trained:
     network: nn.Module
     process: Process
     device: torch.device
+    weights: str = ""
     condition: Condition | None = None
 
 
@@ -129,7 +131,8 @@ def trained(
         raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
     use(device)
     network.requires_grad_(False).eval().to(device)
-    return Trained(spec, checkpoint.step, network, build_process(spec.process), device)
+    process = build_process(spec.process)
+    return Trained(spec, checkpoint.step, network, process, device, checkpoint.digest)
 
 
 def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:

@@ -31,11 +31,16 @@ class DamagedCheckpoint(UserError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state after `step` optimizer steps: flat named tensors and a few numbers."""
+    """The state after `step` optimizer steps: flat named tensors and a few numbers.
+
+    Attributes:
+        digest: of the file that it was read from.
+    """
 
     step: int
     tensors: Mapping[str, Tensor]
     facts: Mapping[str, str]
+    digest: str = ""
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors below `prefix/`, their names without it."""
@@ -99,14 +104,12 @@ def is_whole(path: Path) -> bool:
 
     What this process has found whole it does not read again while size and times of the file stay.
     """
-    match = _NAME.fullmatch(path.name)
-    assert match is not None
     try:
         facts = path.stat()
         stamp = facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns
         if (path, stamp) in _found_whole:
             return True
-        whole = _digest(path) == match[2]
+        whole = _digest(path) == _digest_in(path)
     except OSError:
         return False
     if whole and facts.st_mtime_ns < time.time_ns() - _SETTLED:
@@ -160,7 +163,7 @@ def load_weights(path: Path) -> Checkpoint:
         with safe_open(path, framework="pt") as file:
             tensors = {f"model/{name}": file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = file.metadata() or {}
-        return Checkpoint(int(facts.get("step", 0)), tensors, facts)
+        return Checkpoint(int(facts.get("step", 0)), tensors, facts, _digest(path))
     except (OSError, SafetensorError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}; export the run again") from None
 
@@ -174,12 +177,19 @@ def _read(path: Path) -> Checkpoint | None:
             facts = file.metadata() or {}
     except (OSError, SafetensorError):
         return None
-    return Checkpoint(step_of(path), tensors, facts)
+    return Checkpoint(step_of(path), tensors, facts, _digest_in(path))
 
 
 def step_of(path: Path) -> int:
     """Return the step in a checkpoint's name."""
     return int(path.name.split("-")[1])
+
+
+def _digest_in(path: Path) -> str:
+    """Return the checksum in a checkpoint's name."""
+    match = _NAME.fullmatch(path.name)
+    assert match is not None
+    return match[2]
 
 
 def _digest(path: Path) -> str:

@@ -24,6 +24,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate, images_a_call
 from tread_lab.sampling.guidance import Denoiser
+from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import SamplesSpec, Step
 from tread_lab.specs.guidance import routes_taken
 
@@ -48,6 +49,11 @@ class Drawing:
         self.model = self.networks[branches[0].step]
         self.condition = condition_of(run, folder, device)
         self._data = open_data(run.data, "heldout")
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Step that a branch names -> the step and the digest of the weights it has."""
+        return {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (images, labels) from image `start` up to `stop`, uint8, batch by batch.
@@ -84,11 +90,16 @@ def drawn(drawing: Drawing, ranks: Ranks | None, *, start: int) -> Generator[tup
         yield from drawing.batches(start, spec.count)
         return
     ranks.told(partial(_follow, folder.path, spec, start))
-    for stop, batches in _rounds(drawing, ranks, start):
+    for stop, everyone in _rounds(drawing, ranks, start):
         try:
-            for images_BCHW, labels_B in batches:
+            if any(weights != drawing.fingerprint for weights, _ in everyone):
+                raise Unavailable(
+                    f"the weights in {folder.path} were replaced while the processes of an"
+                    " evaluation read them; the same command measures the new ones"
+                )
+            for images_BCHW, labels_B in (batch for _, batches in everyone for batch in batches):
                 yield images_BCHW.to(drawing.device), labels_B.to(drawing.device)
-        except GeneratorExit:
+        except (GeneratorExit, Unavailable):
             if stop < spec.count:
                 ranks.stop()
             raise
@@ -100,12 +111,15 @@ def _follow(path: Path, spec: SamplesSpec, start: int, device: torch.device, ran
         pass
 
 
+Batches = list[tuple[Tensor, Tensor]]
+
+
 def _rounds(
     drawing: Drawing, ranks: Ranks, start: int
-) -> Iterator[tuple[int, list[tuple[Tensor, Tensor]]]]:
-    """Yield the batches of all processes, one of each, with the image that comes after them.
+) -> Iterator[tuple[int, list[tuple[dict[str, str], Batches]]]]:
+    """Yield the weights and the batch of each process, with the image that comes after them.
 
-    Rank 0 alone has the others' batches.
+    Rank 0 alone has those of the others.
     """
     count, size = drawing.spec.count, images_a_call(drawing.device.type)
     for first in range(start, count, size * ranks.count):
@@ -117,8 +131,8 @@ def _rounds(
             for images_BCHW, labels_B in drawing.batches(own, min(own + size, count))
         ]
         finish(drawing.device)
-        everyone = ranks.gathered(drawn_here)
-        yield first + size * ranks.count, [batch for batches in everyone for batch in batches]
+        everyone = ranks.gathered((drawing.fingerprint, drawn_here))
+        yield first + size * ranks.count, everyone
 
 
 def whole(step: Step) -> int | None:

@@ -207,7 +207,7 @@ def _samples(
     data = open_data(run.data, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview)
     drawing = Drawing(folder, spec, device)
-    model, condition, networks = drawing.model, drawing.condition, drawing.networks
+    model, condition = drawing.model, drawing.condition
     file = _reference_file(spec, folder)
     against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
@@ -215,8 +215,8 @@ def _samples(
     fingerprint = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
     if condition is not None:
         fingerprint |= condition.fingerprint
-    fingerprint |= {f"step {step}": str(network.step) for step, network in networks.items()}
-    parts = SampleParts(place.path, {**fingerprint, **scores.fingerprint}, spec.count)
+    fingerprint |= drawing.fingerprint | scores.fingerprint
+    parts = SampleParts(place.path, fingerprint, spec.count)
     if sums := parts.resume():
         scores.load(sums)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tread_lab.data.resumable import Array, ResumableArrays
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
+from tread_lab.specs.errors import Unavailable
 
 PART = 1024  # images after which a killed evaluation goes on, in whole batches of the sampler
 FOLDER = "parts"  # within the folder of an evaluation
@@ -91,16 +92,23 @@ class SampleParts:
         """Write the part that was closed, if there is one, then the sums of all images up to it.
 
         Raises:
-            UserError: the disk is full; what was written before counts.
+            UserError: the disk is full; what was written before counts. Or another process has
+                begun the same images of other weights.
         """
         if self._closed is None:
             return
         batches, sums = self._closed
         rows = {quote(name, safe=""): x.numpy() for name, x in _joined(batches).items()}
+        arrays = self._arrays or self._of(rows)
+        if arrays.stored_fingerprint not in (None, arrays.fingerprint):
+            raise Unavailable(
+                f"another process makes the images in {self.folder} with other weights or code; the"
+                " same command measures the weights of today"
+            )
         if self._arrays is None:
-            self._arrays = self._of(rows)
-            self._arrays.begin("images")
-        self._arrays.write(self._written, rows)
+            self._arrays = arrays
+            arrays.begin("images")
+        arrays.write(self._written, rows)
         self._written, self._closed = self._written + len(rows[IMAGES]), None
         write_tensors(self.folder / _SUMS, sums, {"images": str(self._written)})
 
