@@ -26,8 +26,9 @@ from tread_lab.engine.export import export, load_exported
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs import HeldoutSpec, UserError, signature
+from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, signature
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)
@@ -165,6 +166,11 @@ def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: 
     with pytest.raises(UserError, match="which has steps 2 and 6"):
         export(folder, tmp_path / "absent", step=3)
     assert not (tmp_path / "absent").exists()
+    auto = {"steps": 1, "guidance": {"weight": 2, "weak": {"step": 2}}}
+    drawn = decode(SamplesSpec, {"count": 2, "sampler": auto})
+    export(folder, tmp_path / "last")
+    with pytest.raises(UserError, match="weights of step 6 alone, and step 2 is asked for"):
+        evaluate(RunFolder(tmp_path / "last"), drawn, CPU)
 
 
 def test_nothing_is_written_over_and_no_file_is_taken_for_weights(

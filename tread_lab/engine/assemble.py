@@ -147,7 +147,14 @@ def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
 
 def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
     if folder.exported:
-        return load_weights(folder.path / EXPORTED)
+        exported = load_weights(folder.path / EXPORTED)
+        if step not in (None, exported.step):
+            raise UserError(
+                f"{folder.path} has the weights of step {exported.step} alone, and step {step} is"
+                " asked for; measure the run itself, or name another guidance:"
+                " sampler.guidance=1"
+            )
+        return exported
     if step is not None:
         return load_step(folder.checkpoints, step)
     newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
