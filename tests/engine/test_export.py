@@ -25,7 +25,7 @@ from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, digest_of
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, signature
@@ -97,6 +97,24 @@ def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
     assert main(["evaluate", signature(RUN), named, *here]) == 0
     (other,) = json.loads(capsys.readouterr().out)
     assert {**row, "run": other["run"]} == other
+
+
+def test_every_result_names_the_weights_it_is_of_and_counts_for_no_others(
+    lab: Lab, weights: Path, tmp_path: Path
+) -> None:
+    """Newer weights are put into the folder of an export that has been measured."""
+    exported = RunFolder(shutil.copytree(weights, tmp_path / "weights"))
+    export(lab.run_of(RUN), early := tmp_path / "early", step=2)
+
+    def measured() -> tuple[dict[str, float], dict[str, Any]]:
+        return evaluate(exported, HELDOUT, CPU), exported.evaluation(HELDOUT).read() or {}
+
+    loss, record = measured()
+    assert record["weights"] == {"6": digest_of(weights / "model.safetensors")}
+    shutil.copy(early / "model.safetensors", exported.path)
+    other, record = measured()
+    assert other != loss and other == evaluate(RunFolder(early), HELDOUT, CPU)
+    assert record["weights"] == {"2": digest_of(early / "model.safetensors")}
 
 
 @pytest.mark.parametrize("kind", ["statistics", "captions", "images"])

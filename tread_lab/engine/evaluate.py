@@ -35,12 +35,13 @@ from tread_lab.engine.sample_scores import (
     file_reference,
     heldout_reference,
 )
-from tread_lab.engine.system import Condition, condition_of, files_read
+from tread_lab.engine.system import condition_of, files_read
 from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
-from tread_lab.records.run_folder import EvaluationFolder, RunFolder
+from tread_lab.records.lab import digest_of
+from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
@@ -88,7 +89,7 @@ def measuring(
     """
     place = folder.evaluation(spec)
     done = place.read()
-    if done is not None and place.done:
+    if done is not None and place.done and _is_of(folder, done):
         metrics: dict[str, float] = done["metrics"]
         return metrics
     started = time.perf_counter()
@@ -103,12 +104,25 @@ def measuring(
         model = dataclasses.replace(model, condition=condition)
         with matrix_products("fp32"):
             metrics = yield from PROBES[type(spec)](model, spec, place)
-        facts = {"step": model.step}
+        facts = _weights([model])
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
     place.write(spec, metrics, **facts, **packages, made_with=provenance, seconds=seconds)
     SampleParts(place.path, {}, 0).remove()
     return metrics
+
+
+def _is_of(folder: RunFolder, record: Mapping[str, Any]) -> bool:
+    """Return whether a record is of the weights in a folder; of a run it is, by the run's name."""
+    if not folder.exported or "weights" not in record:
+        return True
+    return digest_of(folder.path / EXPORTED) in record["weights"].values()
+
+
+def _weights(networks: Iterable[Trained]) -> dict[str, Any]:
+    """Return the step of the first network, and the digest of the weights at every step."""
+    weights = {n.step: n.weights for n in networks}
+    return {"step": next(iter(weights)), "weights": {str(at): w for at, w in weights.items()}}
 
 
 def open_evaluations(
@@ -207,11 +221,11 @@ def _samples(
     data = open_data(run.data, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview)
     drawing = Drawing(folder, spec, device)
-    model, condition = drawing.model, drawing.condition
+    condition = drawing.condition
     file = _reference_file(spec, folder)
     against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
-    facts = _facts(model, spec, file, scores, condition)
+    facts = _facts(drawing, file, scores)
     fingerprint = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
     if condition is not None:
         fingerprint |= condition.fingerprint
@@ -234,16 +248,10 @@ def _samples(
     return scores.scores(parts.all(), spec.count), facts
 
 
-def _facts(
-    model: Trained,
-    spec: SamplesSpec,
-    file: ReferenceFile | None,
-    scores: SampleScores,
-    condition: Condition | None,
-) -> dict[str, Any]:
+def _facts(drawing: Drawing, file: ReferenceFile | None, scores: SampleScores) -> dict[str, Any]:
     """Return what the record of an evaluation says beside its metrics."""
-    flops = sample_flops(model.spec, spec.sampler)
-    facts: dict[str, Any] = {"step": model.step, metric_names.SAMPLE_FLOPS: flops}
+    condition, facts = drawing.condition, _weights(drawing.networks.values())
+    facts[metric_names.SAMPLE_FLOPS] = sample_flops(drawing.model.spec, drawing.spec.sampler)
     if file is not None:
         facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
     if scores.fingerprint:

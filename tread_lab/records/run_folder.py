@@ -339,6 +339,7 @@ def _is_evaluation(tree: Any) -> bool:
         and fits_all(tree["metrics"], NUMBER)
         and fits(tree.get("spec", {}), _MEASURED, partly=True)
         and fits_all(tree.get("made_with", {}), str)
+        and fits_all(tree.get("weights", {}), str)
         and are_checksums(tree.get("files", {}))
     )
 
