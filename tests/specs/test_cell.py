@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tread_lab.specs import UserError
 from tread_lab.specs.cell import CellNames, evaluate, has_computed, is_computed, labelled
@@ -35,10 +37,38 @@ def value(text: str) -> Any:
         ("1 < 2 != 2", False),
         ("not 0", True),
         ("(1, 2) == [1, 2]", True),
+        ("10 * (start or B)", 20),
+        ("0 or B and start", 2),
     ],
 )
 def test_an_expression_has_the_value_that_python_gives_it(text: str, result: Any) -> None:
     assert value(text) == result
+
+
+NAMES = {"B": 12, "start": 2, "rate": 0.25, "routed": True}
+COMPARISONS = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
+OPERATORS = COMPARISONS | st.sampled_from(["+", "-", "*", "/", "//", "%", "and", "or", "**"])
+EXPRESSIONS = st.recursive(
+    st.sampled_from([*NAMES, "0", "3", "2.5", "9223372036854775807", "1e308", "'a'", "False"]),
+    lambda part: st.one_of(
+        st.builds("({} {} {})".format, part, OPERATORS, part),
+        st.builds("({} {} {} {} {})".format, part, COMPARISONS, part, COMPARISONS, part),
+        st.builds("{}({})".format, st.sampled_from(["-", "not ", "round"]), part),
+        st.builds("{}({}, {})".format, st.sampled_from(["min", "max"]), part, part),
+    ),
+    max_leaves=8,
+)
+
+
+@given(EXPRESSIONS)
+def test_an_expression_is_what_python_makes_of_it_or_is_refused(text: str) -> None:
+    try:
+        result = evaluate(text, NAMES.__getitem__)
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        made = eval(text, {}, NAMES)
+        assert (type(result), result) == (type(made), made)
 
 
 @pytest.mark.parametrize(

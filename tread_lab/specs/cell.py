@@ -8,7 +8,7 @@ import functools
 import math
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
@@ -98,10 +98,8 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
             return lookup(ast.unparse(node))
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item, lookup) for item in items]
-        case ast.BoolOp(op=ast.And(), values=parts):
-            return all(_value(part, lookup) for part in parts)
-        case ast.BoolOp(values=parts):
-            return any(_value(part, lookup) for part in parts)
+        case ast.BoolOp(op=op, values=parts):
+            return _decisive(parts, isinstance(op, ast.Or), lookup)
         case ast.UnaryOp(op=ast.Not(), operand=part):
             return not _value(part, lookup)
         case ast.UnaryOp(op=ast.USub(), operand=part):
@@ -117,6 +115,15 @@ def _value(node: ast.expr, lookup: Lookup) -> Any:
         ):
             return _number(_FUNCTIONS[name], *(_value(part, lookup) for part in parts))
     raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
+
+
+def _decisive(parts: Sequence[ast.expr], truth: bool, lookup: Lookup) -> Any:
+    """Return the first operand with the truth that decides `and` or `or`, else the last."""
+    for part in parts:
+        value = _value(part, lookup)
+        if bool(value) is truth:
+            break
+    return value
 
 
 def _number(function: Callable[..., Any], *operands: Any) -> int | float:
