@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,16 +11,17 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
-from tread_lab.engine.cost.training import cost
+from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
+from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
-from tread_lab.sweep.trial.task import ListQueue
+from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
 
 Tiny = Callable[..., RunSpec]
@@ -181,6 +183,50 @@ def test_only_the_flops_that_a_begun_run_has_left_are_charged(
     assert budget.flops == task.spec.train.batch * steps
     budget.admit(task)
     assert budget.flops == price.train_flops
+
+
+def end_early(lab: Lab, task: Task, how: str) -> None:
+    """End a run after five of its ten steps."""
+    folder = lab.run(task.run)
+    folder.create(task.spec)
+    with folder.log() as log:
+        log(5, **{"train/loss": 1.0})
+    if how == "by a rule":
+        lab.sweep("budgeted").add_stopped(Stopped(task.run, 5, "others are better"))
+    elif how == "by a person":
+        folder.request_stop()
+    else:
+        folder.finish(RunState(how), **({"step": 5} if how == "diverged" else {}))
+
+
+@pytest.mark.parametrize("how", ["by a rule", "by a person", "diverged", "failed"])
+def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
+    how: str, lab: Lab, tiny: Tiny
+) -> None:
+    fixed = {"train": {"steps": 10}, "routes_until": 4}
+    whole = planned(tiny, fixed=fixed, stop_early="asha")
+    dense, first, second, third, *_ = (cost(task.spec).train_flops for task in whole.tasks)
+    half = executed_flops(whole.tasks[2].spec, 5)
+    flops = dense + first + half + third
+    plan = planned(tiny, fixed=fixed, stop_early="asha", budget={"flops": flops})
+    watch = Stopwatch(lab.sweep("budgeted").spent_path)
+    queue = BudgetedQueue(ListQueue(plan.tasks), Budget(lab, plan, lambda task: None), watch)
+    assert [queue.next() for _ in range(4)] == [*plan.tasks[:3], None] and not queue.finished
+    assert queue.budget.fits(plan.tasks[:3], 0.0), "what is under way counts once"
+    end_early(lab, plan.tasks[2], how)
+    queue.ended(plan.tasks[2])
+    assert (queue.next(), queue.budget.flops) == (plan.tasks[3], flops)
+    assert queue.next() is None and not queue.finished
+    for task in (*plan.tasks[:2], plan.tasks[3]):
+        lab.run_of(task.spec).finish(RunState.COMPLETED, step=10)
+        queue.ended(task)
+    assert queue.next() is None and queue.full
+
+    lab.run_of(plan.tasks[2].spec).reopen()
+    later = Budget(lab, replace(plan, stop_early=None), lambda task: None)
+    assert later.flops == queue.budget.flops
+    later.admit(plan.tasks[2])
+    assert later.flops == dense + first + second + third
 
 
 @pytest.mark.parametrize(

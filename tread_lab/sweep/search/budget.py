@@ -35,11 +35,12 @@ class Budget:
 
     def __init__(self, lab: Lab, plan: Plan, seconds: Seconds) -> None:
         assert plan.budget is not None
-        self.lab, self.spec, self.seconds = lab, plan.budget, seconds
+        self.lab, self.plan, self.spec, self.seconds = lab, plan, plan.budget, seconds
         trials = (trial for trial in plan.possible_trials if trial.role == "trial")
         self.trials = frozenset(trial.run for trial in trials)  # that are no baselines
         self.spent = self._spent(plan)  # by earlier sessions
         self.flops, self.count = self.spent.flops, self.spent.trials  # with what was admitted
+        self._admitted: set[str] = set()  # runs that are counted to their end
 
     def _spent(self, plan: Plan) -> Spent:
         tasks = started_tasks(plan, self.lab)
@@ -69,13 +70,25 @@ class Budget:
         return all(limit is None or need <= limit for need, limit in zip(needed, limits))
 
     def admit(self, task: Task) -> None:
-        """Count a task as spent."""
-        flops, count = self._cost([task])
-        self.flops += flops
-        self.count += count
+        """Count a task to its end."""
+        self._count(task, 1)
+        self._admitted.add(task.run)
 
-    def _cost(self, tasks: Sequence[Task]) -> tuple[float, int]:
-        """Return the FLOPs still to execute, and the number of trials not yet started."""
+    def ended(self, task: Task) -> None:
+        """Count of a run that has ended early no more than it has executed."""
+        if not self.plan.open_of(self.lab, [task]):
+            self._admitted.remove(task.run)
+            self._count(task, -1)
+
+    def _count(self, task: Task, sign: int) -> None:
+        flops, count = self._cost([task])
+        self.flops += sign * flops
+        self.count += sign * count
+
+    def _cost(self, tasks: Iterable[Task]) -> tuple[float, int]:
+        """Return the FLOPs still to execute, and the number of trials not yet started; those of
+        tasks that are admitted count already."""
+        tasks = [task for task in tasks if task.run not in self._admitted]
         done = {task.run: done_share(self.lab, task) for task in tasks}
         flops = sum(cost(t.spec).train_flops - _executed(t, done[t.run]) for t in tasks)
         return flops, len(self._trials_in(done)) - self._started(done)
@@ -98,16 +111,19 @@ def _executed(task: Task, share: float) -> int:
 class BudgetedQueue:
     """A queue that hands out what fits a budget, and stops all when the hours are over.
 
-    The first task that does not fit closes the queue, so that the order of the plan is kept.
+    The first task that does not fit closes the queue, so that the order of the plan is kept. Before
+    that it waits for the running ones, which may end early and leave room.
     """
 
     def __init__(self, queue: TaskQueue, budget: Budget, watch: Stopwatch) -> None:
         self.queue, self.budget, self.watch = queue, budget, watch
         self.closed = False
+        self._waiting: Task | None = None  # for room
+        self._running: set[str] = set()
 
     @property
     def finished(self) -> bool:
-        return self.closed or self.queue.finished
+        return self.closed or (self._waiting is None and self.queue.finished)
 
     @property
     def over(self) -> bool:
@@ -128,16 +144,20 @@ class BudgetedQueue:
     def next(self) -> Task | None:
         if self.closed or self.stop:
             return None
-        task = self.queue.next()
+        task = self._waiting or self.queue.next()
         if task is None:
             return None
         if not self.budget.fits([task], self.watch.seconds / 3600):
-            self.closed = True
+            self._waiting, self.closed = task, not self._running
             return None
+        self._waiting = None
         self.budget.admit(task)
+        self._running.add(task.run)
         return task
 
     def ended(self, task: Task) -> None:
+        self._running.remove(task.run)
+        self.budget.ended(task)
         self.queue.ended(task)
 
     def close(self) -> None:
