@@ -76,7 +76,8 @@ def test_no_other_number_of_steps_is_nearer_whatever_phase_is_routed(
 
 
 def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
-    found = expansion(fixed=CONSTANT, evaluate=["heldout_loss at baseline, end"])
+    for phase in ({}, {"routes_until": 40}, {"routes_from": 30}, {"routes_until": 105}):
+        found = expansion(fixed={**CONSTANT, **phase}, evaluate=["heldout_loss at baseline, end"])
     assert [spec.step for spec in found.evaluations] == [100, None]
     unmatched = expansion(match=None, evaluate=["heldout_loss at baseline, end"])
     assert [spec.step for spec in unmatched.evaluations] == [None]
@@ -104,6 +105,16 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
         (
             {"evaluate": ["heldout_loss at baseline"]},
             "^evaluate: .* under schedule sqrt_decay an earlier step is no shorter run",
+        ),
+        *(
+            (
+                {"fixed": {**CONSTANT, **share}, "evaluate": ["heldout_loss at baseline"]},
+                f"^evaluate: .* under {what} that is a share of all steps an earlier step is no",
+            )
+            for what, share in {
+                "a warm-up": {"train.warmup": 0.1},
+                "a routed phase": {"routes_until": 0.5},
+            }.items()
         ),
         (
             {

@@ -27,6 +27,7 @@ STEPS = "train.steps"
 SPEND = "spend"  # an axis: multiples of what the baseline of the base run spends
 _ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
+OfLength = Callable[[int], RunSpec]  # a run with so many steps
 
 
 def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> int:
@@ -89,29 +90,38 @@ def check_spend(value: Any) -> float:
     return float(value)
 
 
-def baseline_step(pairs: Iterable[tuple[RunSpec, RunSpec]]) -> int:
+def baseline_step(runs: Iterable[tuple[RunSpec, RunSpec, OfLength]]) -> int:
     """Return the step `at baseline`: the one at which the baselines of all trials end.
 
     Args:
-        pairs: the run of every trial and that of its baseline.
+        runs: the run of every trial, that of its baseline, and the trial's at other lengths.
 
     Raises:
         UserError: they end at several, or an earlier step of a trial is no shorter run.
     """
     ends = set()
-    for trial, baseline in pairs:
-        ends.add(baseline.train.steps)
-        for train in (trial.train, baseline.train):
-            if reason := follows_length(train):
-                raise UserError(
-                    f"evaluate: `at {BASELINE}` compares at equal steps, and under {reason} an"
-                    " earlier step is no shorter run; say `fixed: {train: {schedule: constant,"
-                    " ema: 0.97}}`"
-                )
+    for trial, baseline, of_length in runs:
+        ends.add(end := baseline.train.steps)
+        follows = follows_length(trial.train) or follows_length(baseline.train)
+        if reason := follows or _shares(trial, of_length(end)):
+            raise UserError(
+                f"evaluate: `at {BASELINE}` compares at equal steps, and under {reason} an"
+                " earlier step is no shorter run; say `fixed: {train: {schedule: constant,"
+                " ema: 0.97}}`, and write shares as steps"
+            )
     if len(ends) != 1:
         some = ", ".join(map(str, sorted(ends))) or "no"
         raise UserError(f"evaluate: `at {BASELINE}` needs one length of baselines, got {some}")
     return ends.pop()
+
+
+def _shares(run: RunSpec, of_other_length: RunSpec) -> str:
+    """Return what of a run is a share of all its steps; "" where nothing is."""
+    steps = of_other_length.train.steps
+    stage = replace(run, train=replace(run.train, steps=steps))
+    if stage.train != of_other_length.train:
+        return "a warm-up that is a share of all steps"
+    return "" if stage == of_other_length else "a routed phase that is a share of all steps"
 
 
 def follows_length(train: TrainSpec | Mapping[str, Any]) -> str:
@@ -171,6 +181,10 @@ class Trials:
         trial = Trial("trial", labels, seed, *self._run(tree), None)
         baseline = Trial("baseline", {}, seed, *run, None)
         return baseline, replace(trial, baseline=baseline.run)
+
+    def of_length(self, tree: Mapping[str, Any], seed: int, steps: int) -> RunSpec:
+        """Return the run of a cell's tree at another length than its own."""
+        return self._run(_with_steps({**tree, "seed": seed}, steps))[0]
 
     def _matched(
         self, tree: dict[str, Any], dense: dict[str, Any], spend: float
