@@ -171,7 +171,42 @@ def test_seeds_may_be_a_range() -> None:
         ({"axes": {f"train.{n}": "1..99" for n in ("lr", "eps", "clip")}}, "axes: 970,299 cells"),
         ({"axes": {"train.steps": "1..99999999"}}, "99,999,999 cells"),
         ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
+        (
+            {"axes": {"zip": {"train.lr": [1], "rate": [0]}, "train": {"lr": [2]}}},
+            "axes.zip and axes.train both set train.lr; write one of them",
+        ),
+        (
+            {"axes": {"zip": [{"rate": [0]}, {"rate": [0.5]}]}},
+            "axes.zip[0] and axes.zip[1] both set rate",
+        ),
+        (
+            {"axes": {"zip": {"train": {"lr": [1]}, "train.lr": ["=rate"]}}},
+            "axes.zip.train and axes.zip.train.lr both set train.lr",
+        ),
+        (
+            {"trials": [{"train": {"lr": 1}, "train.lr": 2}]},
+            "trials[0].train and trials[0].train.lr both set train.lr",
+        ),
+        ({"axes": {"route": ["2->8"], "routes": [["2->5"]]}}, "routes and route both set routes"),
+        ({"axes": {"route": ["2->8"], "route.end": [7]}}, "route and route.end both set route.end"),
+        (
+            {"axes": {"routes": [[{"start": 0, "end": 1, "rate": 0.5}]], "rate": [0.25]}},
+            "routes and rate both set route.rate",
+        ),
+        (
+            {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},
+            "variants.m.a and train.lr both set train.lr",
+        ),
+        (
+            {"variants": {"m": {"a": {"route": "0->1"}}, "n": {"b": {"routes": []}}}},
+            "variants.m.a and variants.n.b both set routes",
+        ),
         ({"variants": {"m": {}}}, "variants.m: has no values"),
+        (
+            {"fixed": {"train": {"lr": 1}}, "axes": {"train.lr": [1, 2]}},
+            "fixed.train.lr: every cell sets it itself; leave it out of one",
+        ),
+        ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
         ({"seeds": [-1]}, "seeds: must not be negative"),
         ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
     ],
@@ -333,6 +368,8 @@ def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
     for fixed in ({"rate": 0.75, "routes": ["0->1"]}, {"routes": ["0->1"], "rate": 0.75}):
         tree = with_fields({"routes": []}, fixed, "fixed")
         assert [route["rate"] for route in tree["routes"]] == [0.75]
+    first = with_fields({}, {"route": "0->1", "routes": ["2->3", "4->5"]}, "fixed")["routes"]
+    assert first == [{"start": 0, "end": 1}, {"start": 4, "end": 5}]
     tree = with_fields({}, {"train.lr": 3, "train": {"lr": 1, "steps": 2}}, "fixed")
     assert tree == {"train": {"lr": 3, "steps": 2}}
     cell = {"rate": 0.25, "routes": ["0->1"]}

@@ -25,7 +25,7 @@ from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.fields import TOP, leaves
+from tread_lab.specs.fields import TOP, leaves, leaves_of
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -209,7 +209,7 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
         raise UserError(
             f"{override}: the axis {axis} of the sweep sets it; write axes.{axis}=[...]"
         )
-    fixed = {n: v for name, given in sweep.fixed.items() for n, v in leaves(str(name), given)}
+    fixed = leaves_of(sweep.fixed)
     if above := next((name for name in fixed if _lies_in(key, name) and name != key), None):
         raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
     typed = [name for name, _ in leaves(key, _yaml_value(override, text))]

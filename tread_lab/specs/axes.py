@@ -30,11 +30,15 @@ def grid(axes: Any, name: str) -> list[Cell]:
     Raises:
         UserError: not axes, or more cells than anybody can mean.
     """
-    grids = axes if isinstance(axes, list | tuple) else [axes]
-    paths = [name if len(grids) == 1 else f"{name}[{k}]" for k in range(len(grids))]
-    columns = [_columns("", axes, path) for axes, path in zip(grids, paths)]
+    columns = [_columns("", axes, path) for path, axes in _listed(axes, name)]
     check_count(sum(math.prod(map(len, parts)) for parts in columns), name)
     return [_joined(parts) for grid in columns for parts in itertools.product(*grid)]
+
+
+def _listed(axes: Any, path: str) -> list[tuple[str, Any]]:
+    """Return one mapping of axes, or each of a list of them, with its place."""
+    each = axes if isinstance(axes, list | tuple) else [axes]
+    return [(path if len(each) == 1 else f"{path}[{k}]", one) for k, one in enumerate(each)]
 
 
 def check_count(count: int, name: str) -> None:
@@ -51,7 +55,8 @@ def cell_of(fields: Any, path: str) -> Cell:
     """
     if not isinstance(fields, Mapping):
         raise UserError(f"expected {{field: value}}, got {shown(fields)}").at(path)
-    return dict(dotted(fields, empty=True))
+    parts = {f"{path}.{key}": dotted({key: value}, empty=True) for key, value in fields.items()}
+    return _joined(cell for (cell,) in _apart((at, [dict(part)]) for at, part in parts.items()))
 
 
 def distinct(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -68,14 +73,26 @@ def _columns(prefix: str, axes: Any, path: str) -> list[list[Cell]]:
     """Return the settings of every axis of a grid."""
     if not isinstance(axes, Mapping):
         raise UserError(f"expected a mapping of axes, got {shown(axes)}").at(path)
-    columns: list[list[Cell]] = []
+    columns: list[tuple[str, list[Cell]]] = []
     for key, values in axes.items():
+        place = f"{path}.{key}"
         if key == ZIP:
-            zips = values if isinstance(values, list | tuple) else [values]
-            columns += [_zipped(prefix, together, f"{path}.{ZIP}") for together in zips]
+            columns += [(at, _zipped(prefix, zipped, at)) for at, zipped in _listed(values, place)]
         else:
-            columns.append(_axis(f"{prefix}{key}", values, f"{path}.{key}"))
-    return columns
+            columns.append((place, _axis(f"{prefix}{key}", values, place)))
+    return _apart(columns)
+
+
+def _apart(columns: Iterable[tuple[str, list[Cell]]]) -> list[list[Cell]]:
+    """Return columns without their places; refuse a field that two of them set."""
+    places: dict[str, str] = {}
+    apart = []
+    for place, column in columns:
+        for key in dict.fromkeys(key for cell in column for key in cell):
+            if (other := places.setdefault(key, place)) != place:
+                raise UserError(f"{other} and {place} both set {key}; write one of them")
+        apart.append(column)
+    return apart
 
 
 def _zipped(prefix: str, axes: Any, path: str) -> list[Cell]:
@@ -92,7 +109,8 @@ def _zipped(prefix: str, axes: Any, path: str) -> list[Cell]:
     if len({len(column) for column in columns.values()}) > 1:
         counts = ", ".join(f"{key} has {len(column)}" for key, column in columns.items())
         raise UserError(f"axes that vary together have equally many values; {counts}").at(path)
-    return [_joined(parts) for parts in zip(*columns.values())]
+    named = ((f"{path}.{key}", column) for key, column in columns.items())
+    return [_joined(parts) for parts in zip(*_apart(named))]
 
 
 def _joined(parts: Iterable[Cell]) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import difflib
@@ -123,14 +124,40 @@ def _default(name: str) -> Any:
 def with_cell(
     base: Mapping[str, Any], cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the base tree with the fields of a cell set, those of a variant all at once."""
-    tree = dict(base)
+    """Return the base tree with the fields of a cell set, those of a variant all at once.
+
+    Raises:
+        UserError: two of the cell's axes set one field, or a field is wrong.
+    """
+    tree, axes = dict(base), dict[str, str]()
+    for axis, fields in by_axis(cell, variants):
+        for name in _names(fields):
+            if (other := axes.setdefault(name, axis)) != axis:
+                raise UserError(f"{other} and {axis} both set {name}; write one of them")
+        tree = with_fields(tree, fields, axis if axis not in cell else "")
+    return tree
+
+
+def by_axis(
+    cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield every axis of a cell, of `variants` the chosen one, with the fields that it sets."""
     for key, value in in_order(cell):
         if key in variants:
-            tree = with_fields(tree, variants[key][value], f"variants.{key}.{value}")
+            yield f"variants.{key}.{value}", variants[key][value]
         else:
-            _set(tree, key, value)
-    return tree
+            yield key, {key: value}
+
+
+def _names(fields: Mapping[str, Any]) -> Iterable[str]:
+    """Return the fields that some fields set, those of a route by one name each."""
+    named = leaves_of(fields)
+    first = [named["route"]] if "route" in named else []
+    for routes in (named.get("routes", []), first):
+        with contextlib.suppress(UserError):  # which is told where the route is decoded
+            named |= {f"route.{part}": None for route in routes_of(routes) for part in route}
+    short = {"route": "routes", "rate": "route.rate"}
+    return dict.fromkeys(short.get(name, name) for name in named)
 
 
 def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -147,8 +174,16 @@ def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
 
 def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return fields as they have to be set, however they are written: whole ones before their
-    parts, and the rate after the routes that have it."""
-    return sorted(fields.items(), key=lambda item: (item[0] == "rate", str(item[0]).count(".")))
+    parts, the first route after all routes, and the rate after the routes that have it."""
+    return sorted(
+        fields.items(),
+        key=lambda item: (item[0] == "rate", str(item[0]).count("."), item[0] == "route"),
+    )
+
+
+def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dotted fields that fields and their nested mappings set, with their values."""
+    return {name: leaf for key, value in fields.items() for name, leaf in leaves(str(key), value)}
 
 
 def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
