@@ -188,9 +188,11 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     assert planned() == (60, 1e-3)
     assert planned("train.steps=70", "train.ema=0.9") == (70, 1e-3)
     assert planned("train={lr: 0.5}") == (60, 0.5)
+    assert planned("fixed.train.lr=0.5") == planned(*["fixed.train.lr=0.5"] * 2) == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
         ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",
+        ("seed=3",): r"^seed=3: write seeds=\[3\], which baselines have, too$",
         ("train.batch=2",): r"train.batch=2: the axis train.batch of the sweep sets it; write",
     }
     for overrides, line in wrong.items():

@@ -193,7 +193,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
         return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
     path = find_sweep(name)
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
-    sweep = decode(SweepSpec, _compose(path, of_sweep), path.name)
+    sweep = decode(SweepSpec, _in_place(_compose(path, of_sweep), of_sweep), path.name)
     of_experiment = [o for o in overrides if o not in of_sweep]
     experiment = load_experiment(sweep.experiment, of_experiment)
     for override in of_experiment:
@@ -201,9 +201,33 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     return path.stem, sweep, experiment
 
 
+def _in_place(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return a sweep file's tree with overrides where it spells their fields with dots.
+
+    Hydra has put what `axes.train.lr=1` sets beside an axis `train.lr`.
+    """
+    for name in {override.lstrip("+").partition("=")[0] for override in overrides}:
+        head, _, key = name.partition(".")
+        if "." in key and isinstance(tree.get(head), dict) and key in tree[head]:
+            tree[head][key] = _taken(tree[head], *key.split("."))
+    return tree
+
+
+def _taken(tree: dict[str, Any], first: str, *rest: str) -> Any:
+    """Take a value out of nested mappings, with those that it leaves empty."""
+    if not rest:
+        return tree.pop(first)
+    value = _taken(tree[first], *rest)
+    if not tree[first]:
+        del tree[first]
+    return value
+
+
 def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> dict[str, Any]:
     """Return what a sweep fixes beside what an override of its experiment sets."""
     key, _, text = override.lstrip("+~").partition("=")
+    if key == "seed":
+        raise UserError(f"{override}: write seeds=[{text}], which baselines have, too")
     axes = {axis for cell in grid(sweep.axes, "axes") for axis in cell}
     if axis := next((axis for axis in axes if _lies_in(key, axis)), None):
         raise UserError(
