@@ -142,12 +142,16 @@ def test_a_field_of_the_first_route_leaves_the_later_routes_as_they_are() -> Non
     assert base["routes"][0] == "0->1"
 
 
-def test_a_dotted_field_of_a_named_model_changes_that_field_alone() -> None:
+def test_a_dotted_field_of_what_is_named_changes_that_field_alone() -> None:
     tree = with_cell({"model": "DiT-S/2"}, {"model.depth": 3}, {})
     assert tree["model"] == {
         "backbone": "dit", "depth": 3, "width": 384, "heads": 6, "patch": 2
     }  # fmt: skip
     assert with_cell({"train": 3}, {"train.lr": 1}, {})["train"] == {"lr": 1}
+    flow = with_cell(RUN, {"process": "flow", "process.time": "uniform"}, {})["process"]
+    assert flow == {"kind": "flow", "time": "uniform"}
+    summed = with_cell({"bypass": {"re_entry": "v1_sum"}}, {"bypass.re_entry.x_D_last": False}, {})
+    assert summed["bypass"]["re_entry"] == {"x_T": True, "x_D_last": False, "coinciding": "once"}
 
 
 def test_nested_fields_set_what_they_name_and_a_route_is_whole() -> None:

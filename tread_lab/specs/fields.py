@@ -8,17 +8,23 @@ import dataclasses
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from tread_lab.specs.decode import decode, decode_field, encode, fields_of
 from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.routes import ReEntrySpec, RouteSpec
 from tread_lab.specs.run import InitSpec, RunSpec
 from tread_lab.specs.systems import Variants
 
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
+# A field that may be one name -> what the name says, whose parts can be set.
+_WRITTEN_OUT: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "model": ModelSpec.from_shorthand,
+    "re_entry": ReEntrySpec.from_shorthand,
+    **dict.fromkeys(("process", "bypass", "loss"), lambda kind: {"kind": kind}),
+}
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
 
 
@@ -209,8 +215,8 @@ def _set(tree: dict[str, Any], key: str, value: Any) -> None:
         tree[head] = copy.deepcopy(value)
     else:
         part = tree.get(head)
-        if head == "model" and isinstance(part, str):
-            part = ModelSpec.from_shorthand(part)
+        if isinstance(part, str) and head in _WRITTEN_OUT:
+            part = _WRITTEN_OUT[head](part)
         tree[head] = dict(part) if isinstance(part, Mapping) else {}
         _set(tree[head], rest, value)
 
