@@ -85,7 +85,8 @@ OF_NOW = re.compile(
     r"|[\d.e-]+ device-hours: training [\d.e-]+, evaluations [\d.e-]+"
     r"|cost/peak_memory_bytes +[\d.]+ [kMGT]B|# crc \w+|^- (packages|device|.*code): .*"
     r'|(?<=")(crc|pid|driver|node|host|by|code|diff|python|device|model|session)": ("[^"\n]*"|\d+)'
-    r'|"diff": ".*|(seconds|bytes|per_s|per_s", "value)": [\d.e+-]+|"\d+\.\d+\.\d+[^"]*"',
+    r'|"diff": ".*|"\d+": "[0-9a-f]{16}"'
+    r'|(seconds|bytes|per_s|per_s", "value)": [\d.e+-]+|"\d+\.\d+\.\d+[^"]*"',
     re.M,
 )
 NUMBER = r"(?<![\w.])([-+]?\d+\.?\d*(?:e[-+]\d+)?)(?![\w])"

@@ -202,10 +202,6 @@ def test_seeds_may_be_a_range() -> None:
             "variants.m.a and variants.n.b both set routes",
         ),
         ({"variants": {"m": {}}}, "variants.m: has no values"),
-        (
-            {"fixed": {"train": {"lr": 1}}, "axes": {"train.lr": [1, 2]}},
-            "fixed.train.lr: every cell sets it itself; leave it out of one",
-        ),
         ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
         ({"seeds": [-1]}, "seeds: must not be negative"),
         ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),

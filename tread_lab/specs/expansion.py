@@ -13,7 +13,7 @@ from tread_lab.specs.cell import Cell, CellNames, Trial, evaluate, has_computed,
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.fields import by_axis, check_field, leaves_of, run_of, with_cell, with_fields
+from tread_lab.specs.fields import check_field, run_of, with_cell, with_fields
 from tread_lab.specs.labels import cell_text
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -121,21 +121,14 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     _check_axes(of_axes, sweep, "axes")
     _check_axes(listed, sweep, "trials")
     cells, listed_again = distinct([*crossed, *listed])
-    _check_fixed(sweep, cells)
+    _check_fixed(sweep)
     return cells, [*repeated, *listed_again]
 
 
-def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell]) -> None:
-    """Refuse fixed fields that count in no run: the seed, and what every cell sets."""
-    unused = set(leaves_of(sweep.fixed))
-    if "seed" in unused:
+def _check_fixed(sweep: SweepSpec) -> None:
+    """Refuse a fixed seed that no run has; the file of a report fixes one of its seeds."""
+    if sweep.fixed.get("seed") not in (None, *sweep.seeds):
         raise _seed_at("fixed")
-    for cell in cells:
-        if not unused:
-            return
-        unused &= {name for _, own in by_axis(cell, sweep.variants) for name in leaves_of(own)}
-    if unused and cells:
-        raise UserError(f"fixed.{min(unused)}: every cell sets it itself; leave it out of one")
 
 
 def _seed_at(path: str) -> UserError:
