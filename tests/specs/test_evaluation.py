@@ -197,8 +197,9 @@ def test_the_sde_ends_as_sits_unless_told_otherwise_and_no_other_solver_has_a_la
     assert SamplerSpec(solver="sde").last_step == 0.04
     assert SamplerSpec(solver="sde", last_step=0.1).last_step == 0.1
     assert signature(SamplerSpec(last_step=0.1)) == signature(SamplerSpec())
-    with pytest.raises(UserError, match=r"last_step: 1.5 is outside \(0, 1\)"):
-        SamplerSpec(solver="sde", last_step=1.5)
+    for last in (0, 1.5):
+        with pytest.raises(UserError, match=rf"last_step: {last} is outside \(0, 1\)"):
+            SamplerSpec(solver="sde", last_step=last)
 
 
 def names(items: Any, **more: Any) -> list[tuple[Any, ...]]:

@@ -174,7 +174,8 @@ class SamplerSpec:
         if self.steps > MOST_STEPS:
             raise UserError(f"steps: at most {MOST_STEPS:,}, got {self.steps:,}")
         strided = self.solver in RESPACED and _rounds_by_sum(self.steps)
-        last = (self.last_step or SIT_LAST_STEP) if self.solver == "sde" else None
+        last: float | None = SIT_LAST_STEP if self.last_step is None else self.last_step
+        last = last if self.solver == "sde" else None
         if last is not None and not 0 < last < 1:
             raise UserError(f"last_step: {last} is outside (0, 1)")
         settle(self, respacing="strided" if strided else None, last_step=last)
