@@ -181,19 +181,23 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
         return train.steps, train.lr
 
     def write(fixed: str) -> None:
-        axes = "axes: {route: [2->8], train: {batch: [4]}}"
+        axes = "axes: {route: [2->8], train: {batch: [4]}}\nvariants:\n  m:\n"
+        axes += "    a: {train: {eps: 1e-8}}\n    b: {train.eps: 1e-7, train.clip: 2}\n"
         Path("s.yaml").write_text(f"experiment: tiny\nfixed: {fixed}\n{axes}\n")
 
     write(fixed)
     assert planned() == (60, 1e-3)
     assert planned("train.steps=70", "train.ema=0.9") == (70, 1e-3)
-    assert planned("train={lr: 0.5}") == (60, 0.5)
+    assert planned("train={lr: 0.5}", "train.clip=3") == (60, 0.5)
     assert planned("fixed.train.lr=0.5") == planned(*["fixed.train.lr=0.5"] * 2) == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
         ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",
         ("seed=3",): r"^seed=3: write seeds=\[3\], which baselines have, too$",
         ("train.batch=2",): r"train.batch=2: the axis train.batch of the sweep sets it; write",
+        ("routes=[]",): r"routes=\[\]: the axis route of the sweep sets it; write axes.route=",
+        ("train.eps=1e-9",): r"every variant of the sweep sets it; write variants.m.a.train.eps=.",
+        ("train.clip=1", "axes.m=b"): r"every variant of the sweep sets it; write variants.m.b",
     }
     for overrides, line in wrong.items():
         with pytest.raises(UserError, match=line):

@@ -203,6 +203,8 @@ def test_seeds_may_be_a_range() -> None:
         ),
         ({"variants": {"m": {}}}, "variants.m: has no values"),
         ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
+        ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: write `seeds: [0, 1]`"),
+        ({"baseline": {"seed": 3}}, "baseline.seed: write `seeds: [0, 1]`"),
         ({"seeds": [-1]}, "seeds: must not be negative"),
         ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
     ],

@@ -233,6 +233,8 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
         raise UserError(
             f"{override}: the axis {axis} of the sweep sets it; write axes.{axis}=[...]"
         )
+    if place := _in_every_variant(key, sweep):
+        raise UserError(f"{override}: every variant of the sweep sets it; write {place}=...")
     fixed = leaves_of(sweep.fixed)
     if above := next((name for name in fixed if _lies_in(key, name) and name != key), None):
         raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
@@ -245,9 +247,21 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
     return kept
 
 
+def _in_every_variant(key: str, sweep: SweepSpec) -> str:
+    """Return the first place of a field that each chosen variant of an axis sets; "" if none is."""
+    cells = grid(sweep.axes, "axes")
+    for axis, variants in sweep.variants.items():
+        chosen = [name for cell in cells for name in ([cell[axis]] if axis in cell else variants)]
+        own = {f"variants.{axis}.{name}": variants.get(name, {}) for name in chosen}
+        places = {at: [f for f in leaves_of(own[at]) if _lies_in(key, f)] for at in own}
+        if all(places.values()) and all(axis in cell for cell in sweep.trials):
+            return next(f"{at}.{field}" for at, (field, *_) in places.items())
+    return ""
+
+
 def _lies_in(field: str, other: str) -> bool:
-    """Return whether a dotted field is another one or a part of it."""
-    return f"{field}.".startswith(f"{other}.")
+    """Return whether a dotted field is another one or a part of it; `route` sets all `routes`."""
+    return f"{field}.".startswith(f"{'routes' if other == 'route' else other}.")
 
 
 def _quoted(value: str) -> str:

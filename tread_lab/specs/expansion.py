@@ -13,7 +13,7 @@ from tread_lab.specs.cell import Cell, CellNames, Trial, evaluate, has_computed,
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.fields import check_field, run_of, with_cell, with_fields
+from tread_lab.specs.fields import check_field, leaves_of, run_of, with_cell, with_fields
 from tread_lab.specs.labels import cell_text
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -121,14 +121,21 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     _check_axes(of_axes, sweep, "axes")
     _check_axes(listed, sweep, "trials")
     cells, listed_again = distinct([*crossed, *listed])
-    _check_fixed(sweep)
+    _check_seeds(sweep)
     return cells, [*repeated, *listed_again]
 
 
-def _check_fixed(sweep: SweepSpec) -> None:
-    """Refuse a fixed seed that no run has; the file of a report fixes one of its seeds."""
-    if sweep.fixed.get("seed") not in (None, *sweep.seeds):
-        raise _seed_at("fixed")
+def _check_seeds(sweep: SweepSpec) -> None:
+    """Refuse a seed that no run has: a trial and its baseline have the same of `seeds`.
+
+    The file of a report fixes one of them.
+    """
+    places = {"fixed": sweep.fixed, "baseline": sweep.baseline or {}}
+    for axis, variants in sweep.variants.items():
+        places |= {f"variants.{axis}.{name}": fields for name, fields in variants.items()}
+    for path, fields in places.items():
+        if leaves_of(fields).get("seed") not in (None, *sweep.seeds):
+            raise _seed_at(path)
 
 
 def _seed_at(path: str) -> UserError:
