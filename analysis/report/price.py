@@ -25,7 +25,7 @@ from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECO
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.specs.signature import settings_signature
-from tread_lab.specs.trials import STEPS, follows_length
+from tread_lab.specs.trials import STEPS
 from tread_lab.specs.units import counted, duration, quantity, ratio
 
 WARMUP = "train.warmup"
@@ -170,7 +170,7 @@ def _dense_curve(
         dense = _of_any_length(frame, plan, dense)
     runs = set(dense["run"])
     trials = [t for t in (plan.trials if plan else ()) if t.role == "baseline" and t.run in runs]
-    reason = next(filter(None, (follows_length(t.spec["train"]) for t in trials)), "")
+    reason = "" if plan is None else next(filter(None, map(plan.follows_length, trials)), "")
     if plan is None or reason:
         curve = dense.assign(**{STEP: dense["steps_done"]})
     else:

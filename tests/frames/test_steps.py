@@ -183,10 +183,14 @@ def test_at_equal_steps_cells_are_told_apart_by_their_losses_at_that_step(tmp_pa
     assert "answer that at equal training FLOPs" in answer(lab, frame).cost
 
 
-def test_a_stage_of_a_decaying_run_is_not_compared_with_a_shorter_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "fixed", [{"train": {"schedule": "sqrt_decay"}}, {"train": {"warmup": 0.4}}]
+)
+def test_a_stage_of_a_run_that_follows_its_length_is_not_compared_with_a_shorter_run(
+    fixed: dict[str, Any], tmp_path: Path
+) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
-    decaying = {"train": {"schedule": "sqrt_decay"}}
-    carry_out(lab, planned(lab, "decaying", [6, "end"], fixed=decaying, **more))
+    carry_out(lab, planned(lab, "decaying", [6, "end"], fixed=fixed, **more))
     assert equal_steps_frame(lab, "decaying") is None
     rows = steps_frame(lab, "decaying").set_index(["role", "step"])
     assert list(rows.index) == [("baseline", 6), ("trial", 6), ("trial", 8)]

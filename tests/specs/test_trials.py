@@ -12,10 +12,17 @@ from tread_lab.specs.evaluation import at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.trials import SharedParts, Trials, matched_steps
+from tread_lab.specs.trials import (
+    SharedParts,
+    Trials,
+    matched_steps,
+    share_of_length,
+    written_shares,
+)
 
 TRAIN = {"steps": 100, "schedule": "sqrt_decay", "warmup": 0.1, "ema": {"halflife": 0.05}}
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": TRAIN}
+SHARE = " that is a share of all steps"
 CONSTANT = {"train": {"schedule": "constant", "warmup": 4, "ema": 0.97}}
 
 
@@ -130,6 +137,25 @@ def test_what_cannot_be_matched_is_refused_in_one_line(sweep: dict[str, Any], me
     with pytest.raises(UserError, match=message) as refused:
         expansion(**sweep)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"sweep": {"fixed": {"train": {"warmup": 0.1}}}}, "a warm-up"),
+        ([{"axes": [{"train.warmup": [0.2, 0.1]}]}], "a warm-up"),
+        ({"variants": {"phase": {"half": {"routes_until": 0.5}}}}, "a routed phase"),
+        ({"trials": [{"routes_from": 0.25}]}, "a routed phase"),
+        ({"train": {"warmup": 10, "lr": 0.1}, "routes_until": 50, "routes_from": 0.3}, ""),
+    ],
+)
+def test_what_files_write_as_a_share_of_all_steps_is_one_in_runs_that_hold_a_number(
+    settings: Any, what: str
+) -> None:
+    run = {"train": {"steps": 100, "warmup": 10}, "routes_from": 25, "routes_until": 50}
+    assert share_of_length(run, written_shares(settings)).removesuffix(SHARE) == what
+    dense = {"train": {"steps": 100, "warmup": 0}, "routes_from": 0, "routes_until": None}
+    assert share_of_length(dense, written_shares(settings)) == ""
 
 
 MODEL = {"depth": 2, "width": 32, "heads": 2}

@@ -20,7 +20,6 @@ from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import cell_label
-from tread_lab.specs.trials import follows_length
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 ENDING = ("state", "reason", "steps_done")
@@ -127,8 +126,7 @@ class SweepReader:
         baseline, record = self._trials[trial.baseline], self._records[trial.baseline]
         if baseline.steps == trial.steps:
             return record.losses_at
-        both = (trial.spec["train"], baseline.spec["train"])
-        if any(map(follows_length, both)):
+        if any(map(self.plan.follows_length, (trial, baseline))):
             return {}
         return {**record.losses_at, baseline.steps: record.losses}
 

@@ -18,7 +18,13 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import ancestors, with_baseline_cells
-from tread_lab.specs.trials import QUESTIONS, UNEQUAL
+from tread_lab.specs.trials import (
+    QUESTIONS,
+    UNEQUAL,
+    follows_length,
+    share_of_length,
+    written_shares,
+)
 
 FORMAT = 1  # of plan.json
 
@@ -75,6 +81,15 @@ class StoredPlan:
         if self.match is None and any(own != dense for own, dense in pairs):
             return UNEQUAL
         return QUESTIONS[self.match] if pairs else ""
+
+    def follows_length(self, trial: Trial[Tree]) -> str:
+        """Return what makes a stage of a trial differ from a shorter run; "" where nothing does."""
+        reason = follows_length(trial.spec["train"])
+        return reason or share_of_length(trial.spec, self._written_shares)
+
+    @cached_property
+    def _written_shares(self) -> dict[str, set[float]]:
+        return written_shares([self.sources, *(trial.cell for trial in self.trials)])
 
     @property
     def base(self) -> Tree:

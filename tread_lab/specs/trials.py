@@ -11,7 +11,7 @@ from tread_lab.specs.cell import Cell, CellNames, Trial, labelled
 from tread_lab.specs.decode import decode, decode_field
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import BASELINE
-from tread_lab.specs.fields import TOP, dotted, run_of, with_fields
+from tread_lab.specs.fields import TOP, dotted, field_value, run_of, with_fields
 from tread_lab.specs.recipe import TrainSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -25,6 +25,12 @@ QUESTIONS = {
 UNEQUAL = "at unequal steps"  # of a sweep that matches nothing
 STEPS = "train.steps"
 SPEND = "spend"  # an axis: multiples of what the baseline of the base run spends
+# Fields that a file may write as a share of all steps -> what such a one is.
+_SHARES = {
+    "train.warmup": "a warm-up that is a share of all steps",
+    "routes_from": "a routed phase that is a share of all steps",
+    "routes_until": "a routed phase that is a share of all steps",
+}
 _ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 OfLength = Callable[[int], RunSpec]  # a run with so many steps
@@ -120,8 +126,37 @@ def _shares(run: RunSpec, of_other_length: RunSpec) -> str:
     steps = of_other_length.train.steps
     stage = replace(run, train=replace(run.train, steps=steps))
     if stage.train != of_other_length.train:
-        return "a warm-up that is a share of all steps"
-    return "" if stage == of_other_length else "a routed phase that is a share of all steps"
+        return _SHARES["train.warmup"]
+    return "" if stage == of_other_length else _SHARES["routes_until"]
+
+
+def written_shares(settings: Any) -> dict[str, set[float]]:
+    """Return the fractions that trees of settings write, at whatever depth, for fields."""
+    shares: dict[str, set[float]] = {field: set() for field in _SHARES}
+    leaf = {field.rpartition(".")[2]: field for field in _SHARES}
+
+    def collect(tree: Any, field: str | None) -> None:
+        if isinstance(tree, Mapping):
+            for key, value in tree.items():
+                collect(value, leaf.get(str(key).rpartition(".")[2], field))
+        elif isinstance(tree, list | tuple):
+            for item in tree:
+                collect(item, field)
+        elif field is not None and isinstance(tree, float) and 0 < tree < 1:
+            shares[field].add(tree)
+
+    collect(settings, None)
+    return shares
+
+
+def share_of_length(run: Mapping[str, Any], shares: Mapping[str, Iterable[float]]) -> str:
+    """Return what of a run's tree, which holds it as a number, is one of the written shares."""
+    steps = run["train"]["steps"]
+    for field, what in _SHARES.items():
+        value = field_value(run, field)
+        if value and any(round(share * steps) == value for share in shares[field]):
+            return what
+    return ""
 
 
 def follows_length(train: TrainSpec | Mapping[str, Any]) -> str:

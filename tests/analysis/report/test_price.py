@@ -13,6 +13,7 @@ from tread_lab.analysis.report import price as module
 from tread_lab.analysis.report.answer import answer
 from tread_lab.frames import cells_frame, result_texts, trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 
 SHIFT = {0: 0.001, 1: -0.001, 2: 0.0}
 
@@ -50,7 +51,7 @@ def test_what_dense_reaches_for_the_same_flops_is_told_where_it_is_known(
 def test_a_stage_of_a_decaying_run_is_no_shorter_run_and_runs_of_other_lengths_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "follows_length", lambda train: "schedule sqrt_decay")
+    monkeypatch.setattr(StoredPlan, "follows_length", lambda plan, trial: "schedule sqrt_decay")
     stages, lengths = (
         told(tmp_path / name, **sweep)
         for name, sweep in {"a": {"stages": (283,)}, "b": {"budgets": (200, 400)}}.items()
