@@ -65,7 +65,9 @@ def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, ti
     assert EarlyStopping.of(planned(tiny, fixed=fixed, stop_early={"grace": 25}), lab)
 
 
-def test_only_trials_that_nothing_is_compared_with_are_judged(lab: Lab, tiny: Tiny) -> None:
+def test_only_trials_that_nothing_is_compared_with_or_starts_from_are_judged(
+    lab: Lab, tiny: Tiny
+) -> None:
     plan = planned(tiny)
     dense, *others = plan.trials
     as_trial = replace(plan, trials=(replace(dense, role="trial"), *others))
@@ -75,6 +77,11 @@ def test_only_trials_that_nothing_is_compared_with_are_judged(lab: Lab, tiny: Ti
         assert early is not None
         assert early.judged == {trial.run: (60, baseline) for trial in others}
     assert EarlyStopping.of(planned(tiny, stop_early=None), lab) is None
+    family = {"then": {"none": {}, "dense": {"then": {"routes": [], "train": {"steps": 30}}}}}
+    plan = planned(tiny, axes={"route": ["0->1"]}, variants=family)
+    early = EarlyStopping.of(plan, lab)
+    (child,) = (trial for trial in plan.trials if trial.role == "trial" and trial.spec.parent)
+    assert early is not None and list(early.judged) == [child.run]
 
 
 def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tiny: Tiny) -> None:

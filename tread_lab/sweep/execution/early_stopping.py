@@ -11,6 +11,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 
@@ -34,7 +35,8 @@ class EarlyStopping:
     def of(plan: Plan, lab: Lab) -> EarlyStopping | None:
         """Return the judge of a plan's trials; `None` if the plan stops none early.
 
-        Runs of several lengths are judged at the same steps, those of the shortest.
+        No run is judged that others are compared with or start from. Runs of several lengths are
+        judged at the same steps, those of the shortest.
 
         Raises:
             UserError: a run logs no training loss before a step at which it is judged.
@@ -42,11 +44,12 @@ class EarlyStopping:
         if plan.stop_early is None:
             return None
         trials = [trial for trial in plan.possible_trials if trial.role == "trial"]
-        baselines = {trial.baseline for trial in trials}
+        needed = {trial.baseline for trial in trials}
+        needed |= {signature(parent) for trial in trials for parent in trial.spec.ancestors}
         judged = {
             trial.run: (trial.spec.train.steps, trial.baseline)
             for trial in trials
-            if trial.run not in baselines
+            if trial.run not in needed
         }
         shortest = min((steps for steps, _ in judged.values()), default=1)
         spec = replace(plan.stop_early, grace=plan.stop_early.first_rung(shortest))
