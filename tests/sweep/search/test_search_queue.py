@@ -19,6 +19,7 @@ from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search import search_queue
 from tread_lab.sweep.search.sampler import Observation
 from tread_lab.sweep.search.search_queue import SearchQueue
+from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
 
@@ -87,6 +88,26 @@ def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tin
     Pretender(lab).run(queue)
     assert asked == [2] and queue.full and queue.finished and queue.over
     assert lab.sweep("searched").suggestions() == []
+
+
+def test_a_cell_that_does_not_fit_waits_for_runs_that_may_leave_room(lab: Lab, tiny: Tiny) -> None:
+    room = iter([True, False, True, False, False])
+    queue = SearchQueue(lab, planned(tiny), fits=lambda tasks: next(room))
+
+    def end(*tasks: Task | None) -> None:
+        for task in filter(None, tasks):
+            Pretender(lab).finish(task)
+            queue.ended(task)
+
+    baseline, *others = (queue.next() for _ in range(4))
+    assert queue.next() is queue.next() is None and not queue.full and not queue.finished
+    end(baseline)
+    second = queue.next(), queue.next()
+    assert None not in second and len(lab.sweep("searched").suggestions()) == 2
+    end(*others)
+    assert queue.next() is None and not queue.full
+    end(*second)
+    assert queue.next() is None and queue.full and queue.finished
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ class SearchQueue:
     """Hands out the runs of the baselines, then of one suggested cell after another.
 
     A suggestion stands in the sweep's folder before any of its runs starts. Suggestions that an
-    earlier session left open come first. A cell that `fits` refuses ends the search.
+    earlier session left open come first. A cell that `fits` refuses waits for what is under way,
+    which may leave room, and ends the search if nothing is.
     """
 
     stop = False
@@ -37,7 +38,7 @@ class SearchQueue:
         self.lab, self.plan, self.fits = lab, plan, fits
         self.folder, self.searched = lab.sweep(plan.name), plan.search
         self.search, self.space = plan.search.spec, Space(plan.search.cells)
-        self.full = self._all_suggested = False
+        self.full = self._all_suggested = self._waits = False
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.observations: list[Observation] = []  # of the suggested cells, in order
@@ -68,13 +69,14 @@ class SearchQueue:
         return task
 
     def ended(self, task: Task) -> None:
+        self._waits = False
         self._queue.ended(task)
         self._ended.add(task.run)
         self._observe()
 
     def _may_suggest(self) -> bool:
         """Return whether a slot is free and the results that a suggestion needs are known."""
-        if self._suggests_no_more:
+        if self._suggests_no_more or self._waits:
             return False
         if self.search.in_order:
             needed = max(len(self.observations) - self.search.parallel + 1, 0)
@@ -94,7 +96,7 @@ class SearchQueue:
         number, notes = proposal
         trials = self._trials_of(number)
         if not self.fits(self._open(trials)):
-            self.full = True
+            self.full, self._waits = self._queue.over, True
             return
         cell, stored_trials = self.space.cells[number], tuple(map(Trial.stored, trials))
         suggestion = Suggestion(len(observations), cell, stored_trials, notes)
