@@ -120,10 +120,16 @@ class Plan:
         return self.open_of(lab, self.tasks)
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
-        """Return those of `tasks` with something left to do; stopped runs have nothing."""
+        """Return those of `tasks` with something left to do; what was stopped and has no result
+        has nothing."""
         stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
-        open_tasks = [t for t in tasks if t.run not in stopped and not is_complete(lab, t)]
-        return [t for t in open_tasks if not lab.run(t.run).remarks.stop]
+        open_tasks = [task for task in tasks if not is_complete(lab, task)]
+        folders = ((task, lab.run(task.run)) for task in open_tasks)
+        return [
+            task
+            for task, folder in folders
+            if folder.result() is not None or not (task.run in stopped or folder.remarks.stop)
+        ]
 
     @property
     def train_flops(self) -> int:
