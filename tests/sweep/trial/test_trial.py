@@ -276,6 +276,16 @@ def test_a_run_that_is_asked_to_stop_keeps_its_steps_and_goes_on_when_it_is_reop
         folder.request_stop()
 
 
+def test_a_request_to_stop_counts_while_a_run_is_set_up(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = Task(tiny(steps=6))
+    stop = lab.run(task.run).request_stop
+    monkeypatch.setattr(trial, "check_memory", lambda *_: stop("too slow"))
+    phases = [(report.phase, report.step) for report in run_trial(lab, task, CPU)]
+    assert phases == [("train", 1), ("stopped", 1)]
+
+
 def test_a_run_does_not_start_from_one_that_was_stopped(
     lab: Lab, tiny: Tiny, training: Any
 ) -> None:

@@ -260,7 +260,7 @@ def _train(
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
     meter = open_meter(device) if alone else None
-    request = StopRequest(folder.remarks)
+    request, asked = StopRequest(folder.remarks), folder.remarks.stop  # since the attempt began
     try:
         with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
             for progress in steps:
@@ -268,7 +268,7 @@ def _train(
                 report = Report(folder.name, "train", *at)
                 under_way.progress()
                 yield report
-                if asked := request.asked():
+                if asked := asked or request.asked():
                     return replace(report, phase=RunState.STOPPED, note=asked)
     except Diverged as end:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
