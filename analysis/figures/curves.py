@@ -68,8 +68,11 @@ def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLO
         axes = frame.attrs.get("axes", ())
         raise UserError(f"no numeric axis {axis!r} in this sweep{suggest(axis, axes)}")
     cells = cells_frame(frame)
-    cells = cells[cells[axis].notna()]
     names = cells["cell"].map(lambda cell: without_axis(cell, axis))
+    placed = cells[axis].notna()
+    ended = dict(zip(names[~placed], cells.loc[~placed, "state"]))  # a seed that has no stages
+    cells["state"] = names.map(ended).fillna(cells["state"])
+    cells, names = cells[placed], names[placed]
     joined = [
         _curve(str(name), rows, metric, axis, cost)
         for name, rows in cells.groupby(names, sort=False)

@@ -40,7 +40,7 @@ from tread_lab.analysis.figures.time_to_equal import (
 )
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.tables import published
-from tread_lab.frames import trials_frame
+from tread_lab.frames import steps_frame, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import TRAIN_FLOPS
 from tread_lab.records.status import RunState
@@ -84,6 +84,16 @@ def test_quality_over_training_without_and_with_guidance(budget_frame: pd.DataFr
         assert best.value - dense.value == pytest.approx(fd_gap((2, 8)))
         lost = next(curve for curve in routed if curve.name == "0->4 s=0.5")
         assert np.isnan(lost.value).all() and set(lost.states) == {"failed"}
+
+
+def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(stages=(100,), seeds=(0, 1), states={((2, 8), 1): "failed"}))
+    ((_, found),) = over_training(steps_frame(lab, "placement"), FD).panels
+    states = {curve.name: curve.states for curve in found.curves}
+    lost = states.pop("2->8 s=0.5")
+    assert lost == ("failed", "failed") and set(states.values()) == {("completed",) * 2}
+    numbers = [np.isfinite(curve.value).all() for curve in found.curves]
+    assert numbers == [True, True, False, True]
 
 
 def test_time_to_equal_is_a_ratio_of_costs_at_equal_quality(budget_frame: pd.DataFrame) -> None:
