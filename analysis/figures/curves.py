@@ -157,7 +157,7 @@ def published_rates() -> Curves:
 def best_rate(found: Curves) -> tuple[Curve, int] | None:
     """Return the curve and the index of the best value, the baseline's own zero included.
 
-    `None` where no value of the metric is better.
+    `None` where no rate has a number, or no value of the metric is better.
     """
     sign = metric_kind(found.metric).sign
     measured = [
@@ -165,7 +165,7 @@ def best_rate(found: Curves) -> tuple[Curve, int] | None:
         for n, curve in enumerate(found.curves)
         for k in np.flatnonzero(np.isfinite(curve.value))
     ]
-    if not measured or not sign:
+    if not sign or all(found.curves[n].x[k] == 0 for _, n, k in measured):
         return None
     _, n, k = min(measured)
     return found.curves[n], int(k)
@@ -184,7 +184,7 @@ def rates_caption(found: Curves) -> str:
     """Return the best rate and its route."""
     best = best_rate(found)
     if best is None:
-        return "No two rates of one route have a number yet."
+        return "No rate has a number yet."
     curve, k = best
     if curve.x[k] == 0:
         return f"No rate has a better mean than dense training ({metric_text(found.metric)})."
@@ -198,7 +198,7 @@ def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
     """How many tokens are routed"""
     for metric in records.compared:
         found = rates(records.frame, metric)
-        if found.curves:
+        if best_rate(found) is not None:
             fig, (ours, theirs) = style.figure(width=style.PAGE, height=2.3, columns=2)
             draw_rates(found, ours)
             ours.set_title(records.title(found.measured_as))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -189,3 +190,9 @@ def test_less_or_more_is_better(metric: str, best: int) -> None:
 
 def test_no_rate_is_best_by_what_is_no_quality() -> None:
     assert best_rate(three_rates("gap/train")) is None
+
+
+def test_rates_without_a_number_are_not_called_worse_than_dense() -> None:
+    (curve,) = three_rates("gap/heldout").curves
+    unknown = replace(curve, value=np.where(curve.x > 0, np.nan, 0.0))
+    assert rates_caption(Curves("gap/heldout", (unknown,), "")) == "No rate has a number yet."
