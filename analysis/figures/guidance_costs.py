@@ -23,6 +23,7 @@ from tread_lab.analysis.figures.style import (
 )
 from tread_lab.frames import HIGH, LOW, cells_frame
 from tread_lab.records.metric_names import SAMPLE_FLOPS, metric_kind
+from tread_lab.records.status import RunState
 from tread_lab.specs.units import quantity
 
 
@@ -51,11 +52,14 @@ class GuidancePoint:
 def guidance_costs(frame: pd.DataFrame, metric: str) -> list[GuidancePoint]:
     """Return the planned columns `metric` and `metric w=...` with the cost of an image, by cell.
 
+    A cell has points only if all its seeds completed.
+
     Args:
         frame: rows of `trials_frame`.
         metric: its name without a setting: `fd[fashion16-v1]@1k`.
     """
     cells = cells_frame(frame)
+    cells = cells[cells["state"] == RunState.COMPLETED]
     planned = [c for c in frame.attrs.get("planned", ()) if c.split(" ")[0] == metric]
     columns = planned if any(" w=" in column for column in planned) else []
     return [

@@ -62,6 +62,12 @@ def test_every_setting_is_a_point_at_its_cost(lab: Lab) -> None:
     assert [p.value for p in dense] == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
 
 
+def test_a_cell_without_all_its_seeds_has_no_points(lab: Lab) -> None:
+    frame = trials_frame(lab, "g")
+    frame.loc[3, "state"] = RunState.FAILED  # of the routed cell
+    assert list(by_cell(guidance_costs(frame, FD))) == ["dense"]
+
+
 @pytest.mark.parametrize(("metric", "best"), [(FD, 0.5), ("is@10k", 0.52)])
 def test_the_best_has_its_weight_where_points_crowd(lab: Lab, metric: str, best: float) -> None:
     found = guidance_costs(trials_frame(lab, "g"), FD)
