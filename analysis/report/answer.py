@@ -25,7 +25,6 @@ from tread_lab.frames import (
     NO_RESULT,
     UNIT,
     best_first,
-    cells_frame,
     ranked_cells,
     ranking_key,
     result_texts,
@@ -128,8 +127,8 @@ def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
     """
     if frame is None:
         return ""
-    cells = cells_frame(with_metrics(frame, GAP_HELDOUT))
-    trials = cells[cells["role"] == "trial"]
+    cells = ranked_cells(with_metrics(frame, GAP_HELDOUT), GAP_HELDOUT)
+    trials = cells[(cells["role"] == "trial") & (cells["state"] == "completed")]
     lows, highs = (trials[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts = outcomes(lows, highs, 1)
     if not counts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.synthetic import small, write_sweep
@@ -11,6 +12,7 @@ from tread_lab.analysis.report import answer as module
 from tread_lab.analysis.report.answer import answer
 from tread_lab.frames import trials_frame
 
+GAP = ("gap/heldout", "gap/heldout:low", "gap/heldout:high")
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
     ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "Every cell that was tried costs quality here, against",
     ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): (
@@ -86,3 +88,14 @@ def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: P
     assert paired in found.sentence and paired in expected.sentence
     lab = write_sweep(tmp_path / "one", small(seeds=(0, 1), states={(None, 1): "diverged"}))
     assert answer(lab, trials_frame(lab, "placement")).certainty.startswith("One seed: the interv")
+
+
+def test_both_questions_are_answered_by_cells_whose_seeds_all_completed(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(seeds=(0, 1), states={((0, 4), 1): "failed"}))
+    frame = trials_frame(lab, "placement")
+    own = frame[frame["role"] == "baseline"].assign(role="trial", baseline=frame["run"])
+    rate_zero = own.assign(cell="2->8 s=0", **dict.fromkeys(GAP, 0.0))
+    frame = pd.concat([frame, rate_zero], ignore_index=True)  # the dense runs themselves
+    sentence = answer(lab, frame, equal_steps=frame).sentence
+    assert "of 2 cells: 1 better, 1 worse." in sentence
+    assert "Compared with dense (at equal steps, 95%), of 2 cells: 1 better, 1 worse." in sentence
