@@ -146,10 +146,14 @@ def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[li
 
 
 def curve(run: RunFolder) -> Tree:
-    """Return the logged training loss; of more than POINTS entries every k-th, the last always."""
+    """Return the logged training loss; of more than POINTS entries every k-th, the last always.
+
+    Each k is a power of two, so that curves of several lengths keep steps in common.
+    """
     logged = [(e.step, e.value) for e in run.entries() if e.key == TRAIN_LOSS]
-    stride = max(1, -(-len(logged) // POINTS))
-    kept = logged[::-1][::stride][::-1]
+    stride = 1 << ((len(logged) - 1) // POINTS).bit_length()
+    last = len(logged)
+    kept = [entry for n, entry in enumerate(logged, 1) if n % stride == 0 or n == last]
     return {"step": [step for step, _ in kept], "loss": numbers(value for _, value in kept)}
 
 

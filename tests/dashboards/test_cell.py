@@ -19,14 +19,17 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
 
-def test_a_long_curve_has_every_third_entry_and_the_last(lab: Lab) -> None:
-    run = lab.run("abc")
-    with run.log() as log:
-        for step in range(1, 1002):
-            log(step, **{"train/loss": 2.0, "train/lr": 1e-4})
-    kept = curve(run)
-    assert kept["step"] == list(range(2, 1002, 3)) and len(kept["step"]) <= POINTS
-    assert kept["loss"] == [2.0] * 334
+def test_long_curves_have_entries_in_common_and_the_last(lab: Lab) -> None:
+    kept = {}
+    for length, stride in ((400, 1), (401, 2), (500, 2), (1002, 4)):
+        run = lab.run(str(length))
+        with run.log() as log:
+            for step in range(1, length + 1):
+                log(step, **{"train/loss": 2.0, "train/lr": 1e-4})
+        kept[length] = curve(run)["step"]
+        whole = range(stride, length + 1, stride)
+        assert kept[length] == sorted({*whole, length}) and len(whole) <= POINTS
+    assert set(kept[500][1::2]) <= set(kept[1002])
 
 
 def test_a_short_curve_is_whole_and_what_is_not_finite_is_a_hole(lab: Lab) -> None:
