@@ -250,9 +250,9 @@ def signed(values: NDArray[np.float64]) -> list[str]:
 
 
 def difference_colour(metric: str, value: float) -> str:
-    """Return blue for better than the baseline, orange for worse, grey where no value is better."""
+    """Return blue for better than the baseline, orange for worse, grey for neither."""
     sign = metric_kind(metric).sign
-    return GREY if sign == 0 else BLUE if sign * value < 0 else ORANGE
+    return GREY if sign == 0 or value == 0 else BLUE if sign * value < 0 else ORANGE
 
 
 def draw_point(

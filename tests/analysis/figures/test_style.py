@@ -57,3 +57,10 @@ def test_costs_stand_on_a_logarithmic_axis_only_where_they_differ_much(
     ax.plot(costs, costs)
     style.cost_axis(ax, costs)
     assert ax.get_xscale() == scale
+
+
+def test_a_difference_of_zero_is_neither_better_nor_worse() -> None:
+    values = {"delta/fid@10k": (-1.0, 0.0, 1.0), "delta/is@10k": (1.0, 0.0, -1.0)}
+    for metric, differences in values.items():
+        colours = [style.difference_colour(metric, value) for value in differences]
+        assert colours == [style.BLUE, style.GREY, style.ORANGE]
