@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -52,6 +52,7 @@ class Table:
         flops_K: executed training FLOPs.
         runs_K: the run of the first seed.
         unfinished: placements left out because a seed of theirs has no number.
+        rows: the trials of these placements.
     """
 
     depth: int
@@ -61,6 +62,7 @@ class Table:
     flops_K: Array
     runs_K: tuple[str, ...]
     unfinished: int
+    rows: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> list[Table]:
@@ -113,6 +115,7 @@ def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
         np.array([flops[place] for place in places]),
         tuple(str(first.loc[place, "run"]) for place in places),
         len(first) - len(places),
+        rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(places)],
     )
 
 

@@ -195,9 +195,7 @@ def _pairing(frame: pd.DataFrame, table: Table) -> float | None:
     if metric_names.HELDOUT_LOSS not in frame:
         return None
     losses = frame.drop_duplicates("run").set_index("run")[metric_names.HELDOUT_LOSS].astype(float)
-    rows = frame[frame["role"] == "trial"].drop_duplicates("run")
-    rows = rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(list(table.places))]
-    rows = rows.assign(theirs=rows["baseline"].map(losses))
+    rows = table.rows.assign(theirs=table.rows["baseline"].map(losses))
     ours = rows.pivot_table(index="seed", columns=PLACE, values=metric_names.HELDOUT_LOSS)
     theirs = rows.pivot_table(index="seed", columns=PLACE, values="theirs")
     return pairing_kept(ours.to_numpy(), theirs.to_numpy())

@@ -68,6 +68,25 @@ def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
     assert e.table.flops_K[e.chosen] == e.table.flops_K[e.best.members_K].min()
 
 
+def test_each_depth_says_what_pairing_removed_there(tmp_path: Path) -> None:
+    """Runs at rate 0.75 become those of another depth, whose losses are noisy."""
+    lab = swept(tmp_path, seeds=3, routes=((0, 4), (2, 8)), rates=(0.5, 0.75))
+    path, rng = lab.sweep("placement").plan_path, np.random.default_rng(0)
+    plan = json.loads(path.read_text())
+    deep = [trial for trial in plan["trials"] if trial["cell"].get("rate") == 0.75]
+    for trial in deep:
+        trial["cell"] |= {"rate": 0.5, "model.depth": 24}
+        trial["spec"]["routes"][0]["rate"], trial["spec"]["model"]["depth"] = 0.5, 24
+        folder = lab.run(trial["run"]).evaluation(Synthetic().evaluations[0])
+        folder.write(Synthetic().evaluations[0], {"heldout/loss": rng.normal()})
+    shares = {}
+    for name, left_out in (("both", []), ("one", deep)):
+        trials = [trial for trial in plan["trials"] if trial not in left_out]
+        path.write_text(json.dumps({**plan, "trials": trials}))
+        shares[name] = [e.pairing for e in recommend(lab, "placement").evidence]
+    assert shares["both"][0] == shares["one"][0] < 1e-3 and shares["both"][1] > 0.5
+
+
 def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
     lab = swept(tmp_path, seeds=3, states={((2, 8), 1): "failed", (0, 5): "pending"})
     found = recommend(lab, "placement")
