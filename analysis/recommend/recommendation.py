@@ -123,7 +123,7 @@ def recommend(
     for prefer_cheap in (True, False) if cheapest else (False,):
         rule = best_rule(tables, [best for best, _ in sets], cheapest=prefer_cheap)
         evidence = tuple(
-            _evidence(lab, frame, table, best, unit, rule)
+            _evidence(lab, frame, table, best, unit, rule, metric)
             for table, (best, unit) in zip(tables, sets)
         )
         if (verdict := _verdict(evidence)) != "dense":
@@ -163,6 +163,7 @@ def _evidence(
     best: BestSet,
     unit: Unit,
     rule: Rule,
+    metric: str,
 ) -> Evidence:
     chosen, S = table.places.index(rule.at(table.depth)), len(table.values_SK)
     runner_up = next(k for k in best.order if k != chosen)
@@ -178,7 +179,7 @@ def _evidence(
         worse=gap.low > 0 if table.sign > 0 else gap.high < 0,
         runner_up=runner_up,
         seeds=seeds_needed(apart, best.deviation, cells=cells) if S > 1 else None,
-        pairing=_pairing(frame, table) if S > 1 else None,
+        pairing=_pairing(frame, table, metric) if S > 1 else None,
     )
 
 
@@ -190,14 +191,17 @@ def _gap(lab: Lab, frame: pd.DataFrame, table: Table, chosen: int) -> PairedGap:
     return gap_over_images(gap_M[:, None], np.zeros((len(gap_M), 1)))
 
 
-def _pairing(frame: pd.DataFrame, table: Table) -> float | None:
-    """Return the share of the held-out loss's variance over seeds that pairing leaves."""
-    if metric_names.HELDOUT_LOSS not in frame:
+def _pairing(frame: pd.DataFrame, table: Table, metric: str) -> float | None:
+    """Return the share of a metric's variance over seeds that pairing leaves; of a gap its loss."""
+    of_gap = metric == metric_names.GAP_HELDOUT
+    value = metric_names.HELDOUT_LOSS if of_gap else metric
+    if value not in frame or value.startswith("gap/"):
         return None
-    losses = frame.drop_duplicates("run").set_index("run")[metric_names.HELDOUT_LOSS].astype(float)
-    rows = table.rows.assign(theirs=table.rows["baseline"].map(losses))
-    ours = rows.pivot_table(index="seed", columns=PLACE, values=metric_names.HELDOUT_LOSS)
-    theirs = rows.pivot_table(index="seed", columns=PLACE, values="theirs")
+    values = frame.drop_duplicates("run").set_index("run")[value].astype(float)
+    rows = table.rows.assign(theirs=table.rows["baseline"].map(values))
+    ours, theirs = (
+        rows.pivot_table(index="seed", columns=PLACE, values=v) for v in (value, "theirs")
+    )
     return pairing_kept(ours.to_numpy(), theirs.to_numpy())
 
 

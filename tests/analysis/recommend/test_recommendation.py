@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, write_sweep
+from tread_lab.analysis.recommend import recommendation
 from tread_lab.analysis.recommend.placement_rule import Rule
 from tread_lab.analysis.recommend.recommendation import recommend
 from tread_lab.analysis.recommend.wording import as_lines, as_tree, write_experiment
 from tread_lab.cli import main
 from tread_lab.config import load
+from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode
 
@@ -94,9 +96,18 @@ def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
     assert any("2 placements are left out" in line for line in as_lines(found))
 
 
-def test_another_metric_may_decide(tmp_path: Path) -> None:
-    found = recommend(swept(tmp_path, seeds=3), "placement", metric="fd[fashion16-v1]@1k")
+def test_another_metric_may_decide_and_pairing_is_of_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, metric = swept(tmp_path, seeds=3), "fd[fashion16-v1]@1k"
+    found = recommend(lab, "placement", metric=metric)
     assert found.rule == Rule(2, "B-4", 0.5)
+    frame = trials_frame(lab, "placement")
+    seed = frame["seed"].astype(float)  # the less alike the seeds of a route and its baseline are
+    lone = frame.assign(**{metric: frame[metric] + 9 * seed.where(frame["role"] == "trial", 0.0)})
+    monkeypatch.setattr(recommendation, "trials_frame", lambda lab, sweep: lone)
+    (evidence,) = recommend(lab, "placement", metric=metric).evidence
+    assert evidence.pairing == pytest.approx(9.0**2 / (9.2**2 + 0.2**2))
 
 
 def test_the_experiment_is_the_sweeps_run_with_the_rule(tmp_path: Path) -> None:
