@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import plan_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.several_sweeps import SeveralSweeps
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.several_sweeps import SeveralSweeps, between
 from tread_lab.specs.errors import UserError
 
 SEEDS = (0, 1)
@@ -74,6 +77,30 @@ def test_equal_cells_are_paired_seed_by_seed_with_those_of_the_first(lab: Lab) -
     }
     assert {(t.run, t.baseline) for t in plan.trials if t.role == "trial"} == pairs
     assert len(pairs) == 6  # dense and two routes of two seeds; `a` shares what it has of them
+
+
+@pytest.mark.parametrize("axes", [("precision", "train.lr"), ("train.lr", "precision"), ()])
+def test_cells_are_equal_by_their_settings_however_their_axes_are_written(
+    axes: tuple[str, ...], lab: Lab
+) -> None:
+    """A sweep may fix what the other varies, or vary it in another order."""
+    first, other = lab.sweep("b").plan(), lab.sweep("c").plan()
+    values = {"train.lr": first.trials[0].spec["train"]["lr"], "precision": "fp32"}
+    ordered = {axis: values[axis] for axis in axes}
+    pairs = between([with_axes(first, values), with_axes(other, ordered)]).trials
+    assert [(t.run, t.baseline) for t in pairs if t.role == "trial"] == [
+        (theirs.run, ours.run) for ours, theirs in zip(first.trials, other.trials)
+    ]
+    assert len(between([with_axes(first, {"precision": "bf16"}), other]).trials) == 4  # dense
+
+
+def with_axes(plan: StoredPlan, values: dict[str, Any]) -> StoredPlan:
+    """Return a plan whose trials have further axis values."""
+    trials = [
+        trial if trial.role == "baseline" else replace(trial, cell={**trial.cell, **values})
+        for trial in plan.trials
+    ]
+    return replace(plan, trials=tuple(trials))
 
 
 @pytest.mark.parametrize("name", ["a,b", "d", "a,../b"])

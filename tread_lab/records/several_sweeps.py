@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import Stopped, SweepFolder
-from tread_lab.specs.cell import Tree, Trial
-from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.cell import CellNames, Tree, Trial
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import ROUTE_AXES, cell_label, value_text, with_baseline_cells
 from tread_lab.specs.seeds import Kind, kind_of, settings_of
 
 SWEEP = "sweep"  # the axis that tells in which sweeps a cell is
+Place = tuple[str, int, frozenset[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -88,21 +91,38 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
 def between(plans: Sequence[StoredPlan]) -> StoredPlan:
     """Return a plan that compares the cells of other sweeps with the equal ones of the first.
 
-    A trial's baseline is the run of the same cell and seed in the first sweep; runs that both share
-    and cells that the first lacks are left out.
+    A trial's baseline is the run of the same cell and seed in the first sweep: where only one of
+    both sweeps has an axis, the other's is what its run says. Runs that both share and cells that
+    the first lacks are left out.
     """
     first, *others = plans
-    own = {(cell_label(t), t.seed): t for t in with_baseline_cells(first.trials)}
-    pairs = [
-        (own[label, trial.seed], replace(trial, cell={**trial.cell, SWEEP: plan.name}))
-        for plan in others
-        for trial in with_baseline_cells(plan.trials)
-        if (label := cell_label(trial)) and (label, trial.seed) in own
-    ]
-    pairs = [(dense, trial) for dense, trial in pairs if dense.run != trial.run]
+    trials, pairs = with_baseline_cells(first.trials), []
+    for plan in others:
+        axes = [*first.axes, *plan.axes]
+        own = {_place(t, axes): t for t in trials} | {_place(t): t for t in trials}
+        for trial in with_baseline_cells(plan.trials):
+            dense = own.get(_place(trial)) or own.get(_place(trial, axes))
+            if dense is not None and dense.run != trial.run:
+                pairs.append((dense, replace(trial, cell={**trial.cell, SWEEP: plan.name})))
     baselines = {dense.run: replace(dense, role="baseline", baseline=None) for dense, _ in pairs}
-    trials = [replace(trial, role="trial", baseline=dense.run) for dense, trial in pairs]
-    return replace(united(plans), trials=(*baselines.values(), *trials))
+    paired = [replace(trial, role="trial", baseline=dense.run) for dense, trial in pairs]
+    return replace(united(plans), trials=(*baselines.values(), *paired))
+
+
+def _place(trial: Trial[Tree], axes: Iterable[str] = ()) -> Place:
+    """Return route, seed and axis values of a trial, whatever order the axes have.
+
+    Args:
+        axes: further ones, of which it has the values that its run has.
+    """
+    told = (*ROUTE_AXES, "selection")  # by the label of the route
+    route = {axis: value for axis, value in trial.cell.items() if axis in told}
+    names = CellNames(trial.spec, trial.cell)
+    values = {}
+    for axis in {*trial.cell, *axes}.difference(told):
+        with contextlib.suppress(KeyError, UserError):  # not all axes are fields
+            values[axis] = value_text(names(axis))
+    return cell_label(replace(trial, cell=route)), trial.seed, frozenset(values.items())
 
 
 def _distinct(trees: Iterator[Tree]) -> Iterator[Tree]:
