@@ -14,6 +14,7 @@ from tread_lab.analysis.recommend.recommendation import FEWEST_SEEDS, Evidence, 
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import with_interval
 
 _MOST_SHOWN = 6
@@ -115,6 +116,8 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
 def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
     """Write an experiment that uses the rule: the sweep's own run with these routes.
 
+    It has the steps of that run, or those of its baseline where cells were compared at equal steps.
+
     Raises:
         UserError: the file exists and was not written by a recommendation.
     """
@@ -123,7 +126,11 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
         raise UserError(f"{path} was not written by a recommendation; choose another --out")
     plan = lab.known_sweep(found.sweep).plan()
     run = found.evidence[0].table.runs_K[found.evidence[0].chosen]
-    tree = dict(next(trial.spec for trial in plan.trials if trial.run == run))
+    trials = {trial.run: trial for trial in plan.trials}
+    tree = dict(trials[run].spec)
+    baseline = trials[run].baseline
+    if baseline is not None and found.comparison == QUESTIONS[None]:
+        tree["train"] = {**tree["train"], "steps": trials[baseline].steps}
     rule = found.rule
     own = {"start": rule.start, "end": rule.end, "rate": rule.rate}
     tree["routes"] = [{**tree["routes"][0], **own}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,20 @@ def test_the_experiment_is_the_sweeps_run_with_the_rule(tmp_path: Path) -> None:
     other.write_text("question: mine")
     with pytest.raises(UserError, match="--out"):
         write_experiment(lab, found, other)
+
+
+def test_the_experiment_is_as_long_as_the_runs_that_were_compared(tmp_path: Path) -> None:
+    """Matched runs go on for 520 steps; at equal steps they are compared at step 400."""
+    lab = swept(tmp_path, seeds=2, routes=((0, 4), (2, 8)))
+    found, path = recommend(lab, "placement"), lab.sweep("placement").plan_path
+    plan = json.loads(path.read_text())
+    for trial in plan["trials"]:
+        trial["spec"]["train"]["steps"] += 120 * (trial["role"] == "trial")
+    path.write_text(json.dumps(plan))
+    for comparison, steps in (("at equal steps", 400), ("at equal training FLOPs", 520)):
+        written = tmp_path / f"{steps}.yaml"
+        write_experiment(lab, replace(found, comparison=comparison), written)
+        assert load.load_experiment(str(written), []).run["train"]["steps"] == steps
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
