@@ -209,19 +209,19 @@ def _picture(fig: Figure, name: str) -> str:
 
 def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
     """Return the facts at the head of the report: network, training, runs, cost."""
-    spec = plan.trials[0].spec
-    train = spec["train"]
+    source = plan.trials[0].spec["data"]["source"]
     completed = int((runs["state"] == RunState.COMPLETED).sum())
-    lengths = frame["train.steps"].dropna() if "train.steps" in frame else [train["steps"]]
-    counts = [f"{count:,}" for count in sorted(set(lengths))]
+    counts = [f"{count:,}" for count in sorted(set(frame["train.steps"]))]
     if plan.match is not None:
         ends = sorted(trial.steps for trial in plan.trials)
         counts = [f"{ends[0]:,} to {ends[-1]:,}"]
-    steps = f"{', '.join(counts)} steps of {train['batch']}"
-    precision = "" if "train.steps" in frame else f", {spec['precision']}"
+    models, batches, precisions = (
+        " or ".join(map(str, frame[column].unique()))
+        for column in ("model", "train.batch", "precision")
+    )
     facts = [
-        ("network", f"{frame['model'].iloc[0]} on {spec['data']['source']}"),
-        ("training", steps + precision),
+        ("network", f"{models} on {source}"),
+        ("training", f"{', '.join(counts)} steps of {batches}, {precisions}"),
         ("runs", f"{completed} of {len(runs)} completed"),
         ("seeds", str(frame["seed"].nunique())),
     ]

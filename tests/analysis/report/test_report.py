@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,18 @@ def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> N
     }  # fmt: skip
     assert rows["dense"]["speed-up, FLOPs"] == ""
     assert cost_sheet(frame.drop(columns="throughput/step_seconds")) is None
+
+
+def test_the_facts_name_every_network_batch_and_precision(tmp_path: Path, no_figures: None) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
+    path = lab.sweep("placement").plan_path
+    plan = json.loads(path.read_text())
+    other = plan["trials"][1]["spec"]
+    other["model"]["depth"], other["train"]["batch"], other["precision"] = 24, 32, "bf16"
+    path.write_text(json.dumps(plan))
+    facts = dict(contents(lab, "placement")["facts"])
+    assert facts["network"] == "DiT-12x32/2 or DiT-24x32/2 on fashion16"
+    assert facts["training"] == "400 steps of 16 or 32, fp32 or bf16"
 
 
 def test_notes_and_tags_of_people_are_told(tmp_path: Path, no_figures: None) -> None:
