@@ -20,6 +20,7 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.sentences import number, routed, trend
+from tread_lab.frames import NO_RESULT
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS
 
 FAMILIES = (style.GREEN, style.PINK, style.GREY)
@@ -68,8 +69,8 @@ def gap_over_steps(
     """Return differences of training losses to the baseline of the same seed at equal steps.
 
     Runs of one seed share batches, noise and label drops, so the difference is far steadier than
-    either curve. Smoothing is an exponential mean of the differences; completed trials only, the
-    shortest route first.
+    either curve. Smoothing is an exponential mean of the differences; completed trials whose
+    baseline did not end without a result, the shortest route first.
 
     Args:
         frame: rows of `trials_frame`.
@@ -78,6 +79,7 @@ def gap_over_steps(
     logged = history[history["key"] == TRAIN_LOSS]
     losses = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
     trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
+    trials = trials[~trials["reason"].isin(NO_RESULT.values())]
     trials = trials[trials["run"] != trials["baseline"]]  # a rate of 0 is the dense run itself
     trials = trials.drop_duplicates(["run", "baseline"]).sort_values(
         ["length", "start"], kind="stable"

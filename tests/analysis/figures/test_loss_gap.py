@@ -13,8 +13,9 @@ from tread_lab.analysis.figures.loss_gap import (
     gap_over_steps,
     length_caption,
 )
-from tread_lab.frames import history_frame
+from tread_lab.frames import NO_RESULT, history_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,17 @@ def test_gap_over_steps_is_free_of_the_noise_that_both_runs_share(
         start, end = map(int, gap.name.removesuffix(" s=0.5").split("->"))
         assert list(gap.steps) == list(range(20, 401, 20))
         assert gap.gaps == pytest.approx(train_gap((start, end)) * gap.steps / 400, abs=1e-12)
+
+
+def test_no_run_is_compared_with_what_a_diverged_baseline_logged(
+    paper_frame: pd.DataFrame, history: pd.DataFrame
+) -> None:
+    beside = (paper_frame["cell"] == "2->8 s=0.5") | (paper_frame["cell"] == "0->4 s=0.5")
+    why = NO_RESULT[RunState.DIVERGED]
+    frame = paper_frame.assign(reason=paper_frame["reason"].mask(beside, why))
+    lost = {gap.name for gap in gap_over_steps(paper_frame, history)}
+    lost -= {gap.name for gap in gap_over_steps(frame, history)}
+    assert lost == {"2->8 s=0.5", "0->4 s=0.5"}
 
 
 def test_smoothing_is_an_exponential_mean_of_the_half_life(
