@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
 from tread_lab.analysis.figures.sentences import ARROW, number
+from tread_lab.frames import cells_frame, with_metrics
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_folder import RunFolder
@@ -147,9 +148,14 @@ def caption(dense: Similarity, other: Similarity) -> str:
 
 
 def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
-    """Return the measured route with the least held-out gap; the first where there is no gap."""
-    gaps = frame.drop_duplicates("run").set_index("run").get(GAP_HELDOUT, pd.Series(dtype=float))
-    return min(routed, key=lambda matrix: gaps.fillna(math.inf).get(matrix.run, math.inf))
+    """Return the route whose cell has the least held-out gap; the first where there is no gap."""
+    if GAP_HELDOUT not in frame:
+        return routed[0]
+    trials = with_metrics(frame[frame["role"] == "trial"], GAP_HELDOUT)
+    cells = cells_frame(trials).set_index("cell")
+    gaps = cells[GAP_HELDOUT].where(cells["state"] == "completed").fillna(math.inf)
+    cell_of = dict(zip(trials["run"], trials["cell"]))
+    return min(routed, key=lambda matrix: gaps.get(cell_of.get(matrix.run), math.inf))
 
 
 def _split(records: SweepRecords) -> tuple[list[Similarity], list[Similarity]]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tests.synthetic import similarity_matrix, tiny_spec
+from tests.synthetic import Synthetic, similarity_matrix, tiny_spec, write_sweep
+from tread_lab.analysis.figures.kind import SweepRecords
 from tread_lab.analysis.figures.similarity import (
+    pair,
     read_similarity,
     window,
     window_means,
 )
+from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
 
@@ -44,3 +49,13 @@ def test_routed_models_are_drawn_together_inside_their_window() -> None:
         dense = window_means(similarity_matrix(None), route)
         assert routed[0] == pytest.approx(0.97) and routed[0] > dense[0]
         assert routed[0] > routed[1]
+
+
+def test_the_route_beside_dense_is_the_best_cell_over_all_seeds(tmp_path: Path) -> None:
+    shape = Synthetic(routes=((0, 4), (2, 8)), seeds=(0, 1), history=False)
+    lab = write_sweep(tmp_path, shape)
+    frame = trials_frame(lab, "placement")
+    lucky = (frame["start"] == 0) & (frame["seed"] == 0)
+    frame.loc[lucky, "gap/heldout"] = -0.003  # less than any of 2->8, which has the lesser mean
+    (drawn,) = pair.draw(SweepRecords(lab, frame, frame, frame))
+    assert "window of route 2\u21928 " in drawn.caption
