@@ -25,6 +25,7 @@ from tread_lab.frames import (
     NO_RESULT,
     UNIT,
     best_first,
+    cells_frame,
     ranked_cells,
     ranking_key,
     result_texts,
@@ -172,8 +173,7 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
         return ""
     trials = (frame["cell"] == best["cell"]) & (frame["role"] == "trial")
     serves = frame["run"].isin(frame.loc[trials, "baseline"]) & (frame["role"] == "baseline")
-    of_dense = cells["cell"].isin(frame.loc[serves, "cell"].head(1))
-    dense = cells[of_dense & (cells["role"] == "baseline")]
+    dense = cells_frame(frame[serves]).head(1)
     if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
         return ""
     own = result_texts(cells.loc[[best.name]], HELDOUT_LOSS)[0]

@@ -99,3 +99,13 @@ def test_both_questions_are_answered_by_cells_whose_seeds_all_completed(tmp_path
     sentence = answer(lab, frame, equal_steps=frame).sentence
     assert "of 2 cells: 1 better, 1 worse." in sentence
     assert "Compared with dense (at equal steps, 95%), of 2 cells: 1 better, 1 worse." in sentence
+
+
+def test_the_losses_that_are_compared_are_of_the_same_seeds(tmp_path: Path) -> None:
+    """Another cell of the sweep may have more seeds, for which dense runs are there, too."""
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement")
+    two = frame[frame["seed"] < 2]
+    more = frame[(frame["seed"] < 2) | (frame["role"] == "baseline")]
+    found, expected = (answer(lab, rows.reset_index(drop=True)).sentence for rows in (more, two))
+    assert found == expected and " against dense's " in found
