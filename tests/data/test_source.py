@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from tread_lab.data import open_data, source
+from tread_lab.data.statistics import Statistics, write_statistics
+from tread_lab.prepare.pack import pack
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.specs.data import SOURCES
 
@@ -28,3 +33,31 @@ def test_a_source_without_code_is_an_error_not_tars(monkeypatch: pytest.MonkeyPa
     spec: Any = DataSpec(**{"source": "shard_files", "path": "nowhere"})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"unknown 'shard_files', did you mean 'shards'"):
         open_data(spec, "train")
+
+
+def test_a_decoder_of_normalised_channels_gets_what_the_encoder_gave(
+    shards: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tars hold it times 0.18215, or what they are told, and so do arrays packed of tars."""
+    for folder in (shards, packed):
+        write_statistics(folder / "statistics.json", Statistics(np.full(4, 0.1), np.full(4, 0.9)))
+    assert [*pack("shards", shards, tmp_path / "of_tars", batch=40)]
+    monkeypatch.setattr(
+        source, "open_autoencoder", lambda scale, range: lambda x_BCHW: x_BCHW / (scale or 1)
+    )
+
+    def factor(source: str, path: Path, **changes: Any) -> float:
+        fields = {"channels": 4, "size": 8, "classes": 7, "normalise": True, **changes}
+        samples = open_data(DataSpec(source=source, path=str(path), **fields), "train")
+        given_BCHW = samples.pixels(samples.take(torch.arange(38))[0])
+        stored_BCHW = np.delete(np.load(packed / "latents.npy"), (10, 30), axis=0)
+        return float(stored_BCHW.std(dtype=np.float64) / given_BCHW.double().std(correction=0))
+
+    assert [
+        factor("shards", shards),
+        factor("shards", shards, scale=0.5),
+        factor("shards", shards, decoder_scale=1.0),
+        factor("latents", tmp_path / "of_tars", scale=1.0),
+        factor("latents", tmp_path / "of_tars", scale=1.0, decoder_scale=0.3),
+        factor("latents", packed, scale=1.0, decoder_scale=0.18215),
+    ] == pytest.approx([0.18215, 0.18215, 1.0, 0.18215, 0.3, 1.0], rel=1e-4)

@@ -18,6 +18,7 @@ from tests.engine.runs import CPU, small_run, train_until
 from tests.made_data import write_captioned
 from tread_lab.backbones.published import read_tensors
 from tread_lab.cli import main
+from tread_lab.data.latents import write_manifest
 from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
@@ -139,6 +140,7 @@ def test_an_export_draws_the_same_images_without_its_data(
         data |= {"normalise": True}
         statistics = Statistics(np.full(4, 0.1), np.full(4, 1.1))
         write_statistics(tmp_path / "data/statistics.json", statistics)
+        write_manifest(tmp_path / "data", {"made_with": {"packed": "shards"}}, [])
     if kind == "captions":
         write_text_encoder(tmp_path / "clip")
         changes |= {

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tread_lab.data.captions import CAPTIONS, Captions, read_all_captions, write_captions
 from tread_lab.data.folder import FolderImages
-from tread_lab.data.latents import HELDOUT
+from tread_lab.data.latents import HELDOUT, MANIFEST
 from tread_lab.data.scaled import Store
 from tread_lab.data.statistics import OURS, channel_statistics, write_statistics
 from tread_lab.records.durable import read_json
@@ -26,7 +26,8 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
 CLASSES = "classes.json"  # the names of classes, in packed data and in an export
-KEPT = (CLASSES, OURS, f"{HELDOUT}{CAPTIONS}")  # beside the weights, where the data have them
+# Beside the weights, where the data have them; the manifest, where the data are normalised.
+KEPT = (CLASSES, MANIFEST, OURS, f"{HELDOUT}{CAPTIONS}")
 
 
 def keep_beside_weights(out: Path, data: DataSpec, captions: Sequence[Captions] | None) -> None:
@@ -43,8 +44,9 @@ def keep_beside_weights(out: Path, data: DataSpec, captions: Sequence[Captions] 
     path = Path(data.path or "").expanduser()
     if data.path is None or not path.exists():
         return
-    with contextlib.suppress(OSError):
-        shutil.copyfile(path / CLASSES, out / CLASSES)
+    for name in (CLASSES, *([MANIFEST] if data.normalised else [])):
+        with contextlib.suppress(OSError):
+            shutil.copyfile(path / name, out / name)
     if data.normalised:
         write_statistics(out / OURS, channel_statistics(data.path, data.channels))
     if captions is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from tread_lab.data.autoencoder import open_autoencoder
 from tread_lab.data.embedded import open_fashion16
 from tread_lab.data.exported import ExportedImages, ExportedStore, is_export, refuse_samples
 from tread_lab.data.folder import FolderImages, FolderLatents
-from tread_lab.data.latents import PackedArrays
+from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.lightning import SafetensorsFiles
 from tread_lab.data.scaled import ScaledLatents, Split, Store
 from tread_lab.data.shards import TarShards
@@ -107,12 +107,26 @@ def _latents_of(store: Callable[[DataSpec, Split], Store]) -> Opener:
     """Return what opens latents that lie in a store of one kind."""
 
     def opened(spec: DataSpec, split: Split) -> Samples:
-        held, (_, decoder_scale) = store(spec, split), spec.scales
-        divisor = None if spec.normalised else decoder_scale
-        decode = open_autoencoder(scale=divisor, range=spec.decoder_range)
+        held = store(spec, split)
+        decode = open_autoencoder(scale=_divisor(spec), range=spec.decoder_range)
         return ScaledLatents(held, spec, decode)
 
     return opened
+
+
+def _divisor(spec: DataSpec) -> float | None:
+    """Return what the decoder divides by; where channels are normalised, it takes what is stored,
+    which is times a factor in tars and in what was packed of tars.
+
+    Raises:
+        UserError: the manifest of packed data is damaged.
+    """
+    if not spec.normalised:
+        return spec.scales[1]
+    manifest: Any = spec.source == "latents" and read_manifest(Path(spec.path or "").expanduser())
+    origin = (manifest or {}).get("made_with", {}).get("packed", spec.source)
+    factor = SOURCES[origin].decoder_scale
+    return factor and (spec.decoder_scale or factor)
 
 
 Opener = Callable[[DataSpec, Split], Samples]

@@ -73,7 +73,9 @@ class DataSpec:
             scaled, as the official tars are; 0.18215 for what the SD encoder gave. The default is
             1 for `shards`, and for `latents` `decoder_scale`, else 1.
         decoder_scale: what the decoder divides the network's values by (0.18215 for SD's). The
-            default is `scale`; for `shards` without either it is 0.18215.
+            default is `scale`; for `shards` without either it is 0.18215. Where channels are
+            normalised, only tars, and arrays packed of tars, are times a factor: this one, else
+            0.18215.
         deviation: standard deviation that the network's values should have; a store far from it
             is refused before training. It is not signed.
         posterior: where mean and deviation of the encoder's posterior are stored, training sees a
@@ -114,7 +116,8 @@ class DataSpec:
         if scale is None:
             decoder_scale = decoder_scale or holds.decoder_scale
             scale = 1.0 if holds.scaled or decoder_scale is None else decoder_scale
-        if not holds.latents or decoder_scale == scale:
+        own_factor = self.normalised and holds.decoder_scale  # `scale` says nothing of it
+        if not holds.latents or (decoder_scale == scale and not own_factor):
             decoder_scale = None
         if not holds.latents:
             settle(self, decoder_range="signed")
