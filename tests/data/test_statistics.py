@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,22 @@ def test_what_was_written_is_read_back_exactly(tmp_path: Path) -> None:
     assert np.array_equal(read.deviation_C, written.deviation_C)
     beside = channel_statistics(str(tmp_path / "data.npz"), 2)
     assert np.array_equal(beside.mean_C, written.mean_C)
+
+
+def test_statistics_are_whole_or_as_before_and_a_linked_copy_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "statistics.json", tmp_path / "linked.json"
+    write_statistics(path, Statistics(np.zeros(1), np.ones(1)))
+    other.hardlink_to(path)
+    first = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", lambda file: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_statistics(path, Statistics(np.ones(1), np.ones(1)))
+    assert path.read_bytes() == first and len([*tmp_path.iterdir()]) == 2
+    monkeypatch.undo()
+    write_statistics(path, Statistics(np.ones(1), np.ones(1)))
+    assert path.read_bytes() != first and other.read_bytes() == first
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tread_lab.records.durable import write_text
 from tread_lab.specs.errors import UserError, first_line
 
 OURS, LIGHTNING = "statistics.json", "latents_stats.pt"
@@ -64,7 +65,8 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
     """Write `statistics.json`; equal statistics are equal bytes.
 
     Raises:
-        UserError: they would not be taken: a mean is not finite, or a deviation not positive.
+        UserError: they would not be taken: a mean is not finite, or a deviation not positive. Or
+            the folder cannot be written.
     """
     if not (np.isfinite(statistics.mean_C).all() and (statistics.deviation_C > 0).all()):
         raise UserError(
@@ -75,7 +77,7 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
         "mean": statistics.mean_C.tolist(),
         "deviation": statistics.deviation_C.tolist(),
     }
-    path.write_text(json.dumps(tree, indent=1) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(tree, indent=1) + "\n")
 
 
 def _folder(path: str) -> Path:
