@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,19 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tread_lab.data import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine import probes
 from tread_lab.engine.assemble import Trained, fresh_network
 from tread_lab.engine.evaluate import measuring
-from tread_lab.engine.probes import BATCH, finished, heldout_losses, layer_similarity
-from tread_lab.specs import HeldoutSpec, SimilaritySpec
+from tread_lab.engine.probes import (
+    BATCH,
+    check_probe,
+    finished,
+    heldout_losses,
+    layer_similarity,
+)
+from tread_lab.specs import HeldoutSpec, SimilaritySpec, UserError
 
 
 class Noise:
@@ -92,3 +101,26 @@ def test_a_probe_may_be_closed_after_every_level(tmp_path: Path) -> None:
             next(steps)
         assert not folder.evaluation(spec).done
         assert len(list(measuring(folder, spec, CPU))) == 3 and folder.evaluation(spec).done
+
+
+def test_more_images_than_are_held_out_are_refused_where_they_are_measured(tmp_path: Path) -> None:
+    folder = lab_with_a_run(tmp_path).run_of(small_run())
+    count = len(open_data(small_run().data, "heldout"))
+    for probe in (HeldoutSpec(images=count + 1), SimilaritySpec(images=count + 1)):
+        line = (
+            f"evaluate: {probe.kind} of {count + 1} images, and the data hold out {count};"
+            f" write {{{probe.kind}: {{images: {count}}}}}"
+        )
+        for asked in (probe, replace(probe, pick="even")):
+            with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
+                next(measuring(folder, asked, CPU))
+
+
+def test_a_probe_that_nothing_can_be_compared_in_is_to_be_left_out() -> None:
+    samples: Any = Noise()
+    block, one_image = replace(small_run().model, depth=1), range(1)
+    with pytest.raises(UserError, match=r"compares blocks, and the network has one; leave it out"):
+        check_probe(SimilaritySpec(), block, samples)
+    with pytest.raises(UserError, match=r"and the data hold out 1; leave it out$"):
+        check_probe(HeldoutSpec(), block, one_image)  # type: ignore[arg-type]
+    check_probe(HeldoutSpec(), block, samples)

@@ -20,13 +20,19 @@ from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.npy import write_npz
-from tread_lab.data.source import image_shape, open_data
+from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.device import finish, to_host
 from tread_lab.engine.drawing import Drawing, drawn, whole
 from tread_lab.engine.precision import matrix_products
-from tread_lab.engine.probes import Measuring, finished, heldout_losses, layer_similarity
+from tread_lab.engine.probes import (
+    Measuring,
+    check_probe,
+    finished,
+    heldout_losses,
+    layer_similarity,
+)
 from tread_lab.engine.provenance import code_digest, decoded_with, measured_with, packages_of
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.sample_parts import SampleParts
@@ -99,11 +105,13 @@ def measuring(
     if isinstance(spec, SamplesSpec):
         metrics, facts = yield from _samples(folder, spec, device, place, cache, ranks)
     else:
+        heldout = open_data(run.data, "heldout")
+        check_probe(spec, run.model, heldout)
         model = trained(folder, device, step=whole(spec.step))
         condition = condition_of(model.spec, folder, device)
         model = dataclasses.replace(model, condition=condition)
         with matrix_products("fp32"):
-            metrics = yield from PROBES[type(spec)](model, spec, place)
+            metrics = yield from PROBES[type(spec)](model, heldout, spec, place)
         facts = _weights([model])
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
@@ -170,9 +178,8 @@ def _sees_heldout(spec: EvaluationSpec) -> bool:
 
 
 def _heldout(
-    model: Trained, spec: HeldoutSpec, place: EvaluationFolder
+    model: Trained, samples: Samples, spec: HeldoutSpec, place: EvaluationFolder
 ) -> Measuring[dict[str, float]]:
-    samples = open_data(model.spec.data, "heldout")
     how = (model, samples, spec.images, spec.levels)
     losses = yield from heldout_losses(*how, pick=spec.pick)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
@@ -188,9 +195,8 @@ def _heldout(
 
 
 def _similarity(
-    model: Trained, spec: SimilaritySpec, place: EvaluationFolder
+    model: Trained, samples: Samples, spec: SimilaritySpec, place: EvaluationFolder
 ) -> Measuring[dict[str, float]]:
-    samples = open_data(model.spec.data, "heldout")
     how = (model, samples, spec.images, spec.levels)
     per_level, level = yield from layer_similarity(*how, pick=spec.pick)
     mean = per_level.mean(axis=0)
@@ -199,7 +205,8 @@ def _similarity(
     return {metric_names.SIMILARITY: float(np.diagonal(mean, offset=1).mean())}
 
 
-PROBES: dict[type, Callable[[Trained, Any, EvaluationFolder], Measuring[dict[str, float]]]] = {
+Probe = Callable[[Trained, Samples, Any, EvaluationFolder], Measuring[dict[str, float]]]
+PROBES: dict[type, Probe] = {
     HeldoutSpec: _heldout,
     SimilaritySpec: _similarity,
 }

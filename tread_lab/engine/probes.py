@@ -17,6 +17,9 @@ from tread_lab import draws
 from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import Trained
 from tread_lab.routing.select import Routing, draw_routing
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import HeldoutSpec, SimilaritySpec
+from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.run import RunSpec
 
 T = TypeVar("T")
@@ -29,6 +32,24 @@ PICKS: Mapping[str, Callable[[int, Samples], Tensor]] = {
     "first": lambda M, samples: torch.arange(M),
     "even": lambda M, samples: (torch.arange(M) * len(samples) + len(samples) // 2) // M,
 }
+
+
+def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: Samples) -> None:
+    """Refuse a probe of more images than are held out, or of the similarity of a single block.
+
+    Raises:
+        UserError: says which, and what to write. An export, which holds no sample, says so itself.
+    """
+    if isinstance(probe, SimilaritySpec) and model.depth < 2:
+        raise UserError(
+            f"evaluate: {probe.kind} compares blocks, and the network has one; leave it out"
+        )
+    if 0 < len(heldout) < probe.images:
+        fewer = f"write {{{probe.kind}: {{images: {len(heldout)}}}}}"
+        raise UserError(
+            f"evaluate: {probe.kind} of {probe.images} images, and the data hold out"
+            f" {len(heldout)}; {fewer if len(heldout) > 1 else 'leave it out'}"
+        )
 
 
 def finished(steps: Measuring[T]) -> T:

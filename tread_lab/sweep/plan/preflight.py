@@ -12,7 +12,7 @@ from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.probes import PICKS
+from tread_lab.engine.probes import PICKS, check_probe
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.requirements import check_requirements
@@ -93,15 +93,17 @@ def check_extensions(tasks: Iterable[Task]) -> None:
 
 
 def _check_probes(tasks: Sequence[Task], data: DataSpec, heldout: Samples) -> Iterator[str]:
-    """Refuse probes of more samples of `data` than are held out; yield warnings about others."""
-    evaluations = (e for task in tasks if task.spec.data == data for e in task.evaluations)
-    probes = (replace(e, step=None) for e in evaluations if not isinstance(e, SamplesSpec))
-    for probe in dict.fromkeys(probes):
-        if probe.images > len(heldout):
-            raise UserError(
-                f"evaluate: {probe.kind} of {probe.images} images, and the data hold out"
-                f" {len(heldout)}; write {{{probe.kind}: {{images: {len(heldout)}}}}}"
-            )
+    """Refuse probes that the data or the networks do not allow; yield warnings about others."""
+    probes = {
+        (replace(evaluation, step=None), task.spec.model): None
+        for task in tasks
+        if task.spec.data == data
+        for evaluation in task.evaluations
+        if not isinstance(evaluation, SamplesSpec)
+    }
+    for probe, model in probes:
+        check_probe(probe, model, heldout)
+    for probe in dict.fromkeys(probe for probe, _ in probes):
         yield from _few_classes(probe, heldout)
 
 
