@@ -116,3 +116,20 @@ def test_metrics_need_images_and_sheets_of_latents_do_not(asked: list[Any]) -> N
         "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder's"
         " folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "fewest"), [("fd", 2), ("kid", 2), ("precision", 4), ("recall", 4)]
+)
+def test_as_many_images_are_held_out_as_a_metric_is_defined_for(
+    metric: str, fewest: int, asked: list[Any]
+) -> None:
+    check(metric, heldout=fewest)
+    with pytest.raises(UserError) as caught:
+        check("fid", "is", metric, source="fashion16", heldout=fewest - 1)
+    first = metric if fewest > 2 else "fid"
+    assert str(caught.value) == (
+        f"metrics: {first} compares with at least {fewest} images, and the data hold out"
+        f" {fewest - 1}; name a file of statistics (reference), or leave the metric out"
+    )
+    check("fid", reference="imagenet64", heldout=1)

@@ -165,7 +165,9 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
     for data, spec in distinct.values():
         samples = open_data(data, "heldout")
         shape = image_shape(samples)
-        check_requirements(spec, data.source, preview=samples.preview, shape=shape)
+        check_requirements(
+            spec, data.source, preview=samples.preview, shape=shape, heldout=len(samples)
+        )
     for data in dict.fromkeys(data for data, *_ in distinct):
         check_decoded(data, open_data(data, "heldout"))
 
@@ -226,7 +228,7 @@ def _samples(
     """
     run = folder.spec()
     data = open_data(run.data, "heldout")
-    check_requirements(spec, run.data.source, preview=data.preview)
+    check_requirements(spec, run.data.source, preview=data.preview, heldout=len(data))
     drawing = Drawing(folder, spec, device)
     condition = drawing.condition
     file = _reference_file(spec, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor, extractor_for
@@ -16,7 +17,12 @@ OF_FIDELITY = ("kid",)  # metrics that torch-fidelity computes from features of 
 
 
 def check_requirements(
-    spec: SamplesSpec, source: str, *, preview: bool, shape: tuple[int, int, int] | None = None
+    spec: SamplesSpec,
+    source: str,
+    *,
+    preview: bool,
+    shape: tuple[int, int, int] | None = None,
+    heldout: int | None = None,
 ) -> None:
     """Refuse metrics that cannot be computed here, before a single image is drawn.
 
@@ -24,10 +30,12 @@ def check_requirements(
         source: the data source of the run.
         preview: whether its samples cannot be shown as images.
         shape: (C, H, W) of the images that samples become, where it is known.
+        heldout: how many samples are held out, where it is known; an export has none.
 
     Raises:
         UserError: an unknown metric, no decoder, no torch-fidelity, weights that are absent or
-            not the published ones, a reference that is absent, wrong, or of another shape.
+            not the published ones, a reference that is absent, wrong, of another shape, or too
+            small.
     """
     metrics = spec.metrics
     spaces = by_extractor(metrics, source)
@@ -48,10 +56,22 @@ def check_requirements(
                 f"reference: {own[0]} is in features of {source}'s own images, and compares with"
                 f" those alone; leave the reference out of it: `reference: heldout`"
             )
+    if spec.reference is None and heldout:
+        _check_heldout(metrics, heldout)
     if spec.reference is not None:
         file = open_reference(spec.reference, **needs(metrics))
         if shape is not None:
             file.check_size(shape)
+
+
+def _check_heldout(metrics: Sequence[str], count: int) -> None:
+    """Refuse metrics that are not defined for so few held-out images."""
+    for metric in (name for name in metrics if METRICS[name].compares):
+        if count < (fewest := METRICS[metric].fewest_real):
+            raise UserError(
+                f"metrics: {metric} compares with at least {fewest} images, and the data hold out"
+                f" {count}; name a file of statistics (reference), or leave the metric out"
+            )
 
 
 def extractor_digests(spec: SamplesSpec, source: str) -> dict[str, str]:

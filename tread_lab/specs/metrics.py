@@ -57,6 +57,7 @@ class Metric:
             whose size does not grow with the number of images (of logits, those of the
             inception score's splits), or the moments of each of eight equal parts (`eighths`).
         fewest: images that it is defined for.
+        fewest_real: real images that it is defined for, where it compares.
         also: metrics that are recorded beside it.
         compares: whether real images are needed beside the generated ones.
         code: reference to a function as in `metrics.features`, where an extension has it.
@@ -67,6 +68,7 @@ class Metric:
     layer: Literal["pool", "logits", "spatial"] = "pool"
     keeps: Literal["features", "moments", "eighths"] = "features"
     fewest: int = 100
+    fewest_real: int = 2
     also: tuple[str, ...] = ()
     compares: bool = True
     code: str = ""
@@ -121,8 +123,8 @@ METRICS = Kind(
         "is_shuffled": Metric(
             features="inception", kind=_IS_SHUFFLED, layer="logits", compares=False
         ),
-        "precision": Metric(features="any", kind=MetricKind("quality", "higher")),
-        "recall": Metric(features="any", kind=MetricKind("quality", "higher")),
+        "precision": Metric(features="any", kind=MetricKind("quality", "higher"), fewest_real=4),
+        "recall": Metric(features="any", kind=MetricKind("quality", "higher"), fewest_real=4),
     },
     Metric,
 )

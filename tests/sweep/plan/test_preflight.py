@@ -150,8 +150,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def deviation(spec: RunSpec, samples: Opened) -> None:
         calls.append(("deviation", spec.process.kind, samples.size, samples.split))
 
-    def requirements(spec: Any, source: str, *, preview: bool, shape: Any) -> None:
-        assert source == "fashion16"
+    def requirements(spec: Any, source: str, *, preview: bool, shape: Any, heldout: int) -> None:
+        assert source == "fashion16" and heldout == (50 if shape[0] == 32 else 100)
         calls.append((spec.metrics, spec.reference, preview, shape))
 
     def files(spec: Any, samples: Any) -> None:

@@ -135,8 +135,14 @@ def _check_samples(
         if isinstance(evaluation, SamplesSpec)
     }
     for (data, *_), evaluation in distinct.items():
-        preview, shape = any(part.preview for part in opened[data]), image_shape(opened[data][1])
-        check_requirements(evaluation, data.source, preview=preview, shape=shape)
+        preview, heldout = any(part.preview for part in opened[data]), opened[data][1]
+        check_requirements(
+            evaluation,
+            data.source,
+            preview=preview,
+            shape=image_shape(heldout),
+            heldout=len(heldout),
+        )
     for data in dict.fromkeys(data for data, metrics, _ in distinct if metrics):
         check_decoded(data, opened[data][1])
 
