@@ -21,7 +21,7 @@ from tread_lab.data.latents import read_manifest
 from tread_lab.prepare import packed
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import DamagedImage, centre_crop, open_images
-from tread_lab.records.durable import DiskFull
+from tread_lab.records.durable import DiskFull, write_json
 from tread_lab.records.locks import Busy, exclusive
 from tread_lab.specs import UserError
 
@@ -131,6 +131,34 @@ def test_another_setting_is_refused_and_says_which(
     np.save(tmp_path / "other" / "latents.npy", np.zeros(3))
     with pytest.raises(UserError, match=r"holds latents.npy already"):
         encoded(images, tmp_path / "other", autoencoder)
+
+
+def test_images_that_changed_under_their_names_are_not_those_that_were_encoded(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    out, paths = tmp_path / "out", [images / name for name in open_images(images).names]
+    steps = encode(
+        open_images(images), out, Encoder(str(autoencoder)), Stored(size=16), devices=[CPU], batch=4
+    )
+    assert next(itertools.islice(steps, 2, None)).done == 8
+    steps.close()
+    first = paths[0].read_bytes()
+    paths[0].write_bytes(paths[1].read_bytes())
+    with pytest.raises(UserError, match=r"beginning of a data set with images whose files had oth"):
+        encoded(images, out, autoencoder)
+    paths[0].write_bytes(first)
+    paths[40].write_bytes(first)  # which is still to be encoded
+    encoded(images, out, autoencoder)
+    latents = np.load(out / "latents.npy").astype(np.float32)
+    assert np.abs(latents[0] - latents[40]).max() < 1e-3
+    assert encoded(images, out, autoencoder) == 0
+    paths[7].write_bytes(first)
+    with pytest.raises(UserError, match=r"holds a data set with images whose files had other size"):
+        encoded(images, out, autoencoder)
+    manifest = read_manifest(out) or {}
+    del manifest["made_with"]["sizes"]  # of an earlier version
+    write_json(out / "manifest.json", manifest)
+    assert encoded(images, out, autoencoder) == 0
 
 
 def test_a_process_waits_a_minute_for_one_that_begins_or_finishes_the_folder(

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.resumable import DAMAGED, STORED, Array
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.images import DamagedImage, Images, centre_crop, digest_of, read_ahead
+from tread_lab.prepare.images import DamagedImage, ImageFiles, centre_crop, digest_of, read_ahead
 from tread_lab.prepare.packed import Build, Steps, check_whole, finish
 from tread_lab.specs.errors import UserError
 
@@ -50,7 +51,7 @@ class Stored:
 
 
 def encode(
-    images: Images,
+    images: ImageFiles,
     folder: Path,
     encoder: Encoder,
     stored: Stored,
@@ -75,22 +76,25 @@ def encode(
 
     Raises:
         DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
-        UserError: the folder holds something else.
+        UserError: the folder holds something else, such as latents of files of other sizes.
         DiskFull: there is no room; the same call goes on later.
     """
     if stored.size % encoder.zoom:
         raise UserError(f"--size {stored.size}: the autoencoder needs a multiple of {encoder.zoom}")
     plan = _plan(images, encoder, stored, batch, licence)
-    if check_whole(folder, plan):
+    sizes_N = np.array([images.size(place) for place in range(len(images.names))], np.int64)
+    whole = {**plan, "sizes": hashlib.sha256(sizes_N.tobytes()).hexdigest()[:16]}
+    if check_whole(folder, whole):
         return
     build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
     with build.one_part(part):
+        build.compare_files(sizes_N)
         chunks = build.open_parts(batch, part)
         job = _Job(images, build, stored, workers=workers, skip_damaged=skip_damaged)
         yield from job.run(encoder, devices, chunks)
     finish(
         build,
-        plan,
+        whole,
         channels_name=_name(stored),
         labels=np.asarray(images.labels, np.int64),
         classes=images.classes,
@@ -103,7 +107,7 @@ class _Job:
     """Reads, crops, encodes and writes chunks: a pool of threads for images, a thread a device."""
 
     def __init__(
-        self, images: Images, build: Build, stored: Stored, *, workers: int, skip_damaged: bool
+        self, images: ImageFiles, build: Build, stored: Stored, *, workers: int, skip_damaged: bool
     ) -> None:
         self.images, self.build, self.stored = images, build, stored
         self._workers, self._skip_damaged = workers, skip_damaged
@@ -223,7 +227,7 @@ def _arrays(encoder: Encoder, stored: Stored) -> dict[str, Array]:
 
 
 def _plan(
-    images: Images, encoder: Encoder, stored: Stored, batch: int, licence: str | None
+    images: ImageFiles, encoder: Encoder, stored: Stored, batch: int, licence: str | None
 ) -> dict[str, object]:
     """Return everything that decides the content, as the manifest keeps it."""
     fed = {} if encoder.range == "signed" else {"decoder_range": encoder.range}

@@ -56,7 +56,18 @@ class Images(Protocol):
         """
 
 
-def open_images(path: Path, captions: Path | None = None, limit: int | None = None) -> Images:
+class ImageFiles(Images, Protocol):
+    """A numbered set of images in files."""
+
+    def size(self, place: int) -> int:
+        """Return the bytes of the file of an image.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+
+
+def open_images(path: Path, captions: Path | None = None, limit: int | None = None) -> ImageFiles:
     """Return the images in a folder of folders, in a folder of tars, or in the tars of a glob.
 
     Args:
@@ -69,7 +80,7 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
     tars = tars_of(path)
     if tars and captions is not None:
         raise UserError(f"--captions: captions of tars are their members `*.{CAPTION}`")
-    images: Images = TarImages(tars) if tars else FolderImages(path, captions)
+    images: ImageFiles = TarImages(tars) if tars else FolderImages(path, captions)
     if not images.names:
         raise UserError(
             f"no images in {path} (a folder with one folder a class, a folder of tars, or a glob"
@@ -118,6 +129,13 @@ class FolderImages:
         path = self._folder / self.names[place]
         return _loaded(str(path), path)
 
+    def size(self, place: int) -> int:
+        path = self._folder / self.names[place]
+        try:
+            return path.stat().st_size
+        except OSError as error:
+            raise _unreadable(str(path), error) from None
+
 
 class TarImages:
     """Images in webdataset tars, each with its label (`cls`) or captions (`txt`) or both.
@@ -150,11 +168,14 @@ class TarImages:
     def open(self, place: int) -> Image.Image:
         return _loaded(self.names[place], *self._places[place])
 
+    def size(self, place: int) -> int:
+        return self._places[place][2]
+
 
 class _Some:
     """Some of the images of a set, evenly spread; the classes are those of the whole set."""
 
-    def __init__(self, images: Images, count: int) -> None:
+    def __init__(self, images: ImageFiles, count: int) -> None:
         self._images = images
         n = len(images.names)
         self._places = [(place * n + n // 2) // count for place in range(count)]
@@ -168,6 +189,9 @@ class _Some:
 
     def open(self, place: int) -> Image.Image:
         return self._images.open(self._places[place])
+
+    def size(self, place: int) -> int:
+        return self._images.size(self._places[place])
 
 
 def _files(folder: Path, prefix: str = "") -> Iterator[str]:
@@ -191,14 +215,18 @@ def _loaded(name: str, path: Path, offset: int = 0, size: int = -1) -> Image.Ima
             file.seek(offset)
             content = file.read(size)
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"image {name} cannot be read ({reason}); try again once it can") from None
+        raise _unreadable(name, error) from None
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.load()
             return image
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
+
+
+def _unreadable(name: str, error: OSError) -> UserError:
+    reason = error.strerror or error
+    return UserError(f"image {name} cannot be read ({reason}); try again once it can")
 
 
 class _Sample(NamedTuple):

@@ -27,8 +27,10 @@ from tread_lab.specs.errors import UserError, shown
 
 UNDER_WAY = ".building"  # folder of what is not whole yet
 LOCK = ".lock"
+SIZES = "file_sizes.npy"  # bytes of the file of each sample that is under way
 _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "names": "other images, labels or captions",
+    "sizes": "images whose files had other sizes",
     "encoder": "another autoencoder",
     "content": "other content",
     "heldout": "other held-out samples",
@@ -93,6 +95,23 @@ class Build(ResumableArrays):
         """
         k, n = part
         return exclusive(self.folder / f"{k}-of-{n}.lock", f"part {k}/{n} of {self.destination}")
+
+    def compare_files(self, sizes_N: NDArray[np.int64]) -> None:
+        """Remember the bytes of the file of each sample.
+
+        Raises:
+            UserError: the file of a sample that is made already has other bytes now.
+        """
+        path = self.folder / SIZES
+        with self.alone():
+            made = self.marks() == STORED
+            if path.exists() and (np.load(path) != sizes_N)[made].any():
+                other = difference({"sizes": "earlier"}, {})
+                raise UserError(
+                    f"{self.destination} holds the beginning of a data set with {other}"
+                )
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                np.save(file, sizes_N)
 
     def finish(self) -> NDArray[np.int64]:
         """Put the arrays in their place without damaged samples; return those that are kept.
@@ -187,8 +206,9 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
     if manifest is None:
         return False
     stored, asked = manifest.get("made_with"), json.loads(json.dumps(dict(plan)))
-    if isinstance(stored, dict) and "digest" not in stored:
-        asked.pop("digest", None)  # which earlier versions did not take
+    for name in ("digest", "sizes"):  # which earlier versions did not take
+        if isinstance(stored, dict) and name not in stored:
+            asked.pop(name, None)
     if not isinstance(stored, dict) or stored != asked:
         other = difference(stored if isinstance(stored, dict) else {}, asked)
         raise UserError(f"{folder} holds a data set with {other}")
