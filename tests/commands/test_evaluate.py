@@ -64,12 +64,20 @@ def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
         (["fd@1k", "sampler.step=9"], "unknown key 'step', did you mean 'steps'"),
         (["fd@1k", "sampler.steps=[9"], r"sampler.steps=\[9: the value is not valid YAML"),
+        (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
+        (["{heldout_loss: {images: 9"], "images: 9: the value is not valid YAML"),
     ],
 )
-def test_a_wrong_field_of_the_sampler_is_one_line(words: list[str], message: str) -> None:
+def test_a_wrong_field_of_an_evaluation_is_one_line(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as refusal:
         _decoded(words, {}, None, None)
     assert "\n" not in str(refusal.value)
+
+
+def test_an_evaluation_may_be_written_as_in_a_file() -> None:
+    found = _decoded(["{heldout_loss: {images: 64, at: [5, end]}}", "kid@1k"], {}, None, None)
+    written = {"heldout_loss": {"images": 64, "at": [5, "end"]}}
+    assert found == decode_evaluations([written, "kid@1k"]) and len(found) == 3
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 
 from tread_lab.commands.options import DONE, Evaluate
 from tread_lab.commands.resolve import check_one_device, together, visible_device
-from tread_lab.config.load import reference_of, sampler_settings
+from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import check_measurable, open_evaluations
@@ -203,11 +203,12 @@ def _decoded(
     """Return the named evaluations, as the run was measured so far where nothing else is said.
 
     Args:
-        named: evaluations, and fields of the sampler: `fd@1k`, `sampler.steps=10`.
+        named: evaluations, and fields of the sampler: `fd@1k`, `{heldout_loss: {images: 64}}`,
+            `sampler.steps=10`.
     """
     compared = reference_of(recorded if reference is None else reference)
     settings = sampler_settings([word for word in named if "=" in word])
-    items = [word for word in named if "=" not in word]
+    items = evaluations_of([word for word in named if "=" not in word])
     if settings and not items:
         raise UserError("name what to measure with this sampler: fd@1k sampler.steps=40")
     return decode_evaluations(items, sampler, reference=compared, cells=[settings])

@@ -185,8 +185,9 @@ class Evaluate(Together, AsJson, OfLab):
 
     name: str = argument("a sweep, or the start of a run's signature")
     evaluations: Sequence[str] = argument(
-        'e.g. fd@5k "fd@1k at 250, 50%%, end" (default: the evaluations of the plan);'
-        " sampler.steps=20 sampler.guidance=2 say how images are generated",
+        'e.g. fd@5k "fd@1k at 250, 50%%, end" "{heldout_loss: {images: 64}}" (default: the'
+        " evaluations of the plan); sampler.steps=20 sampler.guidance=2 say how images are"
+        " generated",
         nargs="*",
     )
     reference: str | None = option(

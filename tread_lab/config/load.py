@@ -118,6 +118,15 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
     return {name: _yaml_value(override, text) for override, name, text in pairs}
 
 
+def evaluations_of(words: Sequence[str]) -> list[Any]:
+    """Return evaluations as a file has them: `{heldout_loss: {images: 64}}` is a mapping.
+
+    Raises:
+        UserError: a word in braces is no YAML.
+    """
+    return [_yaml_value(word, word) if word.startswith("{") else word for word in words]
+
+
 def _yaml_value(override: str, text: str) -> Any:
     """Return the value of an override."""
     try:

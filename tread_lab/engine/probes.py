@@ -45,10 +45,11 @@ def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: 
             f"evaluate: {probe.kind} compares blocks, and the network has one; leave it out"
         )
     if 0 < len(heldout) < probe.images:
+        fewest = 1 if isinstance(probe, SimilaritySpec) else 2
         fewer = f"write {{{probe.kind}: {{images: {len(heldout)}}}}}"
         raise UserError(
             f"evaluate: {probe.kind} of {probe.images} images, and the data hold out"
-            f" {len(heldout)}; {fewer if len(heldout) > 1 else 'leave it out'}"
+            f" {len(heldout)}; {fewer if len(heldout) >= fewest else 'leave it out'}"
         )
 
 
