@@ -159,6 +159,9 @@ def test_held_out_moments_are_the_held_out_split(parts: Path) -> None:
     store = arrays(parts, "heldout")
     assert store.own_heldout and store.read(np.arange(3))[:, 0, 0, 0].tolist() == [100, 101, 102]
     assert len(arrays(parts, "train").labels) == 40
+    (parts / "heldout_moments.npy").rename(parts / "heldout_latents.npy")
+    with pytest.raises(UserError, match=r"holds heldout_latents, and moments to train on; "):
+        arrays(parts, "train")
 
 
 def test_what_lies_beside_a_split_is_of_its_samples(parts: Path) -> None:

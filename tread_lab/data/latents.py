@@ -56,6 +56,12 @@ class PackedArrays(Store):
         moments = _array(path, "latents") is None and _array(path, "moments") is not None
         name = "moments" if moments else "latents"
         own = _array(path, f"{HELDOUT}{name}") is not None
+        other = f"{HELDOUT}{'latents' if moments else 'moments'}"
+        if not own and _array(path, other) is not None:
+            raise UserError(
+                f"data.path: {path} holds {other}, and {name} to train on; hold out {name}"
+                f" ({HELDOUT}{name}), or move {other} away"
+            )
         self.own_heldout = own  # whether arrays of its own are held out
         prefix = HELDOUT if own and split == "heldout" else ""
         self._stored = _latents(path, f"{prefix}{name}")
