@@ -92,15 +92,29 @@ def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     opened = open_images(tmp_path, tmp_path / "coco.json")
     assert opened.captions == [("one", "uno"), ("two",)] and list(opened.labels) == [0, 0]
-    (tmp_path / "m.jsonl").write_text('{"file_name": "1.png", "text": "one"}\n')
-    with pytest.raises(UserError, match=r"1 image has no caption in .*m.jsonl, such as 2.png"):
-        open_images(tmp_path, tmp_path / "m.jsonl")
+    for more in ("", '{"file_name": "2.png", "text": null}\n'):
+        (tmp_path / "m.jsonl").write_text(f'{{"file_name": "1.png", "text": "one"}}\n{more}')
+        with pytest.raises(UserError, match=r"1 image has no caption in .*m.jsonl, such as 2.png"):
+            open_images(tmp_path, tmp_path / "m.jsonl")
     (tmp_path / "m.jsonl").write_text("one\n")
     with pytest.raises(UserError, match="no lines of file_name and text"):
         open_images(tmp_path, tmp_path / "m.jsonl")
     (tmp_path / "coco.json").write_text("{}")
     with pytest.raises(UserError, match="no file of COCO's captions"):
         open_images(tmp_path, tmp_path / "coco.json")
+
+
+def test_images_of_one_name_do_not_share_their_captions(tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/1.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(png(1))
+    rows = [{"file_name": name, "text": name} for name in ("1.png", "a/1.png", "b/1.png")]
+    file = tmp_path / "m.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert open_images(tmp_path, file).captions == [("a/1.png",), ("b/1.png",)]
+    file.write_text(json.dumps(rows[0]))
+    with pytest.raises(UserError, match=r"of 1.png, and 2 images are called so, such as a/1.png"):
+        open_images(tmp_path, file)
 
 
 @pytest.mark.parametrize("kind", ["folder", "tar"])

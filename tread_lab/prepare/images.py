@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -289,7 +289,15 @@ def _captions_of(names: Sequence[str], file: Path) -> list[Captions]:
             by_name.setdefault(name, []).append(text)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"--captions: {file} {no_captions} ({error!r})") from None
-    found = [by_name.get(name) or by_name.get(name.rpartition("/")[2]) for name in names]
+    keys = [name if name in by_name else name.rpartition("/")[2] for name in names]
+    counts = Counter(keys)
+    for name, key in zip(names, keys, strict=True):
+        if counts[key] > 1 and key in by_name:
+            raise UserError(
+                f"--captions: {file} has captions of {key}, and {counts[key]} images are called so,"
+                f" such as {name}; write the path of each in the folder"
+            )
+    found = [by_name.get(key) for key in keys]
     missing = [name for name, texts in zip(names, found, strict=True) if not texts]
     if missing:
         count = f"{len(missing)} images have" if len(missing) > 1 else "1 image has"
@@ -302,15 +310,20 @@ def _coco(content: str) -> Iterator[tuple[str, str]]:
     tree = json.loads(content)
     names = {image["id"]: image["file_name"] for image in tree["images"]}
     for row in tree["annotations"]:
-        if text := str(row["caption"]).strip():
+        if text := _words(row["caption"]):
             yield names[row["image_id"]], text
 
 
 def _lines(content: str) -> Iterator[tuple[str, str]]:
     """One line a caption: `{"file_name": "a/1.png", "text": "..."}`."""
     for row in (json.loads(line) for line in content.split("\n") if line.strip()):
-        if text := str(row["text"]).strip():
+        if text := _words(row["text"]):
             yield row["file_name"], text
+
+
+def _words(text: object) -> str:
+    """Return a caption; nothing for `null` and what else is no text."""
+    return text.strip() if isinstance(text, str) else ""
 
 
 def centre_crop(image: Image.Image, size: int) -> NDArray[np.uint8]:
