@@ -12,7 +12,9 @@ import torch
 from PIL import Image
 
 from tread_lab.data import Samples, open_data
+from tread_lab.data.folder import LabelledFiles
 from tread_lab.data.scaled import Split
+from tread_lab.prepare.images import open_images
 from tread_lab.specs import DataSpec, UserError
 
 
@@ -94,6 +96,18 @@ def test_images_alone_are_samples_between_minus_one_and_one(repa: Path) -> None:
     half_BCHW, _ = half.take(torch.arange(5))
     assert torch.equal(half_BCHW, x_BCHW * 0.5) and half.fingerprint != samples.fingerprint
     assert torch.equal(half.pixels(half_BCHW), stored)
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+def test_levels_beyond_8_bits_are_refused_and_not_cut_to_white(dtype: type, tmp_path: Path) -> None:
+    levels = np.linspace(0, 65_535, 64).reshape(8, 8).astype(dtype)
+    (tmp_path / "a").mkdir()
+    Image.fromarray(levels).save(tmp_path / "a" / "0.png", "TIFF")
+    index = {"labels": [["a/0.png", 0], ["a/0.png", 0]]}
+    (tmp_path / "dataset.json").write_text(json.dumps(index))
+    for read in (LabelledFiles(tmp_path).image, open_images(tmp_path).open):
+        with pytest.raises(UserError, match=r"0.png .*\(PIL's mode .* has other levels than"):
+            read(0)
 
 
 def _no_index(folder: Path) -> None:

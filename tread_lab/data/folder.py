@@ -30,6 +30,17 @@ BOTH = "img-mean-std-"  # EDM2's names of files with mean and deviation, C chann
 UNREADABLE = (OSError, ValueError, EOFError, SyntaxError)  # SyntaxError: PIL, of a broken PNG
 
 
+def eight_bits(image: Image.Image) -> Image.Image:
+    """Return an image of levels 0..255.
+
+    Raises:
+        ValueError: its levels are more, which PIL would cut to white.
+    """
+    if image.mode.startswith(("I", "F")):
+        raise ValueError(f"PIL's mode {image.mode} has other levels than 0..255; convert it")
+    return image
+
+
 class LabelledFiles:
     """The files that a dataset.json names, in order of their names, with their labels.
 
@@ -75,7 +86,7 @@ class LabelledFiles:
         """Return an image [3, height, width]."""
         try:
             with Image.open(self.folder / self.names[place]) as image:
-                return np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+                return np.asarray(eight_bits(image).convert("RGB")).transpose(2, 0, 1)
         except UNREADABLE as error:
             raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.data.captions import Captions
+from tread_lab.data.folder import eight_bits
 from tread_lab.data.shards import Member, members, tars_of
 from tread_lab.specs.errors import UserError, first_line
 
@@ -219,7 +220,7 @@ def _loaded(name: str, path: Path, offset: int = 0, size: int = -1) -> Image.Ima
     try:
         with Image.open(io.BytesIO(content)) as image:
             image.load()
-            return image
+            return eight_bits(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
 
