@@ -53,6 +53,17 @@ def test_channels_are_normalised_and_the_order_is_that_of_the_files(
     assert torch.equal(raw_NCHW, plain_NCHW)
 
 
+def test_a_sample_is_the_same_in_every_batch_where_files_are_of_two_types(files: Path) -> None:
+    for number, dtype in ((0, torch.float16), (1, torch.float32)):
+        tensors = {"latents": torch.full((20, 4, 8, 8), 1.0001, dtype=dtype)}
+        tensors["labels"] = torch.zeros(20, dtype=torch.int64)
+        save_file(tensors, files / f"latents_rank00_shard{number:03d}.safetensors")
+    samples = lightning(files, normalise=False)
+    whole_NCHW, _ = samples.take(torch.arange(38))
+    alone_BCHW, _ = samples.take(torch.tensor([37]))
+    assert torch.equal(whole_NCHW[37:], alone_BCHW)
+
+
 def test_a_decoder_sees_what_the_encoder_gave(files: Path) -> None:
     samples = lightning(files, scale=3.0)
     seen: list[torch.Tensor] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import labels, latents, members, packed, shards, write_tar
+from tests.data.conftest import Member, labels, latents, members, npy, packed, shards, write_tar
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
 from tread_lab.data import open_data
@@ -23,6 +24,7 @@ from tread_lab.prepare.verify import faults
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.terminal.data import data_settings
 
+WriteTar = Callable[[Path, list[Member]], None]
 __all__ = ["files", "labels", "latents", "members", "packed", "repa", "shards", "write_tar"]
 
 
@@ -42,6 +44,17 @@ def test_tars_are_packed_as_they_are_stored(shards: Path, tmp_path: Path) -> Non
     assert all(map(torch.equal, found, everything("shards", shards)))
     assert packed_from(shards, tmp_path / "out") == 0
     assert not (tmp_path / "out" / ".building").exists()
+
+
+def test_samples_that_packing_would_round_are_refused(
+    members: list[Member], write_tar: WriteTar, tmp_path: Path
+) -> None:
+    members[41] = (members[41][0], npy(np.full((4, 8, 8), 1.0001, np.float32)))
+    write_tar(tmp_path / "mixed" / "a.tar", members)
+    with pytest.raises(
+        UserError, match=r"latents of samples 16 to 31 hold float32, .*first sample fl"
+    ):
+        packed_from(tmp_path / "mixed", tmp_path / "out")
 
 
 def test_settings_stay_however_often_a_set_is_packed(shards: Path, tmp_path: Path) -> None:

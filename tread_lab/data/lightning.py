@@ -69,7 +69,8 @@ class SafetensorsFiles(Store):
         if len(groups) == 1:
             ((file, flip),) = groups
             return np.take(self._maps[file][FLIPPED if flip else LATENTS], rows, axis=0)
-        stored = np.empty((len(ids), *self.shape), self._maps[0][LATENTS].dtype)
+        widest = np.result_type(*(maps[LATENTS] for maps in self._maps))
+        stored = np.empty((len(ids), *self.shape), widest)
         for file, flip in groups:
             here = (files == file) & (flipped == flip)
             values = self._maps[file][FLIPPED if flip else LATENTS]

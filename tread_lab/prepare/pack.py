@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,9 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
         yield Steps(done, total)
         for chunk in chunks:
             ids = np.arange(chunk.start, chunk.stop)
-            build.write(chunk.start, _rows(store, name, ids))
+            rows = _rows(store, name, ids)
+            _check_types(rows, arrays, chunk)
+            build.write(chunk.start, rows)
             done += len(chunk)
             yield Steps(done, total)
     finish(
@@ -144,6 +146,18 @@ def _stored(
     deviation = np.maximum(stored[:, C:].astype(np.float32), tiny)
     log_variance = (2 * np.log(deviation)).astype(stored.dtype)
     return np.concatenate([stored[:, :C], log_variance], axis=1)
+
+
+def _check_types(
+    rows: Mapping[str, NDArray[Any]], arrays: Mapping[str, Array], chunk: range
+) -> None:
+    """Refuse samples that an array, which has the type of the first one, would round."""
+    for name, array in arrays.items():
+        if not np.can_cast(rows[name].dtype, array.dtype):
+            raise UserError(
+                f"data pack: {name} of samples {chunk.start} to {chunk.stop - 1} hold"
+                f" {rows[name].dtype}, and the first sample {array.dtype}; make all of one type"
+            )
 
 
 def _array(rows: Any) -> Array:
