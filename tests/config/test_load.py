@@ -170,6 +170,22 @@ def test_what_is_typed_replaces_a_value_of_another_kind_as_a_whole(
     assert load_sweep("s", [typed])[1].axes["route"] == kept
 
 
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("axes: {train.lr: [1]}", "axes.train={lr: [0.5]}"),
+        ("axes: {zip: {train.lr: [1], train.batch: [4]}}", "axes.zip.train.lr=[0.5]"),
+        ("variants: {of: {big: {train.lr: 1}}}", "variants.of.big.train.lr=0.5"),
+    ],
+)
+def test_what_is_typed_counts_wherever_the_file_writes_dots(
+    in_folder: Path, written: str, typed: str
+) -> None:
+    Path("s.yaml").write_text(f"experiment: tiny\n{written}\n")
+    _, sweep, experiment = load_sweep("s", [typed])
+    assert [t.spec.train.lr for t in expand(sweep, experiment).trials if t.role == "trial"] == [0.5]
+
+
 FIXED = ("{train: {steps: 60, lr: 1e-3}}", "{train.steps: 60, train.lr: 1e-3}")
 
 
@@ -189,7 +205,8 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     assert planned() == (60, 1e-3)
     assert planned("train.steps=70", "train.ema=0.9") == (70, 1e-3)
     assert planned("train={lr: 0.5}", "train.clip=3") == (60, 0.5)
-    assert planned("fixed.train.lr=0.5") == planned(*["fixed.train.lr=0.5"] * 2) == (60, 0.5)
+    for typed in ("fixed.train.lr=0.5", "fixed.train={lr: 0.5}"):
+        assert planned(typed) == planned(typed, typed) == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
         ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",

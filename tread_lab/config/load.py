@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
@@ -202,7 +202,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
         return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
     path = find_sweep(name)
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
-    sweep = decode(SweepSpec, _in_place(_compose(path, of_sweep), of_sweep), path.name)
+    sweep = decode(SweepSpec, _replaced(_compose(path, of_sweep), of_sweep), path.name)
     of_experiment = [o for o in overrides if o not in of_sweep]
     experiment = load_experiment(sweep.experiment, of_experiment)
     for override in of_experiment:
@@ -210,26 +210,33 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     return path.stem, sweep, experiment
 
 
-def _in_place(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return a sweep file's tree with overrides where it spells their fields with dots.
+def _replaced(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Return a sweep file's tree without what it spells with dots and an override sets.
 
     Hydra has put what `axes.train.lr=1` sets beside an axis `train.lr`.
     """
-    for name in {override.lstrip("+").partition("=")[0] for override in overrides}:
-        head, _, key = name.partition(".")
-        if "." in key and isinstance(tree.get(head), dict) and key in tree[head]:
-            tree[head][key] = _taken(tree[head], *key.split("."))
+    for override in map(_parsed, overrides):
+        for name, _ in leaves(str(override.key_or_group), override.value()):
+            tree = _undotted(tree, name)
     return tree
 
 
-def _taken(tree: dict[str, Any], first: str, *rest: str) -> Any:
-    """Take a value out of nested mappings, with those that it leaves empty."""
-    if not rest:
-        return tree.pop(first)
-    value = _taken(tree[first], *rest)
-    if not tree[first]:
-        del tree[first]
-    return value
+def _undotted(tree: Mapping[str, Any], name: str, *, dotted: bool = False) -> dict[str, Any]:
+    """Return a mapping without what it says of a field by keys with dots.
+
+    Args:
+        dotted: whether a key above the mapping has dots.
+    """
+    kept = {}
+    for key, value in tree.items():
+        spelled, gone = dotted or "." in key, _lies_in(key, name)
+        if not gone and _lies_in(name, key):
+            below = value if isinstance(value, Mapping) else {}
+            value = _undotted(below, name[len(key) + 1 :], dotted=spelled)
+            gone = not value
+        if not (spelled and gone):
+            kept[key] = value
+    return kept
 
 
 def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> dict[str, Any]:
