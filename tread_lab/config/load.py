@@ -25,7 +25,7 @@ from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.fields import TOP, leaves, leaves_of
+from tread_lab.specs.fields import TOP, leaves, leaves_of, lies_in
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -229,8 +229,8 @@ def _undotted(tree: Mapping[str, Any], name: str, *, dotted: bool = False) -> di
     """
     kept = {}
     for key, value in tree.items():
-        spelled, gone = dotted or "." in key, _lies_in(key, name)
-        if not gone and _lies_in(name, key):
+        spelled, gone = dotted or "." in key, lies_in(key, name)
+        if not gone and lies_in(name, key):
             below = value if isinstance(value, Mapping) else {}
             value = _undotted(below, name[len(key) + 1 :], dotted=spelled)
             gone = not value
@@ -245,17 +245,17 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
     if key == "seed":
         raise UserError(f"{override}: write seeds=[{text}], which baselines have, too")
     axes = {axis for cell in grid(sweep.axes, "axes") for axis in cell}
-    if axis := next((axis for axis in axes if _lies_in(key, axis)), None):
+    if axis := next((axis for axis in axes if _is_set_by(key, axis)), None):
         raise UserError(
             f"{override}: the axis {axis} of the sweep sets it; write axes.{axis}=[...]"
         )
     if place := _in_every_variant(key, sweep):
         raise UserError(f"{override}: every variant of the sweep sets it; write {place}=...")
     fixed = leaves_of(sweep.fixed)
-    if above := next((name for name in fixed if _lies_in(key, name) and name != key), None):
+    if above := next((name for name in fixed if lies_in(key, name) and name != key), None):
         raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
     typed = [name for name, _ in leaves(key, _yaml_value(override, text))]
-    kept = {n: v for n, v in fixed.items() if not any(_lies_in(n, name) for name in typed)}
+    kept = {n: v for n, v in fixed.items() if not any(lies_in(n, name) for name in typed)}
     if len(kept) == len(fixed):
         return sweep.fixed
     if typed_fixed := [o for o in of_sweep if o.lstrip("+~").startswith("fixed")]:
@@ -269,15 +269,15 @@ def _in_every_variant(key: str, sweep: SweepSpec) -> str:
     for axis, variants in sweep.variants.items():
         chosen = [name for cell in cells for name in ([cell[axis]] if axis in cell else variants)]
         own = {f"variants.{axis}.{name}": variants.get(name, {}) for name in chosen}
-        places = {at: [f for f in leaves_of(own[at]) if _lies_in(key, f)] for at in own}
+        places = {at: [f for f in leaves_of(own[at]) if _is_set_by(key, f)] for at in own}
         if all(places.values()) and all(axis in cell for cell in sweep.trials):
             return next(f"{at}.{field}" for at, (field, *_) in places.items())
     return ""
 
 
-def _lies_in(field: str, other: str) -> bool:
-    """Return whether a dotted field is another one or a part of it; `route` sets all `routes`."""
-    return f"{field}.".startswith(f"{'routes' if other == 'route' else other}.")
+def _is_set_by(field: str, other: str) -> bool:
+    """Return whether a dotted field is set where another one is; `route` sets all `routes`."""
+    return lies_in(field, "routes" if other == "route" else other)
 
 
 def _quoted(value: str) -> str:

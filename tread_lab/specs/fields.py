@@ -130,17 +130,20 @@ def _default(name: str) -> Any:
 def with_cell(
     base: Mapping[str, Any], cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the base tree with the fields of a cell set, those of a variant all at once.
+    """Return the base tree with the fields of a cell set, those of its variants, too.
 
     Raises:
         UserError: two of the cell's axes set one field, or a field is wrong.
     """
     tree, axes = dict(base), dict[str, str]()
-    for axis, fields in by_axis(cell, variants):
-        for name in _names(fields):
+    fields: dict[str, Any] = {}
+    for axis, own in by_axis(cell, variants):
+        for name in _names(own):
             if (other := axes.setdefault(name, axis)) != axis:
                 raise UserError(f"{other} and {axis} both set {name}; write one of them")
-        tree = with_fields(tree, fields, axis if axis not in cell else "")
+        fields |= {name: (leaf, axis) for name, leaf in leaves_of(own).items()}
+    for name, (leaf, axis) in in_order(fields):
+        tree = with_fields(tree, {name: leaf}, axis if axis not in cell else "")
     return tree
 
 
@@ -170,9 +173,8 @@ def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
     """Return the base tree with some fields set; nested mappings set only what they name."""
     tree = dict(base)
     try:
-        for key, value in in_order(fields):
-            for name, leaf in leaves(str(key), value):
-                _set(tree, name, leaf)
+        for name, leaf in in_order(leaves_of(fields)):
+            _set(tree, name, leaf)
     except UserError as error:
         raise error.at(path) from None
     return tree
@@ -189,7 +191,13 @@ def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the dotted fields that fields and their nested mappings set, with their values."""
-    return {name: leaf for key, value in fields.items() for name, leaf in leaves(str(key), value)}
+    ordered = in_order(fields)
+    return {name: leaf for key, value in ordered for name, leaf in leaves(str(key), value)}
+
+
+def lies_in(field: str, other: str) -> bool:
+    """Return whether a dotted field is another one or a part of it."""
+    return f"{field}.".startswith(f"{other}.")
 
 
 def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
