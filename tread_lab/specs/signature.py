@@ -31,6 +31,15 @@ def signature(*specs: Any) -> str:
     return _digest(specs)
 
 
+def named(spec: RunSpec, name: str) -> RunSpec:
+    """Return the spec of a run on record with the name that the run has there as its signature.
+
+    It may differ from the name of an equal run of today, whose spec forgets what has no effect.
+    """
+    object.__setattr__(spec, _MEMO, name)
+    return spec
+
+
 def settings_signature(spec: RunSpec | Mapping[str, Any], *without: str) -> str:
     """Return the digits that all seeds of a cell share: the signature without any seed.
 

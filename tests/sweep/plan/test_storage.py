@@ -78,6 +78,17 @@ def test_when_it_was_stored_first_and_again_stays_on_record(
     assert stored.versions[1:] == ("v100", "v200") and len(folder.earlier_plans) == 2
 
 
+def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
+    lab: Lab, tiny: Tiny
+) -> None:
+    plan = planned(tiny)
+    former = [dataclasses.replace(trial, run=f"f{trial.run[1:]}") for trial in plan.trials]
+    store_plan(lab.sweep("p"), dataclasses.replace(plan, trials=tuple(former)))
+    loaded = load_plan(lab.sweep("p"))
+    assert [task.run for task in loaded.tasks] == [trial.run for trial in former]
+    assert [task.spec for task in loaded.tasks] == [trial.spec for trial in plan.trials]
+
+
 def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny) -> None:
     folder = lab.sweep("p")
     store_plan(folder, planned(tiny))

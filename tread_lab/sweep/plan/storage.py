@@ -23,6 +23,7 @@ from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import trial_label
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import named
 from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
@@ -101,7 +102,8 @@ def _decoded(stored: StoredPlan) -> Plan:
         question=stored.question,
         experiment=stored.experiment,
         trials=tuple(
-            Trial(t.role, t.cell, t.seed, decoded(t.spec), t.run, t.baseline) for t in stored.trials
+            Trial(t.role, t.cell, t.seed, named(decoded(t.spec), t.run), t.run, t.baseline)
+            for t in stored.trials
         ),
         excluded=stored.excluded,
         duplicates=stored.duplicates,
