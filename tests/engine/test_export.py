@@ -22,7 +22,7 @@ from tread_lab.data.latents import write_manifest
 from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
-from tread_lab.engine.evaluate import evaluate
+from tread_lab.engine.evaluate import evaluate, open_evaluations, record_of
 from tread_lab.engine.export import export, load_exported
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json
@@ -105,6 +105,7 @@ def test_every_result_names_the_weights_it_is_of_and_counts_for_no_others(
 ) -> None:
     """Newer weights are put into the folder of an export that has been measured."""
     exported = RunFolder(shutil.copytree(weights, tmp_path / "weights"))
+    asked = [(exported, [HELDOUT])]
     export(lab.run_of(RUN), early := tmp_path / "early", step=2)
 
     def measured() -> tuple[dict[str, float], dict[str, Any]]:
@@ -112,7 +113,9 @@ def test_every_result_names_the_weights_it_is_of_and_counts_for_no_others(
 
     loss, record = measured()
     assert record["weights"] == {"6": digest_of(weights / "model.safetensors")}
+    assert record_of(exported, HELDOUT) == record and not [*open_evaluations(asked)]
     shutil.copy(early / "model.safetensors", exported.path)
+    assert record_of(exported, HELDOUT) is None and [*open_evaluations(asked)]
     other, record = measured()
     assert other != loss and other == evaluate(RunFolder(early), HELDOUT, CPU)
     assert record["weights"] == {"2": digest_of(early / "model.safetensors")}

@@ -14,7 +14,7 @@ from tread_lab.commands.resolve import check_one_device, together, visible_devic
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
-from tread_lab.engine.evaluate import check_measurable, open_evaluations
+from tread_lab.engine.evaluate import check_measurable, open_evaluations, record_of
 from tread_lab.engine.evaluate import evaluate as measure
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
@@ -82,7 +82,7 @@ def _measured(
         Unavailable: one of the processes has ended.
     """
     asked = [(folder, spec) for folder, specs in measurements for spec in specs]
-    draws = any(isinstance(s, SamplesSpec) and not run.evaluation(s).done for run, s in asked)
+    draws = any(isinstance(s, SamplesSpec) and record_of(run, s) is None for run, s in asked)
     try:
         with (processes if draws else OneProcess()).open(device) as ranks:
             for folder, spec in asked:
@@ -118,7 +118,7 @@ def _forecast(
             folder.name,
             evaluation_label(encode(spec), run.data.source),
             spec.count if isinstance(spec, SamplesSpec) else spec.images,
-            folder.evaluation(spec).done,
+            record_of(folder, spec) is not None,
             sum(times.parts(run, spec).values()) if times.known else None,
         )
         for folder, run, specs in read

@@ -93,13 +93,11 @@ def measuring(
     Raises:
         UserError: no checkpoint, or a metric's weights or reference are missing.
     """
-    place = folder.evaluation(spec)
-    done = place.read()
-    if done is not None and place.done and _is_of(folder, done):
-        metrics: dict[str, float] = done["metrics"]
+    if (record := record_of(folder, spec)) is not None:
+        metrics: dict[str, float] = record["metrics"]
         return metrics
     started = time.perf_counter()
-    run = folder.spec()
+    run, place = folder.spec(), folder.evaluation(spec)
     check_content(run.data, cache or folder.cache)
     provenance = measured_with(run, spec) | decoded_with(run, spec, device)
     if isinstance(spec, SamplesSpec):
@@ -120,11 +118,16 @@ def measuring(
     return metrics
 
 
-def _is_of(folder: RunFolder, record: Mapping[str, Any]) -> bool:
-    """Return whether a record is of the weights in a folder; of a run it is, by the run's name."""
-    if not folder.exported or "weights" not in record:
-        return True
-    return digest_of(folder.path / EXPORTED) in record["weights"].values()
+def record_of(folder: RunFolder, spec: EvaluationSpec) -> Mapping[str, Any] | None:
+    """Return the record of an evaluation, `None` where it is still to be measured.
+
+    The name of a run decides its weights; a folder of exported weights may have got others since.
+    """
+    place = folder.evaluation(spec)
+    record = place.read() if place.done else None
+    if record is None or not folder.exported or "weights" not in record:
+        return record
+    return record if digest_of(folder.path / EXPORTED) in record["weights"].values() else None
 
 
 def _weights(networks: Iterable[Trained]) -> dict[str, Any]:
@@ -139,7 +142,7 @@ def open_evaluations(
     """Yield what is still to be measured; a run whose spec is lost fails when its turn comes."""
     for folder, specs in asked:
         if (run := folder.readable_spec()) is not None:
-            yield from ((run, spec) for spec in specs if not folder.evaluation(spec).done)
+            yield from ((run, spec) for spec in specs if record_of(folder, spec) is None)
 
 
 def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
