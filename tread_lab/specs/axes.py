@@ -10,7 +10,7 @@ from typing import Any
 
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.fields import dotted
+from tread_lab.specs.fields import dotted, set_once
 
 ZIP = "zip"  # the key under which axes vary together
 MOST_CELLS = 200_000
@@ -89,8 +89,7 @@ def _apart(columns: Iterable[tuple[str, list[Cell]]]) -> list[list[Cell]]:
     apart = []
     for place, column in columns:
         for key in dict.fromkeys(key for cell in column for key in cell):
-            if (other := places.setdefault(key, place)) != place:
-                raise UserError(f"{other} and {place} both set {key}; write one of them")
+            set_once(places, key, place)
         apart.append(column)
     return apart
 

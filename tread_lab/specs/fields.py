@@ -139,12 +139,17 @@ def with_cell(
     fields: dict[str, Any] = {}
     for axis, own in by_axis(cell, variants):
         for name in _names(own):
-            if (other := axes.setdefault(name, axis)) != axis:
-                raise UserError(f"{other} and {axis} both set {name}; write one of them")
+            set_once(axes, name, axis)
         fields |= {name: (leaf, axis) for name, leaf in leaves_of(own).items()}
     for name, (leaf, axis) in in_order(fields):
         tree = with_fields(tree, {name: leaf}, axis if axis not in cell else "")
     return tree
+
+
+def set_once(places: dict[str, str], name: str, place: str) -> None:
+    """Note the place that sets a field; refuse a second one."""
+    if (other := places.setdefault(name, place)) != place:
+        raise UserError(f"{other} and {place} both set {name}; write one of them")
 
 
 def by_axis(
