@@ -137,12 +137,16 @@ def with_cell(
     """
     tree, axes = dict(base), dict[str, str]()
     fields: dict[str, Any] = {}
-    for axis, own in by_axis(cell, variants):
+    for axis, written in by_axis(cell, variants):
+        own = leaves_of(written)
         for name in _names(own):
             set_once(axes, name, axis)
-        fields |= {name: (leaf, axis) for name, leaf in leaves_of(own).items()}
+        fields |= {name: (leaf, axis) for name, leaf in own.items()}
     for name, (leaf, axis) in in_order(fields):
-        tree = with_fields(tree, {name: leaf}, axis if axis not in cell else "")
+        try:
+            _set(tree, name, leaf)
+        except UserError as error:
+            raise error.at("" if axis in cell else axis) from None
     return tree
 
 
@@ -164,8 +168,8 @@ def by_axis(
 
 
 def _names(fields: Mapping[str, Any]) -> Iterable[str]:
-    """Return the fields that some fields set, those of a route by one name each."""
-    named = leaves_of(fields)
+    """Return the fields that dotted fields set, those of a route by one name each."""
+    named = dict(fields)
     first = [named["route"]] if "route" in named else []
     for routes in (named.get("routes", []), first):
         with contextlib.suppress(UserError):  # which is told where the route is decoded
