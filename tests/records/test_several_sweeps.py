@@ -16,6 +16,7 @@ from tread_lab.records.several_sweeps import SeveralSweeps, between
 from tread_lab.specs.errors import UserError
 
 SEEDS = (0, 1)
+BATCH = "train.batch"
 
 
 @pytest.fixture
@@ -101,6 +102,30 @@ def with_axes(plan: StoredPlan, values: dict[str, Any]) -> StoredPlan:
         for trial in plan.trials
     ]
     return replace(plan, trials=tuple(trials))
+
+
+def test_equal_cells_are_paired_where_one_sweep_was_extended_by_an_axis_and_a_seed(
+    lab: Lab,
+) -> None:
+    b, c = (lab.sweep(name).plan() for name in "bc")
+    more = [
+        replace(
+            t,
+            cell={**t.cell, BATCH: t.spec["train"]["batch"]},
+            seed=2,
+            run=f"f{t.run[1:]}",
+            spec={**t.spec, "seed": 2},
+        )
+        for t in c.trials
+        if t.role == "trial" and t.seed == 1
+    ]
+    extended = replace(c, trials=(*c.trials, *more))
+    assert {BATCH} <= {axis for t in extended.with_baseline_cells().trials for axis in t.cell}
+    assert len(more) == 2 and pairs_of(between([b, extended])) == pairs_of(between([b, c]))
+
+
+def pairs_of(plan: StoredPlan) -> list[tuple[str, str | None]]:
+    return [(trial.run, trial.baseline) for trial in plan.trials]
 
 
 @pytest.mark.parametrize("name", ["a,b", "d", "a,../b"])
