@@ -4,10 +4,12 @@ import { lines } from "./lines.js";
 
 // Return the exponential mean of a series; a value counts half after 3 entries, as in the figures.
 function smoothed(series) {
-  let mean = series[0];
+  let sum = 0;
+  let weight = 0;
   return series.map((v) => {
-    mean = 0.79 * mean + 0.21 * v;
-    return mean;
+    sum = 0.79 * sum + v;
+    weight = 0.79 * weight + 1;
+    return sum / weight;
   });
 }
 
