@@ -209,7 +209,7 @@ def _along(done: pd.DataFrame, axis: str, others: list[str]) -> tuple[float, str
 
 def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
     chosen = (
-        f" The best of {cells} was chosen by the same numbers, so its gap is slightly optimistic."
+        f" The best of {cells} was chosen by the same numbers, so its gap is optimistic."
         if cells > 2
         else ""
     )
