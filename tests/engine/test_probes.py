@@ -116,6 +116,23 @@ def test_more_images_than_are_held_out_are_refused_where_they_are_measured(tmp_p
                 next(measuring(folder, asked, CPU))
 
 
+class Broken(Noise):
+    """The third sample holds a value that is no number."""
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        x_BCHW, y_B = super().take(ids)
+        x_BCHW[ids == 2, 0, 3, 3] = torch.nan
+        return x_BCHW, y_B
+
+
+@pytest.mark.parametrize("probe", [heldout_losses, layer_similarity])
+def test_a_sample_that_is_not_finite_is_named_and_gives_no_number(probe: Any) -> None:
+    spec = small_run()
+    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    with pytest.raises(UserError, match=r"^data: held-out sample 2 is not finite; make the data"):
+        finished(probe(model, Broken(), images=4, levels=1))
+
+
 def test_a_probe_that_nothing_can_be_compared_in_is_to_be_left_out() -> None:
     samples: Any = Noise()
     block, one_image = replace(small_run().model, depth=1), range(1)

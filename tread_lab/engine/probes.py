@@ -112,8 +112,16 @@ def _heldout(
 
 
 def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return samples and their labels, or what the network sees in place of them."""
+    """Return samples and their labels, or what the network sees in place of them.
+
+    Raises:
+        UserError: a sample is not finite, so that no loss would be a number.
+    """
     x_BCHW, y_B = samples.take(ids)
+    finite_B = x_BCHW.isfinite().flatten(1).all(dim=1)
+    if not finite_B.all():
+        wrong = int(ids[~finite_B][0])
+        raise UserError(f"data: held-out sample {wrong} is not finite; make the data again")
     return x_BCHW, y_B if model.condition is None else model.condition.of(ids)
 
 
