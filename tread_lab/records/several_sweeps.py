@@ -61,6 +61,7 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
         for trial in plan.trials:
             trials.setdefault((trial.role, trial.run, trial.baseline), trial)
             named.setdefault(kind_of(trial, settings), {})[plan.name] = None
+    sweeps = {kind: ", ".join(names) for kind, names in named.items()}
     matches = {plan.match for plan in plans}
     created = [plan.created for plan in plans if plan.created]
     return replace(
@@ -70,9 +71,8 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
         trials=tuple(
             trial
             if trial.role == "baseline"
-            else replace(trial, cell={**trial.cell, SWEEP: sweeps})
+            else replace(trial, cell={**trial.cell, SWEEP: sweeps[kind_of(trial, settings)]})
             for trial in trials.values()
-            for sweeps in [", ".join(named[kind_of(trial, settings)])]
         ),
         evaluate=tuple(_distinct(tree for plan in plans for tree in plan.evaluate)),
         sources={
