@@ -60,7 +60,8 @@ def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> 
 def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, tiny: Tiny) -> None:
     executor = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0)
 
-    queue = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1, 2)])
+    queue, ends = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1, 2)]), list[int]()
+    queue.ended = lambda task: ends.append(task.spec.seed)  # type: ignore[method-assign]
 
     def defer_the_second(watcher: Any, task: Task, worker: Any) -> None:
         for queue.stop in (True, False):  # those that were deferred stop, too
@@ -75,6 +76,7 @@ def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, 
         ([2], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),
         ([1], {"cpu": 8.0, "gpu": 0.0}, True, 1, 9.0),
     ]
+    assert ends == [0, 1, 2, 1]  # a search has the result of the last only now
     assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] == "1"  # no GPU where none is asked

@@ -195,11 +195,13 @@ def end_early(lab: Lab, task: Task, how: str) -> None:
         lab.sweep("budgeted").add_stopped(Stopped(task.run, 5, "others are better"))
     elif how == "by a person":
         folder.request_stop()
+    elif how == "by a mistake":
+        folder.attempts.close(folder.attempts.open(), "mistake")
     else:
         folder.finish(RunState(how), **({"step": 5} if how == "diverged" else {}))
 
 
-@pytest.mark.parametrize("how", ["by a rule", "by a person", "diverged", "failed"])
+@pytest.mark.parametrize("how", ["by a rule", "by a person", "by a mistake", "diverged", "failed"])
 def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     how: str, lab: Lab, tiny: Tiny
 ) -> None:
@@ -227,6 +229,20 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     assert later.flops == queue.budget.flops
     later.admit(plan.tasks[2])
     assert later.flops == dense + first + second + third
+
+
+def test_a_run_that_waits_for_a_whole_device_stays_booked(lab: Lab, tiny: Tiny) -> None:
+    plan = planned(tiny, budget={"flops": 1e18})
+    task, budget = plan.tasks[1], Budget(lab, plan, lambda task: None)
+    attempts = lab.run(task.run).attempts
+    attempts.close(attempts.open(), "oom")
+    budget.admit(task)
+    budget.ended(task)
+    assert budget.flops == cost(task.spec).train_flops
+    lab.run(task.run).finish(RunState.FAILED, kind="oom")
+    for _ in range(2):
+        budget.ended(task)
+        assert budget.flops == 0
 
 
 @pytest.mark.parametrize(

@@ -111,17 +111,20 @@ def test_a_cell_that_does_not_fit_waits_for_runs_that_may_leave_room(lab: Lab, t
 
 
 @pytest.mark.parametrize(
-    ("states", "seen"),
+    ("states", "seen", "later"),
     [
-        (["", "", "", "failed"], "failed"),
-        (["", "", "", "diverged"], "bad"),
-        (["diverged", "", "", ""], "failed"),  # of the baseline alone: it says nothing of the cell
-        (["", "", "diverged", "open"], "failed"),  # a later session goes on with the last
+        (["", "", "", "failed"], "failed", "failed"),
+        (["", "", "", "diverged"], "bad", "bad"),
+        # Of the baseline alone: it says nothing of the cell.
+        (["diverged", "", "", ""], "failed", "failed"),
+        (["", "", "", "open"], "failed", "measured"),
+        (["", "", "diverged", "open"], "failed", "bad"),
     ],
 )
-def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
-    lab: Lab, tiny: Tiny, states: list[str], seen: str
+def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
+    lab: Lab, tiny: Tiny, states: list[str], seen: str, later: str
 ) -> None:
+    """An open run goes on in a later session, or in this one on a whole device."""
     queue = SearchQueue(lab, planned(tiny, trials=1))
     pretender = Pretender(lab)
     tasks = []
@@ -137,6 +140,10 @@ def test_a_cell_of_which_one_run_has_no_value_is_not_measured(
     assert len(tasks) == 4 and queue.left == "0 trials left"
     assert [cell.state for cell in queue.observations] == [seen]
     assert queue.observations[0].values is None
+    if "open" in states:
+        pretender.finish(tasks[-1])
+    queue.ended(tasks[-1])
+    assert [cell.state for cell in queue.observations] == [later]
 
 
 def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> None:

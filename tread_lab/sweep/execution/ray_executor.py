@@ -78,6 +78,7 @@ class RayExecutor:
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
             queue = all_work = as_queue(work)
+            deferred: list[Task] = []
             for whole in (False, True):  # what needs a whole device has a turn of its own
                 resources = whole_device(part) if whole else part
                 watcher = TrialWatcher(
@@ -101,7 +102,9 @@ class RayExecutor:
                     gc.collect()  # an experiment's objects refer to each other
                 if not watcher.deferred:
                     break
-                queue = as_queue(watcher.deferred)
+                deferred, queue = watcher.deferred, as_queue(watcher.deferred)
+            for task in deferred:
+                all_work.ended(task)
         user_errors.raise_first()
 
     def _tune(

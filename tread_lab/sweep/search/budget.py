@@ -10,6 +10,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
+from tread_lab.sweep.trial.retry import waits_for_whole_device
 from tread_lab.sweep.trial.task import Task, TaskQueue, done_share
 
 Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
@@ -75,8 +76,8 @@ class Budget:
         self._admitted.add(task.run)
 
     def ended(self, task: Task) -> None:
-        """Count of a run that has ended early no more than it has executed."""
-        if not self.plan.open_of(self.lab, [task]):
+        """Count of a run no more than it has executed, unless it goes on alone on a device."""
+        if task.run in self._admitted and not waits_for_whole_device(self.lab, task):
             self._admitted.remove(task.run)
             self._count(task, -1)
 
@@ -156,7 +157,7 @@ class BudgetedQueue:
         return task
 
     def ended(self, task: Task) -> None:
-        self._running.remove(task.run)
+        self._running.discard(task.run)
         self.budget.ended(task)
         self.queue.ended(task)
 

@@ -120,8 +120,11 @@ class SearchQueue:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
     def _observe(self) -> None:
-        """Read the results of the open cells; store the study once all of them have results."""
-        self.observations = [o if o.over else self._observed(o) for o in self.observations]
+        """Read the results of the cells that have none; store the study once all are over."""
+        known = ("measured", "bad")  # a failed one may have a run that waited for a whole device
+        self.observations = [
+            o if o.state in known else self._observed(o) for o in self.observations
+        ]
         if self.observations and all(o.over for o in self.observations):
             path, goals = self.folder.study_path, self.searched.objectives
             facts = partial(_facts, self.searched)

@@ -132,7 +132,8 @@ class TaskQueue(Protocol):
         """Return a task that can start now; `None` while every task left waits for others."""
 
     def ended(self, task: Task) -> None:
-        """Note that a task has come to an end in this session, however it went."""
+        """Note that a task has come to an end in this session, however it went; one that waited for
+        a whole device has come to an end twice."""
 
 
 class ListQueue:
