@@ -372,6 +372,9 @@ def test_a_parent_by_name_keeps_which_weights_are_taken(
     start = {"run": signature(spec)[:6], "weights": "model"}
     written = with_parents({"variants": [{"init_from": start}]}, lab)
     assert written == {"variants": [{"init_from": {"run": encode(spec), "weights": "model"}}]}
+    lab.run("0ld").create(spec)
+    with pytest.warns(UserWarning, match=f"^init_from.run: .* run 0ld {signature(spec)}, and trai"):
+        with_parents({"init_from": "0ld"}, lab)
 
 
 def test_a_parent_may_be_its_name_alone_and_a_file_gets_its_digest(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,12 +160,24 @@ def with_parents(tree: Any, lab: Lab) -> Any:
     if isinstance(start, str):
         start = {"run": start}
     if isinstance(start, dict) and isinstance(start.get("run"), str):
-        written["init_from"] = {**start, "run": encode(lab.known_run(start["run"]).spec())}
+        written["init_from"] = {**start, "run": encode(_parent(lab.known_run(start["run"])))}
     if isinstance(start, dict) and isinstance(start.get("file"), str):
         path = Path(start["file"]).expanduser().resolve()
         named = {**start, "file": str(path), "digest": digest_of(path)}
         written["init_from"] = {k: v for k, v in named.items() if k != "weights" or _averages(path)}
     return written
+
+
+def _parent(folder: RunFolder) -> RunSpec:
+    """Return the spec of a parent; warn where an earlier version named its run otherwise."""
+    spec = folder.spec()
+    if (name := signature(spec)) != folder.name:
+        warnings.warn(
+            f"init_from.run: this version names run {folder.name} {name}, and trains it again under"
+            " that name if it is not on record",
+            stacklevel=2,
+        )
+    return spec
 
 
 def _averages(path: Path) -> bool:

@@ -87,6 +87,8 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
     loaded = load_plan(lab.sweep("p"))
     assert [task.run for task in loaded.tasks] == [trial.run for trial in former]
     assert [task.spec for task in loaded.tasks] == [trial.spec for trial in plan.trials]
+    with pytest.raises(UserError, match="settings: this version names 3 runs otherwise; 2 trials"):
+        check_plan(lab.sweep("p"), plan)
 
 
 def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny) -> None:

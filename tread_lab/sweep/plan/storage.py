@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
@@ -15,7 +16,7 @@ from tread_lab.records.durable import write_parts
 from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.cell import AnySpec, Spec, Trial
+from tread_lab.specs.cell import AnySpec, Spec, Tree, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -23,7 +24,7 @@ from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import trial_label
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import named
+from tread_lab.specs.signature import named, signature
 from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
@@ -177,6 +178,8 @@ def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(earlier.sources, later.sources), *other_data(earlier, later)]
     changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
+    if renamed := len(_names_today(changes[1]) & {trial.run for trial in changes[0]}):
+        parts.append(f"this version names {counted(renamed, 'run')} otherwise")
     new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
         parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
@@ -214,6 +217,15 @@ def new_trials(
     """Return the trials of `later` that `earlier` lacks, by role, run and baseline."""
     keys = {(trial.role, trial.run, trial.baseline) for trial in earlier}
     return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
+
+
+def _names_today(trials: Sequence[Trial[Tree]]) -> set[str]:
+    """Return how this version names the runs of stored trials that it can read."""
+    decoded, names = SharedParts().run, set()
+    for trial in trials:
+        with suppress(UserError):
+            names.add(signature(decoded(trial.spec)))
+    return names
 
 
 def _counted(trials: Sequence[Trial[Spec]], what: str) -> str:
