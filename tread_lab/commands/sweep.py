@@ -16,7 +16,6 @@ from tread_lab.commands.resolve import (
     check_one_device,
     gpus_per_run,
     visible_device,
-    with_whole_parents,
 )
 from tread_lab.config.asked import sweep_text
 from tread_lab.config.load import asked_file, load_sweep
@@ -32,11 +31,10 @@ from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind
 from tread_lab.sweep.execution.resources import TrialResources
-from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
-from tread_lab.sweep.plan.forecast import Forecast, TrainSeconds, forecast
-from tread_lab.sweep.plan.plan import Plan, make_plan, pending_tasks, started_tasks
+from tread_lab.sweep.plan.forecast import Forecast, forecast
+from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_tasks
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
@@ -121,15 +119,10 @@ def sweep(options: Sweep) -> int:
         devices = kind.devices(resources)
     else:
         devices = Devices.stated(rates, gpus=gpus, concurrent=options.concurrent)
-    spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     if devices.idle_gpus:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     name = options.name or name
-    stored = lab.sweep(name).stored_plan()
-    speeds = stored.sources.get("speeds") if stored else None
-    seconds = TrainSeconds(lab, devices, rates, speeds)
-    digests = DataDigests(lab, lab.sweep(name), say)
-    plan = make_plan(name, spec, experiment, devices.names(), seconds, digests.planned)
+    plan = plan_sweep(lab, name, spec, experiment, devices, rates=rates, say=say)
     if options.as_json and options.plan:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE

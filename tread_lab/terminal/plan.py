@@ -188,7 +188,7 @@ def _search(plan: Plan, searched: SearchSpace, lab: Lab) -> Iterator[str]:
     begun = f", {expected.suggested} of them suggested" if expected.suggested else ""
     order = "reproducible order" if spec.in_order else "results in order of arrival"
     yield (
-        f"search by {spec.sampler}: {expected.trials} of {expected.cells} cells{begun},"
+        f"search by {spec.sampler}: {expected.trials} of {len(searched.cells)} cells{begun},"
         f" {counted(seeds, 'run')} each, for {' and '.join(searched.objectives)};"
         f" {spec.parallel} at once, {order}"
     )

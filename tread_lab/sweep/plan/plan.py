@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, with_parents
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.cell import Cell, Trial
-from tread_lab.specs.decode import encode
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.trials import Completion, Price
+from tread_lab.sweep.plan.data_digests import DataDigests
+from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.forecast import TrainSeconds, train_seconds
 from tread_lab.sweep.plan.goals import objectives_of
@@ -26,11 +29,9 @@ _SAMPLED_CELLS = 400  # of a large space, for its mean FLOPs
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What a search chooses from.
+    """What a search chooses from: every cell that is not excluded.
 
     Attributes:
-        objectives: full names of the metrics that it optimises.
-        cells: every cell that is not excluded.
         trials: the runs of every cell and of its baselines, by the text of the cell.
     """
 
@@ -39,9 +40,9 @@ class SearchSpace:
     cells: tuple[Cell, ...]
     trials: Mapping[str, tuple[Trial[RunSpec], ...]] = field(repr=False)
 
-    def trials_of(self, cell: Cell) -> tuple[Trial[RunSpec], ...]:
-        """Return the runs of a cell, one a seed, those of its baselines first."""
-        return self.trials[repr(cell)]
+    def trials_of(self, *cells: Cell) -> tuple[Trial[RunSpec], ...]:
+        """Return the runs of some cells: of each one a seed, those of its baselines first."""
+        return tuple(trial for cell in cells for trial in self.trials[repr(cell)])
 
 
 @dataclass(frozen=True)
@@ -120,16 +121,14 @@ class Plan:
         return self.open_of(lab, self.tasks)
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
-        """Return those of `tasks` with something left to do; what was stopped and has no result
-        has nothing."""
+        """Return those of `tasks` with something left to do; one that was stopped has nothing."""
         stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
+
+        def is_stopped(run: RunFolder) -> bool:
+            return run.result() is None and bool(run.name in stopped or run.remarks.stop)
+
         open_tasks = [task for task in tasks if not is_complete(lab, task)]
-        folders = ((task, lab.run(task.run)) for task in open_tasks)
-        return [
-            task
-            for task, folder in folders
-            if folder.result() is not None or not (task.run in stopped or folder.remarks.stop)
-        ]
+        return [task for task in open_tasks if not is_stopped(lab.run(task.run))]
 
     @property
     def train_flops(self) -> int:
@@ -137,8 +136,30 @@ class Plan:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that the runs may leave on the disk, see `DiskNeed`."""
         return disk_need(self.tasks).total
+
+
+def plan_sweep(
+    lab: Lab,
+    name: str,
+    sweep: SweepSpec,
+    experiment: Experiment,
+    devices: Devices,
+    *,
+    rates: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Plan:
+    """Return the plan of a sweep with what only its lab knows: parents, speeds, digests of data.
+
+    Args:
+        rates: a device that is not here, whose stated rates are taken instead of measured speeds.
+    """
+    whole = decode(SweepSpec, with_parents(vars(sweep), lab))
+    base = decode(Experiment, with_parents(vars(experiment), lab))
+    stored = lab.sweep(name).stored_plan()
+    seconds = TrainSeconds(lab, devices, rates, stored.sources.get("speeds") if stored else None)
+    digests = DataDigests(lab, lab.sweep(name), say)
+    return make_plan(name, whole, base, devices.names(), seconds, digests.planned)
 
 
 def make_plan(
@@ -153,7 +174,6 @@ def make_plan(
 
     Args:
         facts: further names that the sweep's `where` may use.
-        seconds: of training, where `match: train_seconds` asks for them.
         whole: completes each run before it is signed.
     """
     prices: dict[str | None, Price | None] = {"train_flops": lambda s: cost(s).train_flops}
@@ -201,10 +221,9 @@ def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> Searc
 
 def _shared_baselines(searched: SearchSpace) -> tuple[Trial[RunSpec], ...]:
     """Return the baselines that every cell is compared with."""
-    first, *others = searched.trials.values()
-    runs = [{trial.run for trial in own} for own in others]
-    baselines = (trial for trial in first if trial.role == "baseline")
-    return tuple(trial for trial in baselines if all(trial.run in own for own in runs))
+    of_cells = list(searched.trials.values())
+    shared = set.intersection(*({trial.run for trial in own} for own in of_cells))
+    return tuple(t for t in of_cells[0] if t.role == "baseline" and t.run in shared)
 
 
 @dataclass(frozen=True)
@@ -212,14 +231,11 @@ class SearchForecast:
     """How far a search is, and the training FLOPs of all trials that it has not suggested yet.
 
     Attributes:
-        suggested, trials: cells suggested so far, and in the end.
-        cells: size of the space.
         mean_flops, worst_flops: at the mean of the space, and if its dearest cells came.
     """
 
     suggested: int
-    trials: int
-    cells: int
+    trials: int  # that are suggested in the end
     mean_flops: float
     worst_flops: float
 
@@ -228,46 +244,37 @@ def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
     """Return how far the search of a plan is and what the rest of it costs."""
     assert plan.search is not None
     searched, suggested = plan.search, len(_suggested_cells(plan, lab))
-    sample = _spread(searched.cells, _SAMPLED_CELLS)
-    each = (searched.trials_of(cell) for cell in sample)
-    trials_of = ([t for t in own if t.role == "trial"] for own in each)
-    flops = sorted((sum(cost(t.spec).train_flops for t in own) for own in trials_of), reverse=True)
+    sample = map(searched.trials_of, _spread(searched.cells, _SAMPLED_CELLS))
+    of_cells = (sum(cost(t.spec).train_flops for t in own if t.role == "trial") for own in sample)
+    flops = sorted(of_cells, reverse=True)
     trials = min(searched.spec.trials, len(searched.cells))
     left = max(trials - suggested, 0)
     worst = sum(flops[:left]) + flops[0] * max(left - len(flops), 0)
-    return SearchForecast(
-        suggested, trials, len(searched.cells), left * sum(flops) / len(flops), worst
-    )
+    return SearchForecast(suggested, trials, left * sum(flops) / len(flops), worst)
 
 
 def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
     """Return the open tasks in order; cells from all over the space stand for later suggestions."""
-    tasks = plan.open_tasks(lab)
     if plan.search is None:
-        return tasks
+        return plan.open_tasks(lab)
     cells = _suggested_cells(plan, lab)
     suggested = set(map(repr, cells))
     later = [cell for cell in plan.search.cells if repr(cell) not in suggested]
     cells += _spread(later, plan.search.spec.trials - len(cells))
-    runs = {task.run for task in tasks}
-    searched_tasks = plan.open_of(lab, plan.tasks_of(_trials_of(plan.search, cells)))
-    return tasks + [task for task in searched_tasks if task.run not in runs]
+    trials = (*plan.trials, *plan.search.trials_of(*cells))
+    return plan.open_of(lab, plan.tasks_of(trials))
 
 
 def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
     """Return the tasks of the sweep so far: those of its plan and of the suggested cells."""
     if plan.search is None:
         return plan.tasks
-    suggested = _trials_of(plan.search, _suggested_cells(plan, lab))
+    suggested = plan.search.trials_of(*_suggested_cells(plan, lab))
     return plan.tasks_of([*plan.trials, *suggested])
 
 
 def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
     return [entry.cell for entry in lab.sweep(plan.name).suggestions()]
-
-
-def _trials_of(searched: SearchSpace, cells: list[Cell]) -> list[Trial[RunSpec]]:
-    return [trial for cell in cells for trial in searched.trials_of(cell)]
 
 
 def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:

@@ -11,15 +11,12 @@ import pandas as pd
 from tread_lab.config.load import load_sweep as load_file
 from tread_lab.engine.cost.training import cost
 from tread_lab.frames.columns import plain
-from tread_lab.records.lab import Lab, with_parents
-from tread_lab.specs.decode import decode
+from tread_lab.records.lab import Lab
 from tread_lab.specs.labels import run_labels
-from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.units import amount, counted
-from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.forecast import TrainSeconds, forecast
-from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.plan.forecast import forecast
+from tread_lab.sweep.plan.plan import Plan, plan_sweep
 
 
 @dataclass(frozen=True)
@@ -107,9 +104,4 @@ def load_sweep(
     """
     lab = Lab.at(path)
     name, sweep, experiment = load_file(file, overrides)
-    whole = decode(SweepSpec, with_parents(vars(sweep), lab))
-    base = decode(Experiment, with_parents(vars(experiment), lab))
-    devices, digests = Devices.here(), DataDigests(lab, lab.sweep(name))
-    seconds = TrainSeconds(lab, devices)
-    plan = make_plan(name, whole, base, devices.names(), seconds, digests.planned)
-    return PlannedSweep(plan, lab)
+    return PlannedSweep(plan_sweep(lab, name, sweep, experiment, Devices.here()), lab)
