@@ -15,14 +15,11 @@ from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
-from tread_lab.specs import RunSpec, UserError, decode
-from tread_lab.specs.sweep import BudgetSpec
-from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
+from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.task import ListQueue, Task
-from tread_lab.sweep.trial.trial import Report
 
 Tiny = Callable[..., RunSpec]
 LONG = 100.0  # seconds of a run, as far as the budget knows
@@ -56,23 +53,6 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     done, queue = carried_out(lab, plan)
     assert done == ["dense", "0->0", "0->1", "0->2"]
     assert queue.full and queue.left.startswith("3 runs left")
-
-
-class Unlooked(frozenset[str]):
-    """A set that is asked for members and never read from end to end."""
-
-    def __iter__(self) -> Any:
-        raise AssertionError("all trials of a plan are looked at for one of them")
-
-
-def test_a_run_is_counted_without_a_look_at_all_others(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"trials": 5})
-    budget = Budget(lab, plan, lambda task: None)
-    budget.trials = Unlooked(budget.trials)
-    baseline, trial, *_ = plan.tasks
-    assert budget.fits([baseline, trial], 0.0)
-    budget.admit(trial)
-    assert budget.count == 1
 
 
 def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
@@ -135,32 +115,6 @@ def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> No
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
     assert len(done) == 8 and not queue.full
-
-
-@pytest.mark.parametrize("tree", [{"hours": 0}, {"flop": 1e9}, {"trials": -1}])
-def test_a_mistake_is_named(tree: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"budget"):
-        decode(BudgetSpec, tree, "budget")
-
-
-def test_a_run_in_progress_ends_with_a_checkpoint_when_the_hours_are_over(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny, budget={"hours": 1.0})
-    watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    budget = Budget(lab, plan, lambda task: 1.0)
-    queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
-
-    def late(report: Report) -> None:
-        if report.step == 7:
-            watch._started -= 3600
-
-    with pytest.raises(Interrupted):
-        InlineExecutor().run(lab, queue, late)
-    first = lab.run_of(plan.tasks[0].spec)
-    assert first.result() is None and first.state() == "interrupted"
-    assert list(first.checkpoints.glob("*7*")) and queue.full
-    assert len(list((lab.root / "runs").iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -271,66 +225,47 @@ def test_what_a_budget_holds_exactly_fits(
     assert another == ("flops" not in limits and "trials" not in limits)
 
 
-def test_the_queue_of_a_budget_says_what_is_left_and_passes_on_what_ends(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny, budget={"hours": 1.0})
-    watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    queue = BudgetedQueue(ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda task: LONG), watch)
-    assert not queue.finished and not queue.over and not queue.full and not queue.stop
-    for left in (2, 1):
-        said = f"{left} run{'s' if left > 1 else ''} left; the same command with a larger budget"
-        assert queue.left == said + " goes on"
-        task = queue.next()
-        assert task is not None
-        queue.ended(task)
-    assert queue.finished and queue.over and not queue.full and queue.next() is None
-    watch.earlier = 3599.0
-    assert not queue.stop
-
-
-def test_a_session_is_recorded_to_its_last_second_when_it_closes(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"hours": 1.0})
-    path = lab.sweep("budgeted").spent_path
-    watch = Stopwatch(path)
-    queue = BudgetedQueue(ListQueue([]), Budget(lab, plan, lambda task: None), watch)
-    watch._started -= 7.0
-    assert not queue.stop and seconds_spent(path) == 0.0  # an entry a quarter of a minute
-    queue.close()
-    assert seconds_spent(path) == pytest.approx(7.0, abs=1.0)
-
-
-def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None) -> BudgetedQueue:
+def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None = None) -> BudgetedQueue:
     """The first two tasks of a plan with so many hours; each takes so many seconds."""
     plan = planned(tiny, budget={"hours": hours})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    budget = Budget(lab, plan, lambda task: seconds)
-    return BudgetedQueue(ListQueue(plan.tasks[:2]), budget, watch)
+    return BudgetedQueue(ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda task: seconds), watch)
 
 
-@pytest.mark.parametrize(("spent", "over"), [(7200.0, False), (7200.5, True), (3601.0, False)])
+@pytest.mark.parametrize(
+    ("given", "ended", "spent", "over", "full"),
+    [
+        (0, 0, 3601.0, False, False),
+        (0, 0, 7200.0, False, False),
+        (0, 0, 7200.5, True, True),
+        (2, 0, 7200.5, True, True),
+        (2, 1, 7200.5, True, True),  # the last run is under way
+        (2, 2, 7200.5, True, False),  # nothing is left undone
+    ],
+)
 def test_hours_are_over_once_more_than_all_are_spent(
-    lab: Lab, tiny: Tiny, spent: float, over: bool
+    lab: Lab, tiny: Tiny, given: int, ended: int, spent: float, over: bool, full: bool
 ) -> None:
-    queue = queued(lab, tiny, 2.0, 0.0)
-    queue.watch = SimpleNamespace(seconds=spent, note=lambda now=False: None)  # type: ignore[assignment]
-    assert (queue.stop, queue.closed, queue.full) == (over, over, over)
-    assert (queue.next() is None) == over
-
-
-@pytest.mark.parametrize("ended", [True, False])
-def test_hours_that_end_leave_something_undone_while_the_last_run_is_under_way(
-    lab: Lab, tiny: Tiny, ended: bool
-) -> None:
-    queue = queued(lab, tiny, 1.0, 0.0)
-    for task in (queue.next(), queue.next()):
+    queue = queued(lab, tiny, 2.0)
+    tasks = [queue.next() for _ in range(given)]
+    for task in tasks[:ended]:
         assert task is not None
-        if ended:
-            queue.ended(task)
-    assert queue.finished and not queue.full and not queue.stop
-    queue.watch.earlier = 3601.0
-    assert (queue.stop, queue.full, queue.over) == (True, not ended, ended)
-    assert queue.left.startswith("0 runs left" if ended else "2 runs left")
+        queue.ended(task)
+    assert (queue.finished, queue.over) == (given == 2, ended == 2)
+    assert not queue.full and not queue.stop
+    queue.watch = SimpleNamespace(seconds=spent, note=lambda now=False: None)  # type: ignore[assignment]
+    assert (queue.stop, queue.full, queue.over) == (over, full, ended == 2)
+    left = "1 run" if ended == 1 else f"{2 - ended} runs"
+    assert queue.left == f"{left} left; the same command with a larger budget goes on"
+    assert (queue.next() is None) == (over or given == 2)
+
+
+def test_a_session_is_recorded_to_its_last_second_when_it_closes(lab: Lab, tiny: Tiny) -> None:
+    queue = queued(lab, tiny, 1.0)
+    queue.watch._started -= 7.0
+    assert not queue.stop and seconds_spent(queue.watch.path) == 0.0  # one in a quarter of a minute
+    queue.close()
+    assert seconds_spent(queue.watch.path) == pytest.approx(7.0, abs=1.0)
 
 
 def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: Tiny) -> None:
@@ -339,6 +274,6 @@ def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: T
     queue.budget.seconds = lambda task: 0.0
     assert not queue.stop and queue.closed and queue.next() is None
     assert not queue.over and queue.left.startswith("2 runs left")
-    queue = queued(lab, tiny, 1.0, 0.0)
+    queue = queued(lab, tiny, 1.0)
     queue.queue.stop = True  # type: ignore[misc]
     assert queue.stop and queue.next() is None and not queue.closed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine.cost.training import cost, executed_flops
@@ -36,31 +36,26 @@ class Budget:
 
     def __init__(self, lab: Lab, plan: Plan, seconds: Seconds) -> None:
         assert plan.budget is not None
-        self.lab, self.plan, self.spec, self.seconds = lab, plan, plan.budget, seconds
+        self.lab, self.spec, self.seconds = lab, plan.budget, seconds
         trials = (trial for trial in plan.possible_trials if trial.role == "trial")
-        self.trials = frozenset(trial.run for trial in trials)  # that are no baselines
-        self.spent = self._spent(plan)  # by earlier sessions
-        self.flops, self.count = self.spent.flops, self.spent.trials  # with what was admitted
+        self._trials = frozenset(trial.run for trial in trials)  # that are no baselines
         self._admitted: set[str] = set()  # runs that are counted to their end
+        tasks = started_tasks(plan, lab)
+        self.spent = Spent(  # by earlier sessions
+            flops=sum(map(self._executed, tasks)),
+            hours=seconds_spent(lab.sweep(plan.name).spent_path) / 3600,
+            trials=sum(task.run in self._trials and self._has_begun(task) for task in tasks),
+        )
+        self.flops, self.count = self.spent.flops, self.spent.trials  # with what was admitted
 
-    def _spent(self, plan: Plan) -> Spent:
-        tasks = started_tasks(plan, self.lab)
-        done = {task.run: done_share(self.lab, task) for task in tasks}
-        flops = sum(_executed(task, done[task.run]) for task in tasks)
-        hours = seconds_spent(self.lab.sweep(plan.name).spent_path) / 3600
-        return Spent(flops, hours, self._started(done))
+    def _executed(self, task: Task) -> int:
+        """Return the FLOPs of the steps that a run has executed."""
+        steps = done_share(self.lab, task) * task.spec.train.steps
+        return executed_flops(task.spec, round(steps))
 
-    def _started(self, done: Mapping[str, float]) -> int:
-        """Return how many of these trials have begun; `done` has the share of each run.
-
-        One that failed before its first log entry has attempts.
-        """
-        runs = self._trials_in(done)
-        return sum(done[run] > 0 or bool(self.lab.run(run).attempts.read()) for run in runs)
-
-    def _trials_in(self, runs: Iterable[str]) -> list[str]:
-        """Return those of a few runs that are trials; `&` would look at all trials each time."""
-        return [run for run in runs if run in self.trials]
+    def _has_begun(self, task: Task) -> bool:
+        """Return whether a run has begun; one that failed before a log entry has attempts."""
+        return bool(self.lab.run(task.run).attempts.read()) or done_share(self.lab, task) > 0
 
     def fits(self, tasks: Sequence[Task], hours: float) -> bool:
         """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
@@ -89,10 +84,9 @@ class Budget:
     def _cost(self, tasks: Iterable[Task]) -> tuple[float, int]:
         """Return the FLOPs still to execute, and the number of trials not yet started; those of
         tasks that are admitted count already."""
-        tasks = [task for task in tasks if task.run not in self._admitted]
-        done = {task.run: done_share(self.lab, task) for task in tasks}
-        flops = sum(cost(t.spec).train_flops - _executed(t, done[t.run]) for t in tasks)
-        return flops, len(self._trials_in(done)) - self._started(done)
+        new = [task for task in tasks if task.run not in self._admitted]
+        flops = sum(cost(task.spec).train_flops - self._executed(task) for task in new)
+        return flops, sum(task.run in self._trials and not self._has_begun(task) for task in new)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
         """Split an ordered list at the first task that does not fit on so many slots."""
@@ -102,11 +96,6 @@ class Budget:
                 return list(todo[:number]), list(todo[number:])
             self.admit(task)
         return list(todo), []
-
-
-def _executed(task: Task, share: float) -> int:
-    """Return the FLOPs of that share of a run's steps."""
-    return executed_flops(task.spec, round(share * task.spec.train.steps))
 
 
 class BudgetedQueue:

@@ -57,10 +57,9 @@ class Observation:
 
 @dataclass(frozen=True)
 class SamplerKind:
-    """What belongs to one sampler.
+    """The sampler of Optuna for a search and the seed of one suggestion.
 
     Attributes:
-        make: the sampler of Optuna for a search and the seed of one suggestion.
         draws: suggestions at most of cells that were tried already, before the nearest new cell is
             taken.
     """
@@ -106,7 +105,9 @@ def propose(
         return None
     with _quiet():
         study = optuna.create_study(directions=directions(objectives))
-        study.add_trials([_trial(space, observation) for observation in observations])
+        for o in observations:
+            point = dict(space.point(o.cell))
+            study.add_trial(_trial(o, point, _box(space), system_attrs=dict(o.notes)))
         seed = np.random.SeedSequence([search.seed, len(observations)]).generate_state(1)[0]
         study.sampler = kind.make(search, int(seed))
         for _ in range(kind.draws):
@@ -168,13 +169,19 @@ _STATES = {
 }
 
 
-def _trial(space: Space, observation: Observation) -> FrozenTrial:
+def _trial(
+    observation: Observation,
+    params: dict[str, Any],
+    distributions: dict[str, BaseDistribution],
+    **attributes: Any,
+) -> FrozenTrial:
+    """Return an observation as a study holds it, with attributes of its system or user."""
     return create_trial(
         state=_STATES[observation.state],
         values=observation.values,
-        params=dict(space.point(observation.cell)),
-        distributions=_box(space),
-        system_attrs=dict(observation.notes),
+        params=params,
+        distributions=distributions,
+        **attributes,
     )
 
 
@@ -199,11 +206,8 @@ def store_study(
     observations: Sequence[Observation],
     facts: Facts,
 ) -> None:
-    """Write the Optuna study of a search: its parameters are the axes with their own values.
-
-    Args:
-        name: of the study, that of the sweep.
-        facts: what the study shows of a cell beside its parameters.
+    """Write the Optuna study of a search: its parameters are the axes with their own values, and
+    `facts` tell what it shows of a cell beside them.
     """
     distributions = {axis: distribution(space, axis) for axis in space.axes}
     with _quiet(), replacing(path) as temporary:
@@ -217,15 +221,8 @@ def store_study(
         study.set_metric_names(list(objectives))
         for observation in observations:
             cell = space.cells[observation.cell]
-            study.add_trial(
-                create_trial(
-                    state=_STATES[observation.state],
-                    values=observation.values,
-                    params={axis: _param(cell.get(axis)) for axis in space.axes},
-                    distributions=distributions,
-                    user_attrs=facts(cell),
-                )
-            )
+            params = {axis: _param(cell.get(axis)) for axis in space.axes}
+            study.add_trial(_trial(observation, params, distributions, user_attrs=facts(cell)))
         storage.remove_session()
 
 

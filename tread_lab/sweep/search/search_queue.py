@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
@@ -16,7 +15,7 @@ from tread_lab.specs.cell import Cell, Trial
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
-from tread_lab.sweep.plan.plan import Plan, SearchSpace
+from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.sampler import Observation, propose, store_study
 from tread_lab.sweep.trial.task import ListQueue, Task
 
@@ -127,8 +126,7 @@ class SearchQueue:
         ]
         if self.observations and all(o.over for o in self.observations):
             path, goals = self.folder.study_path, self.searched.objectives
-            facts = partial(_facts, self.searched)
-            store_study(path, self.plan.name, goals, self.space, self.observations, facts)
+            store_study(path, self.plan.name, goals, self.space, self.observations, self._facts)
 
     def _observed(self, observation: Observation) -> Observation:
         """Return what is known of an open cell by now."""
@@ -156,8 +154,7 @@ class SearchQueue:
             for run in runs
         }
 
-
-def _facts(searched: SearchSpace, cell: Cell) -> dict[str, Any]:
-    trials = [trial for trial in searched.trials_of(cell) if trial.role == "trial"]
-    flops = sum(cost(trial.spec).train_flops for trial in trials)
-    return {"cell": dict(cell), "runs": [trial.run for trial in trials], "train_flops": flops}
+    def _facts(self, cell: Cell) -> dict[str, Any]:
+        trials = [trial for trial in self.searched.trials_of(cell) if trial.role == "trial"]
+        flops = sum(cost(trial.spec).train_flops for trial in trials)
+        return {"cell": dict(cell), "runs": [trial.run for trial in trials], "train_flops": flops}
