@@ -67,20 +67,20 @@ def check_plan(folder: SweepFolder, plan: Plan) -> None:
 
 def is_stored(stored: StoredPlan, plan: Plan) -> bool:
     """Return whether both plan the same runs, compared and measured in the same way."""
-    evaluations, search, runs = _identity_of(plan)
+    evaluations, search, runs = _identity(plan)
     if stored.search is not None and search is not None and "runs" not in stored.search["space"]:
         del search["space"]["runs"]  # of an earlier version
     return bool(_identity(stored) == (evaluations, search, runs))
 
 
-def version_of(plan: Plan) -> str:
+def version_of(plan: Plan | StoredPlan) -> str:
     """Return a short name of what a plan runs and measures."""
-    return digest(json.dumps(_identity_of(plan), sort_keys=True))
+    return digest(json.dumps(_identity(plan), sort_keys=True))
 
 
 def versions(stored: StoredPlan) -> list[str]:
     """Return the versions of the sweep file that a stored plan was made from, in order."""
-    return list(stored.versions) or [digest(json.dumps(_identity(stored), sort_keys=True))]
+    return list(stored.versions) or [version_of(stored)]
 
 
 def load_plan(folder: SweepFolder) -> Plan:
@@ -89,26 +89,23 @@ def load_plan(folder: SweepFolder) -> Plan:
     Raises:
         UserError: there is none, or it cannot be read; names its file.
     """
-    stored = folder.plan()
+    stored, decoded = folder.plan(), SharedParts().run
     try:
-        return _decoded(stored)
+        trials = [
+            Trial(t.role, t.cell, t.seed, named(decoded(t.spec), t.run), t.run, t.baseline)
+            for t in stored.trials
+        ]
+        evaluations = decode_evaluations(stored.evaluations_as_written)
     except UserError as error:
         raise error.at(str(folder.plan_path)) from None
-
-
-def _decoded(stored: StoredPlan) -> Plan:
-    decoded = SharedParts().run
     return Plan(
         name=stored.name,
         question=stored.question,
         experiment=stored.experiment,
-        trials=tuple(
-            Trial(t.role, t.cell, t.seed, named(decoded(t.spec), t.run), t.run, t.baseline)
-            for t in stored.trials
-        ),
+        trials=tuple(trials),
         excluded=stored.excluded,
         duplicates=stored.duplicates,
-        evaluations=decode_evaluations(stored.evaluations_as_written),
+        evaluations=evaluations,
         sources=dict(stored.sources),
         versions=tuple(versions(stored)),
     )
@@ -117,11 +114,7 @@ def _decoded(stored: StoredPlan) -> Plan:
 def to_stored(
     plan: Plan, *, created: float | None = None, extended: tuple[float, ...] = ()
 ) -> StoredPlan:
-    """Return the plan as `plan.json` holds it.
-
-    Args:
-        created, extended: when it was written first, and again, in seconds.
-    """
+    """Return the plan as `plan.json` holds it, written first and again at these seconds."""
     return StoredPlan(
         name=plan.name,
         question=plan.question,
@@ -149,8 +142,9 @@ def _search_tree(searched: SearchSpace) -> dict[str, Any]:
     return {**settings, "objectives": list(searched.objectives), "space": whole}
 
 
-def _identity(stored: StoredPlan) -> Any:
+def _identity(plan: Plan | StoredPlan) -> Any:
     """Return what must not change under one name: evaluations, search, runs and baselines."""
+    stored = to_stored(dataclasses.replace(plan, trials=())) if isinstance(plan, Plan) else plan
     search = stored.search
     if search is not None and not any(tree.get("reference") for tree in stored.evaluate):
         objectives = [
@@ -158,12 +152,6 @@ def _identity(stored: StoredPlan) -> Any:
         ]
         search = {**search, "objectives": objectives}
     evaluations = [_without_path(tree) for tree in stored.evaluate]
-    return evaluations, search, [(t.run, t.baseline) for t in stored.trials]
-
-
-def _identity_of(plan: Plan) -> Any:
-    search = None if plan.search is None else _search_tree(plan.search)
-    evaluations = [_without_path(encode(spec)) for spec in plan.evaluations]
     return evaluations, search, [(t.run, t.baseline) for t in plan.trials]
 
 
@@ -278,22 +266,16 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
     return {**to_stored(plan).tree(), "counts": counts, "cost": costs, "runs": runs}
 
 
+_PRICES = ("parameters", "train_flops", "speedup", "speedup_on_gpu", "checkpoint_bytes")
+
+
 def _price(spec: RunSpec) -> dict[str, float]:
-    price = cost(spec)
-    return {
-        "parameters": price.parameters,
-        "train_flops": price.train_flops,
-        "speedup": round(price.speedup, 4),
-        "speedup_on_gpu": round(price.speedup_on_gpu, 4),
-        "checkpoint_bytes": price.checkpoint_bytes,
-    }
+    return {name: round(getattr(cost(spec), name), 4) for name in _PRICES}
 
 
 def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Plan:
-    """Return the plan to run under a name: `plan`, a stored plan that contains it, or their union.
-
-    Args:
-        extend: whether to add to the stored plan what only `plan` has; nothing is written.
+    """Return the plan to run under a name: `plan`, a stored plan that contains it, or, to `extend`
+    the stored one, their union; nothing is written.
 
     Raises:
         UserError: another plan has the name, and `extend` is not set or not possible.
