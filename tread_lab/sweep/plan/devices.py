@@ -33,24 +33,20 @@ Timer = Callable[[Sequence[RunSpec]], list[Speed] | None]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What one kind of device is and can do.
-
-    Attributes:
-        memory: bytes in all.
-        model: of the GPU or the processor, by which speeds compare.
-    """
+    """What one kind of device is and can do."""
 
     type: str
     name: str
     precisions: tuple[str, ...]
-    memory: int
-    model: str = ""
+    memory: int  # bytes in all
+    model: str = ""  # of the GPU or the processor, by which speeds compare
 
     @staticmethod
     def of(device: torch.device) -> DeviceFacts:
         """Ask a device of this process."""
-        facts = (precisions(device), memory(device), model(device))
-        return DeviceFacts(device.type, name(device), *facts)
+        return DeviceFacts(
+            device.type, name(device), precisions(device), memory(device), model(device)
+        )
 
     @staticmethod
     def from_afar(device: torch.device) -> DeviceFacts:
@@ -76,11 +72,11 @@ class Devices:
         kinds: the distinct ones; a run may meet any of them.
         slots: how many runs go at once.
         runs_per_device: most runs that share one device.
-        per_run: devices that train one run together.
         local: the one of this process that is like them; `None` if they are another machine's.
         threads: of each run on a CPU.
         timer: times runs on another machine's devices.
         idle_gpus: GPUs of a cluster of which runs get none.
+        per_run: devices that train one run together.
     """
 
     kinds: tuple[DeviceFacts, ...]
@@ -109,10 +105,8 @@ class Devices:
 
     @staticmethod
     def stated(name: str, *, gpus: float, concurrent: int | None) -> Devices:
-        """Return GPUs that are not here: those of one run, or of as many as `concurrent`.
-
-        Args:
-            gpus: of each run; 0 stands for one.
+        """Return GPUs that are not here, for one run of so many (0 stands for one), or for as many
+        runs as `concurrent`.
 
         Raises:
             UserError: nothing is stated for GPUs of that name.
@@ -125,11 +119,7 @@ class Devices:
         return Devices((facts,), slots, min(slots, runs_per_device), per_run=each)
 
     def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
-        """Time a few steps of each run where runs will run; `None` where that cannot be.
-
-        Args:
-            at_once: runs beside each other.
-        """
+        """Time a few steps of each run where runs will run; `None` where that cannot be."""
         if self.local is None:
             return None if self.timer is None else self.timer(specs)
         return calibrate(specs, self.local, slots=at_once, threads=self.threads)

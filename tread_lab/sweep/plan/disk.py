@@ -46,10 +46,8 @@ class DiskNeed:
 
 
 def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
-    """Return what the checkpoints, samples and kept features of `tasks` will take.
-
-    Args:
-        at_once: how many of them are carried out at the same time.
+    """Return what the checkpoints, samples and kept features of `tasks` will take, of which
+    `at_once` are carried out at the same time.
     """
     checkpoints = samples = largest = 0
     parts: list[int] = []

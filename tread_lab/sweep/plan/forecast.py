@@ -25,17 +25,12 @@ TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
 
 @dataclass(frozen=True)
 class RemainingTime:
-    """Predicted wall seconds of the open runs; `None` where neither times nor rates are known.
-
-    Attributes:
-        source: what the prediction rests on: `from 3 earlier runs on H100`.
-        trained: of the open runs, those that are only measured.
-    """
+    """Predicted wall seconds of the open runs; `None` where neither times nor rates are known."""
 
     seconds: float | None
     open_runs: int
-    source: str = ""
-    trained: int = 0
+    source: str = ""  # what the prediction rests on: `from 3 earlier runs on H100`
+    trained: int = 0  # of the open runs, those that are only measured
 
 
 @dataclass(frozen=True)
@@ -97,10 +92,8 @@ class Forecast:
         return sum(sum(self.parts(task.spec, spec).values()) for spec in specs)
 
     def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes.
-
-        `references` has those of the images that it compares with.
-        """
+        """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes; what it
+        compares with is of `references`."""
         timing = self.timing(spec)
         if (per_flop := timing.evaluations.get(setting(evaluation))) is not None:
             return {"all": per_flop * passes(spec, evaluation)[1]}
@@ -142,17 +135,14 @@ class Forecast:
         seconds += self._all_references(todo)
         trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
         by = Counter(self.timing(task.spec).source for task in todo)
-        several = len(by) > 1
-        source = ", ".join(
-            f"{counted(n, 'run')} {source}" if several else source for source, n in by.items()
+        source = ", ".join(f"{counted(n, 'run')} {source}" for source, n in by.items())
+        return RemainingTime(
+            seconds, len(todo), next(iter(by)) if len(by) == 1 else source, trained
         )
-        return RemainingTime(seconds, len(todo), source, trained)
 
     def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
-        """Return the seconds of devices that training and evaluations of open tasks take.
-
-        Each run has its devices to itself; `None` where neither times nor rates are known.
-        """
+        """Return the seconds of devices that training and evaluations of open tasks take, each run
+        with its devices to itself; `None` where neither times nor rates are known."""
         if not self.known:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
@@ -184,9 +174,8 @@ class TrainSeconds:
     """Seconds of all training steps of a run, by speeds that are taken once for each kind of run.
 
     Args:
-        rates: a device that is not here, whose stated rates are taken instead.
-        stored: speeds that the sweep was planned by before, as `stored` gives them: they stay, so
-            that its runs keep their steps.
+        stored: speeds that the sweep was planned by before: they stay, so that its runs keep their
+            steps.
     """
 
     def __init__(

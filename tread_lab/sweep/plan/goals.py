@@ -46,10 +46,6 @@ def objectives_of(
 ) -> tuple[str, ...]:
     """Return the objectives of a search under their full names: `fd@1k` is short for one.
 
-    Args:
-        evaluations: of every run.
-        sources: data that the runs are trained on.
-
     Raises:
         UserError: an objective is a gap in a sweep without baseline, is measured by no evaluation
             or by several, or has no better value.
@@ -70,11 +66,7 @@ def objectives_of(
 
 
 def _check_objective(name: str, counts: Mapping[str, int]) -> None:
-    """Refuse an objective that is not measured exactly once or of which no value is better.
-
-    Args:
-        counts: how often each metric is measured.
-    """
+    """Refuse an objective that is not measured exactly once or of which no value is better."""
     choices = [metric for metric in counts if metric_names.metric_kind(metric).better]
     if name not in counts:
         raise UserError(

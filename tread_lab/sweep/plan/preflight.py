@@ -173,9 +173,7 @@ def check_shares(tasks: Iterable[Task], devices: int) -> None:
 
 
 def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
-    """Refuse a run that does not fit its device, and runs that share it if so many of the largest
-    do not.
-    """
+    """Refuse a run that does not fit its device, and runs that share it if they do not."""
     if devices.local is not None:  # else a worker asks its own device
         for spec in {task.spec for task in tasks}:
             memory.check_memory(spec, devices.local, devices.per_run)
@@ -195,12 +193,8 @@ def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
 def check_provenance(
     lab: Lab, tasks: Sequence[Task], todo: Sequence[Task], device_type: str
 ) -> None:
-    """Refuse to add the runs of `todo` to `tasks` that were made with other code, data or weights.
-
-    Nor are compiled runs added to eager ones.
-
-    Args:
-        device_type: of the devices where they will run.
+    """Refuse to add the runs of `todo` to `tasks` that were made with other code, data or weights,
+    or compiled runs to eager ones.
     """
     if not todo:
         return
@@ -219,10 +213,8 @@ def check_provenance(
 def check_measured(
     folders: Iterable[RunFolder], asked: Iterable[tuple[RunSpec, EvaluationSpec]]
 ) -> None:
-    """Refuse evaluations by another decoder, other weights, references or data than earlier ones.
-
-    Args:
-        folders: runs whose evaluations stand beside those that are asked for.
+    """Refuse evaluations by another decoder, other weights, references or data than those of the
+    folders, beside which they will stand.
     """
     earlier = {folder.name: [*filter(None, measured(folder))] for folder in folders}
     if not any(earlier.values()):

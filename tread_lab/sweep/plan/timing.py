@@ -58,10 +58,8 @@ class Timing:
 def timings(
     lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None
 ) -> dict[Kind, Timing]:
-    """Return the speeds of earlier runs, of a few steps for kinds that have none, else the rates.
-
-    Args:
-        rates: those that are stated for the devices.
+    """Return the speeds of earlier runs, of a few steps for kinds that have none, else of the rates
+    that are stated for the devices.
 
     Raises:
         UserError: a run whose steps cost next to nothing lacks something, such as its data.
