@@ -11,6 +11,7 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
+from tread_lab.engine.checkpoint import Checkpoint, save
 from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
@@ -33,6 +34,11 @@ def logged(lab: Lab, run: str, slope: float, steps: int = 60) -> None:
     with lab.run(run).log() as log:
         for step in range(5, steps + 1, 5):
             log(step, **{"train/loss": 1.0 + slope * step / 60})
+
+
+def saved(lab: Lab, run: str, step: int) -> None:
+    """Give a run a checkpoint."""
+    save(lab.run(run).checkpoints, Checkpoint(step, {}, {}), keep=1)
 
 
 def test_rungs_are_steps() -> None:
@@ -84,16 +90,20 @@ def test_only_trials_that_nothing_is_compared_with_or_starts_from_are_judged(
     assert early is not None and list(early.judged) == [child.run]
 
 
-def test_a_new_session_knows_the_gaps_of_ended_and_of_stopped_runs(lab: Lab, tiny: Tiny) -> None:
+def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(
+    lab: Lab, tiny: Tiny
+) -> None:
     plan = planned(tiny)
-    dense, open_run, ended, stopped = (trial.run for trial in plan.trials[:4])
-    for run in (dense, open_run, ended, stopped):
-        logged(lab, run, 0.0, steps=20 if run in (dense, ended) else 10)
+    dense, interrupted, ended, stopped = (trial.run for trial in plan.trials[:4])
+    for run in (dense, interrupted, ended, stopped):
+        logged(lab, run, 0.0, steps=10 if run == stopped else 20)
+    saved(lab, interrupted, 10)  # it reports rung 20 once more
     Pretender(lab).finish(plan.tasks[2])
     lab.sweep("halved").add_stopped(Stopped(stopped, 10, "asha"))
     early = EarlyStopping.of(plan, lab)
     assert early is not None
-    assert list(early.history()) == [(ended, 10, 0.0), (ended, 20, 0.0), (stopped, 10, 0.0)]
+    known = [(interrupted, 10), (ended, 10), (ended, 20), (stopped, 10)]
+    assert list(early.history()) == [(run, rung, 0.0) for run, rung in known]
 
 
 def test_what_was_stopped_is_a_row_that_says_so_and_never_a_number(lab: Lab, tiny: Tiny) -> None:
@@ -126,10 +136,12 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
         assert trials_frame(lab, name).iloc[-1]["state"] == "completed"
 
 
-@pytest.mark.parametrize("kind", ["asha", "median"])
-def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "resumed"), [("asha", "STOP"), ("median", "CONTINUE")])
+def test_a_new_session_judges_by_what_earlier_ones_saw(
+    lab: Lab, tiny: Tiny, kind: str, resumed: str
+) -> None:
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
-    from tread_lab.sweep.execution.ray_executor import EarlierTrial, EarlyStoppingScheduler
+    from tread_lab.sweep.execution.ray_executor import EarlyStoppingScheduler
 
     plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = EarlyStopping.of(plan, lab)
@@ -138,17 +150,20 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, tiny: Tiny, kin
     for number, task in enumerate(plan.tasks[1:6]):
         Pretender(lab).finish(task)
         logged(lab, task.run, 0.1 * number)
-    judge, new = EarlyStoppingScheduler(early, CallbackErrors()), EarlierTrial("new")
-    judge.on_trial_add(None, new)
-    run = plan.trials[-1].run
-    assert judge.on_trial_result(None, new, {"run": run}) == "CONTINUE"
-    good = {"run": run, "rung": 10, "rung_gap": -1.0}
-    assert judge.on_trial_result(None, new, good) == "CONTINUE"
-    bad = EarlierTrial("bad")
-    judge.on_trial_add(None, bad)
-    verdict = judge.on_trial_result(None, bad, {"run": run, "rung": 10, "rung_gap": 9.0})
-    assert verdict == "STOP"
-    assert lab.sweep("halved").stopped()[run].step == 10
+    interrupted, good, bad = (trial.run for trial in plan.trials[-3:])
+    logged(lab, interrupted, -1.0, steps=10)
+    saved(lab, interrupted, 10)
+    judge = EarlyStoppingScheduler(early, CallbackErrors())
+    assert judge.on_trial_result(None, None, {"run": good}) == "CONTINUE"
+    results = (
+        (good, 10, -1.0, "CONTINUE"),
+        (bad, 10, 9.0, "STOP"),
+        (interrupted, 20, 9.0, resumed),
+    )
+    for run, rung, gap, verdict in results:  # the median rule goes by the best gap of a run so far
+        result = {"run": run, "rung": rung, "rung_gap": gap}
+        assert judge.on_trial_result(None, None, result) == verdict
+    assert lab.sweep("halved").stopped()[bad].step == 10
 
 
 SWEEP = """

@@ -150,24 +150,21 @@ def judge(module: Any, lab: Lab) -> Callable[..., Any]:
 
     def make(judged: Any = JUDGED, **settings: Any) -> Any:
         early = EarlyStopping(StopEarlySpec(**settings), lab, "s", judged)
-        made = module.EarlyStoppingScheduler(early, module.CallbackErrors())
-        for run in judged:
-            made.on_trial_add(None, module.EarlierTrial(run))
-        return made
+        return module.EarlyStoppingScheduler(early, module.CallbackErrors())
 
     return make
 
 
-def verdict(module: Any, judge: Any, run: str, **result: Any) -> Any:
+def verdict(judge: Any, run: str, **result: Any) -> Any:
     """What the scheduler says of a result of a run."""
-    return judge.on_trial_result(None, module.EarlierTrial(run), {"run": run, **result})
+    return judge.on_trial_result(None, None, {"run": run, **result})
 
 
 def test_runs_are_judged_beyond_the_end_of_a_shorter_one(module: Any, judge: Any) -> None:
     made = judge(grace=30, reduction=3)
     assert made.early.rungs("short") == (30,) and made.early.rungs("long") == (30, 90, 270)
     said = [
-        [verdict(module, made, run, **{RUNG: r, GAP: g}) for r, g in zip((30, 90, 270), gaps)]
+        [verdict(made, run, **{RUNG: r, GAP: g}) for r, g in zip((30, 90, 270), gaps)]
         for run, gaps in (("long", (0.1, 0.1, 0.1)), ("third", (0.05, 0.05, 0.3)))
     ]
     assert said == [[made.CONTINUE] * 3, [made.CONTINUE, made.CONTINUE, made.STOP]]
@@ -177,11 +174,11 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
     module: Any, judge: Any, lab: Lab
 ) -> None:
     made, gaps = judge(grace=30, reduction=2), {"short": 0.1, "long": 0.2, "third": 0.3}
-    said = [verdict(module, made, run, **{RUNG: 30, GAP: gap}) for run, gap in gaps.items()]
+    said = [verdict(made, run, **{RUNG: 30, GAP: gap}) for run, gap in gaps.items()]
     assert said == [made.CONTINUE, made.STOP, made.STOP]
     stopped = lab.sweep("s").stopped()
     assert {run: one.step for run, one in stopped.items()} == {"long": 30, "third": 30}
-    assert verdict(module, made, "short") == made.CONTINUE
+    assert verdict(made, "short") == made.CONTINUE
 
 
 def test_rules_of_ray_have_the_settings_of_the_sweep(
@@ -204,9 +201,9 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
     monkeypatch.setattr(made.rule, "on_trial_result", lambda *result: made.STOP)
     (lab.root / "sweeps").mkdir(parents=True)
     (lab.root / "sweeps" / "s").touch()  # where a folder should be
-    assert verdict(module, made, "long", **{RUNG: 30}) == made.CONTINUE
+    assert verdict(made, "long", **{RUNG: 30}) == made.CONTINUE
     assert made.errors.first is None
-    assert verdict(module, made, "long", **{RUNG: 30, GAP: 0.5}) == made.STOP
+    assert verdict(made, "long", **{RUNG: 30, GAP: 0.5}) == made.STOP
     assert isinstance(made.errors.first, UserError)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tread_lab.engine.checkpoint import newest_whole_step
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
@@ -75,13 +76,17 @@ class EarlyStopping:
         return gap if math.isfinite(gap) else None
 
     def history(self) -> Iterator[tuple[str, int, float]]:
-        """Yield (run, rung, gap) of the runs that have ended or were stopped before."""
+        """Yield (run, rung, gap) of earlier sessions.
+
+        A run that goes on reports the rungs after its last checkpoint once more.
+        """
         stopped = self.lab.sweep(self.sweep).stopped()
         for run in self.judged:
-            if run not in stopped and self.lab.run(run).result() is None:
-                continue
+            folder = self.lab.run(run)
+            over = run in stopped or folder.result() is not None
+            last = math.inf if over else newest_whole_step(folder.checkpoints)
             for rung in self.rungs(run):
-                if (gap := self.gap(run, rung)) is not None:
+                if rung <= last and (gap := self.gap(run, rung)) is not None:
                     yield run, rung, gap
 
     def stop(self, run: str, rung: int, gap: float) -> None:

@@ -184,7 +184,10 @@ RULES: Mapping[str, Callable[[StopEarlySpec, int], Any]] = {"asha": _asha, "medi
 
 
 class EarlyStoppingScheduler(FIFOScheduler):
-    """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted."""
+    """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted.
+
+    It knows each trial by its run, so that a run that was interrupted goes on as the same trial.
+    """
 
     def __init__(self, early: EarlyStopping, errors: CallbackErrors) -> None:
         super().__init__()
@@ -192,24 +195,24 @@ class EarlyStoppingScheduler(FIFOScheduler):
         steps = max((steps for steps, _ in early.judged.values()), default=1)
         self.rule = lookup(RULES, early.spec.kind, "stop_early.kind")(early.spec, steps)
         for run, rung, gap in early.history():
-            self.rule.on_trial_add(None, EarlierTrial(run))
-            self.rule.on_trial_complete(None, EarlierTrial(run), {RUNG: rung, GAP: gap})
-
-    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-        self.rule.on_trial_add(tune_controller, trial)
+            self.rule.on_trial_add(None, JudgedRun(run))
+            self.rule.on_trial_complete(None, JudgedRun(run), {RUNG: rung, GAP: gap})
+        for run in early.judged:
+            self.rule.on_trial_add(None, JudgedRun(run))
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         if GAP not in result:
             return str(self.CONTINUE)
-        decision = str(self.rule.on_trial_result(tune_controller, trial, result))
+        run = JudgedRun(result["run"])
+        decision = str(self.rule.on_trial_result(tune_controller, run, result))
         if decision == self.STOP:
             with self.errors.collect():
-                self.early.stop(result["run"], result[RUNG], result[GAP])
+                self.early.stop(run.trial_id, result[RUNG], result[GAP])
         return decision
 
 
 @dataclass(frozen=True)
-class EarlierTrial:
-    """A trial of an earlier session, as far as a rule must know it."""
+class JudgedRun:
+    """A run as a trial of Ray Tune, as far as a rule must know it."""
 
     trial_id: str
