@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.sweep.trial.test_task import family_plan
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError, signature
+from tread_lab.specs import RunSpec, UserError, signature
 from tread_lab.specs.run import InitSpec
+from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.removal import removal_of, remove
 
 SHARED = {signature(tiny_spec(None, steps=400)), signature(tiny_spec((2, 8), steps=400))}
@@ -70,6 +73,23 @@ def test_a_run_that_another_one_began_from_stays(lab: Lab) -> None:
     removal = removal_of(lab, "a")
     assert removal.runs == ()
     assert removal.kept[signature(parent)] == (f"run {signature(child)}",)
+
+
+@pytest.mark.parametrize("trained", ["before", "after"])
+def test_a_parent_that_was_trained_before_its_sweep_stays(
+    tmp_path: Path, tiny: Callable[..., RunSpec], trained: str
+) -> None:
+    lab, plan = Lab(tmp_path), family_plan(tiny())
+    parent, *children = (lab.run(task.run) for task in plan.tasks)
+    for run in (parent, *children) if trained == "before" else ():
+        run.attempts.open()
+    store_plan(lab.sweep("family"), plan)
+    for run in (parent, *children):
+        run.attempts.open()
+    removal = removal_of(lab, "family")
+    assert [*removal.kept] == [parent.name] * (trained == "before")
+    remove(removal)
+    assert parent.path.exists() == (trained == "before") and not children[0].path.exists()
 
 
 def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import TRAIN_SECONDS
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.signature import signature
 from tread_lab.specs.units import amount, counted, counts_text, duration
+
+EARLIER = "whoever trained it before"  # the sweep, whose trials start from it
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class Removal:
     Attributes:
         sweep: the sweep's folder, `None` where a run alone is removed.
         runs: the folders of the runs that nothing else needs.
-        kept: by run of the sweep, what needs it: other sweeps, and runs that started from it.
+        kept: by run of the sweep, what needs it: other sweeps, runs that started from it, or
+            whoever trained it before the sweep.
     """
 
     name: str
@@ -66,8 +70,10 @@ def removal_of(lab: Lab, name: str) -> Removal:
             another sweep cannot be read, so that nobody knows what it needs.
     """
     sweep = lab.sweep(name) if name in lab.sweeps() else None
-    own = list(sweep.plan().runs()) if sweep else [lab.known_run(name).name]
+    plan = sweep.plan() if sweep else None
+    own = list(plan.runs()) if plan else [lab.known_run(name).name]
     users = _users(lab, own, without=name)
+    users |= {run: (EARLIER,) for run in _earlier(lab, plan) if run not in users} if plan else {}
     if sweep is None and users:
         needed = ", ".join(users[own[0]])
         raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
@@ -75,6 +81,15 @@ def removal_of(lab: Lab, name: str) -> Removal:
     if (sweep and sweep.driven) or any(run.locked for run in runs):
         raise UserError(f"{name} is running; `tread-lab stop {name}` ends it")
     return Removal(sweep.name if sweep else runs[0].name, sweep, runs, users)
+
+
+def _earlier(lab: Lab, plan: StoredPlan) -> Iterator[str]:
+    """Yield the parents of trials that somebody had begun before the sweep was planned."""
+    trials = {trial.run for trial in plan.trials}
+    for run in plan.runs():
+        first = next(iter(lab.run(run).attempts.read()), None)
+        if run not in trials and first and plan.created and first.time < plan.created:
+            yield run
 
 
 def remove(removal: Removal) -> None:
