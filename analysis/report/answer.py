@@ -25,6 +25,7 @@ from tread_lab.frames import (
     NO_RESULT,
     UNIT,
     best_first,
+    better_than_dense,
     cells_frame,
     ranked_cells,
     ranking_key,
@@ -113,8 +114,10 @@ def _finding(
     if tried == 1:
         return f"{routed(name)} {outcome}: {result}."
     best_of = f"Of {tried} cells {routed(name)} has the lowest mean"
-    if high < 0:
+    if better_than_dense(frame, done):
         best_of = f"The best of {tried} cells is {routed(name)}"
+    elif high < 0:
+        outcome += f" by its own interval, but not at 95% as the best of {tried}"
     over = measured_as(done, GAP_HELDOUT)
     others = f" {outcomes_text(counts, 'cells', over)}" if counts else ""
     return f"{best_of}; it {outcome}: {result}.{others}"

@@ -11,6 +11,7 @@ from tread_lab.compare.best_set import (
     best_over_seeds,
     dunnett_quantile,
     power,
+    quantile_to_one,
     range_quantile,
     ranks,
     residual_deviation,
@@ -30,7 +31,8 @@ def test_dunnetts_quantile_is_the_t_quantile_for_one_comparison() -> None:
     assert dunnett_quantile(1, 10) == pytest.approx(stats.t.ppf(0.95, 10), abs=1e-4)
     assert dunnett_quantile(1, 2) == pytest.approx(stats.t.ppf(0.95, 2), abs=2e-3)
     assert range_quantile(2, 2) == pytest.approx(stats.t.ppf(0.975, 2), abs=2e-3)
-    assert widening(2, 32) == 1.0
+    assert quantile_to_one(2, 2) == pytest.approx(stats.t.ppf(0.975, 2))
+    assert widening(2, 32, range_quantile) == widening(2, 32, quantile_to_one) == 1.0
 
 
 @pytest.mark.parametrize(("k", "freedom", "tabled"), [(2, 10, 2.15), (3, 20, 2.19), (9, 20, 2.60)])
@@ -60,18 +62,29 @@ def test_one_of_equal_cells_is_called_worse_in_5_of_100_sweeps(seeds: int, absen
         values = layout(rng, np.repeat([0.0, 9.0], [16, 1]), seeds=seeds)
         values[1:, :16][rng.random((seeds - 1, 16)) < absent] = np.nan
         own = values - values[:, 16:]  # a cell's seeds are those that ran
-        worse = worse_over_seeds(values[:, np.argsort(np.nanmean(own, axis=0))])
+        worse = worse_over_seeds(values[:, np.argsort(np.nanmean(own, axis=0))], range_quantile)
         assert worse is not None
         wrong, found = wrong + worse[:16].any(), found + worse[16]
     assert wrong / rounds <= 0.07 and found / rounds > 0.9
 
 
+@pytest.mark.parametrize("seeds", [2, 5])
+def test_the_best_of_cells_as_good_as_dense_is_rarely_called_better(seeds: int) -> None:
+    rng, rounds, wrong, found = np.random.default_rng(seeds), 1500, 0, 0
+    for _ in range(rounds):  # dense is the first column; the last cell is better
+        values = -layout(rng, np.repeat([0.0, -9.0], [18, 1]), seeds=seeds)
+        better = worse_over_seeds(values, quantile_to_one)
+        assert better is not None
+        wrong, found = wrong + better[1:18].any(), found + better[18]
+    assert 0.01 <= wrong / rounds <= 0.035 and found / rounds > 0.99
+
+
 def test_cells_without_a_common_seed_are_not_told_apart() -> None:
     nan = np.nan
-    assert worse_over_seeds(np.array([[0.0, 9.0]])) is None
-    assert worse_over_seeds(np.array([[0.0, nan], [nan, 9.0]])) is None
+    assert worse_over_seeds(np.array([[0.0, 9.0]]), range_quantile) is None
+    assert worse_over_seeds(np.array([[0.0, nan], [nan, 9.0]]), range_quantile) is None
     values = np.array([[0.0, 0.0, nan], [0.1, 0.1, nan], [nan, nan, 99.0]])
-    assert worse_over_seeds(values).tolist() == [False] * 3  # type: ignore[union-attr]
+    assert worse_over_seeds(values, range_quantile).tolist() == [False] * 3  # type: ignore[union-attr]
 
 
 def test_unequal_noise_costs_a_few_percent_at_most() -> None:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, nctdtr, ndtr, ndtri
+from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtrit
 
 from tread_lab.compare.intervals import CONFIDENCE
 from tread_lab.specs.errors import UserError
 
 Array = NDArray[np.float64]
+Quantile = Callable[[int, int], float]  # of the largest difference of cells, by degrees of freedom
 POWER = 0.8  # the usual promise of a planned experiment
 MOST_SEEDS = 200
 RESAMPLES = 4000
@@ -103,12 +104,16 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
     return dataclasses.replace(_set(means_K, width_K, math.nan), members_K=members_K)
 
 
-def worse_over_seeds(values_SK: Array) -> NDArray[np.bool_] | None:
-    """Return which cells are worse than the first, which may be chosen by the same values.
+def worse_over_seeds(values_SK: Array, quantile: Quantile) -> NDArray[np.bool_] | None:
+    """Return which cells are worse than the first, at 95% for all of them together.
 
-    Tukey's intervals of the differences of all pairs hold together at 95%. A value that is absent
-    is NaN; a difference is over the seeds that both cells have. The result is `None` where no two
-    cells share two seeds, so that nothing is left to estimate the deviation from.
+    A value that is absent is NaN; a difference is over the seeds that both cells have. The result
+    is `None` where no two cells share two seeds, so that nothing is left to estimate the deviation
+    from.
+
+    Args:
+        quantile: `range_quantile` where the same values chose the first cell, `quantile_to_one`
+            where it was known before.
     """
     deviation, freedom = _pooled(values_SK)
     if not freedom:
@@ -117,15 +122,15 @@ def worse_over_seeds(values_SK: Array) -> NDArray[np.bool_] | None:
     common_K = np.isfinite(apart_SK).sum(axis=0)
     error_K = deviation * np.sqrt(2 / np.maximum(common_K, 1))
     apart_K = np.nansum(apart_SK, axis=0) / np.maximum(common_K, 1)
-    return np.asarray(apart_K > range_quantile(values_SK.shape[1], freedom) * error_K)
+    return np.asarray(apart_K > quantile(values_SK.shape[1], freedom) * error_K)
 
 
-def widening(cells: int, n: int) -> float:
-    """Return how much wider intervals over n images are that hold for all pairs of cells together.
+def widening(cells: int, n: int, quantile: Quantile) -> float:
+    """Return how much wider intervals over n images are that hold for all cells together.
 
-    It is 1 for two cells.
+    It is 1 for two cells. The quantile is as for `worse_over_seeds`.
     """
-    return range_quantile(cells, n - 1) / range_quantile(2, n - 1)
+    return quantile(cells, n - 1) / quantile(2, n - 1)
 
 
 def residual_deviation(values_SK: Array) -> float:
@@ -250,6 +255,14 @@ def range_quantile(cells: int, freedom: int) -> float:
         return float(share @ (inner ** (cells - 1) @ share) - CONFIDENCE)
 
     return _root(miss, 1000.0)
+
+
+def quantile_to_one(cells: int, freedom: int) -> float:
+    """d for the differences of all cells to the first one: Bonferroni's, however they correlate.
+
+    For two cells d is the quantile of a two-sided t-test.
+    """
+    return float(stdtrit(freedom, 1 - (1 - CONFIDENCE) / 2 / (cells - 1)))
 
 
 def _root(function: Callable[[float], float], most: float) -> float:

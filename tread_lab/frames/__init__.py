@@ -25,6 +25,7 @@ from tread_lab.frames.columns import (
 from tread_lab.frames.lab_frames import history_frame
 from tread_lab.frames.ranking import (
     best_first,
+    better_than_dense,
     ranked_cells,
     ranking_caption,
     ranking_key,
@@ -63,6 +64,7 @@ __all__ = [
     "UNIT",
     "Memory",
     "best_first",
+    "better_than_dense",
     "cells_frame",
     "delta_column",
     "disturbed",

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from tread_lab.compare.best_set import widening, worse_over_seeds
+from tread_lab.compare.best_set import (
+    quantile_to_one,
+    range_quantile,
+    widening,
+    worse_over_seeds,
+)
 from tread_lab.compare.gaps import (
     Losses,
     PairedGap,
@@ -91,14 +98,42 @@ def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[
     """
     if len(cells) < 2:
         return []
-    done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
-    rows = frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
-    gaps = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack().reindex(columns=[*cells])
-    worse = worse_over_seeds(gaps.to_numpy(float))
+    rows = _measured(frame, cells)
+    worse = worse_over_seeds(_by_seed(rows, cells), range_quantile)
     if worse is None:
         own = _worse_over_images(lab, frame, rows, cells)
         return [cell for cell in cells[1:] if cell not in own]
     return [cell for cell, is_worse in zip(cells[1:], worse[1:]) if not is_worse]
+
+
+def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
+    """Return whether the first cell is better than dense at 95%, chosen as it is from all of them.
+
+    Its own interval must show it, and one that holds for all cells against dense together.
+
+    Args:
+        done: rows of `ranked_cells`, completed trials, best first by held-out gap.
+    """
+    gap, high, n = (float(done[GAP_HELDOUT + end].iloc[0]) for end in ("", HIGH, COUNT))
+    if not high < 0:
+        return False
+    gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"])
+    better = worse_over_seeds(np.insert(-gaps_SK, 0, 0.0, axis=1), quantile_to_one)
+    if better is None:
+        return -gap > (high - gap) * widening(len(done) + 1, int(n), quantile_to_one)
+    return bool(better[1])
+
+
+def _measured(frame: pd.DataFrame, cells: Collection[str]) -> pd.DataFrame:
+    """Return the completed trials of some cells that have a held-out gap."""
+    done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
+    return frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
+
+
+def _by_seed(rows: pd.DataFrame, cells: Iterable[str]) -> NDArray[np.float64]:
+    """Return the held-out gaps of cells, [S, K], NaN where a cell lacks a seed."""
+    gaps = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack()
+    return gaps.reindex(columns=[*cells]).to_numpy(float)
 
 
 def _worse_over_images(
@@ -117,12 +152,12 @@ def _worse_over_images(
     apart = pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
     high = pairs[GAP_HELDOUT + HIGH] + pairs[GAP_HELDOUT + HIGH + BEST]
     half = high - pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
-    clear = apart > half * widening(len(cells), images)
+    clear = apart > half * widening(len(cells), images, range_quantile)
     worse = set(pairs.loc[clear, "cell"])
     for pair in pairs[~clear].nsmallest(NEAREST, GAP_HELDOUT).to_dict("records"):
         one, best_one = ((pair["run" + end], pair["baseline" + end]) for end in ("", BEST))
         gap = _apart(lab, one, best_one, steps, planned)
-        if gap and gap.mean > (gap.high - gap.mean) * widening(len(cells), gap.n):
+        if gap and gap.mean > (gap.high - gap.mean) * widening(len(cells), gap.n, range_quantile):
             worse.add(pair["cell"])
     return worse
 

@@ -20,6 +20,7 @@ INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the head
     ),
     ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "has the lowest mean; it cannot be distinguished",
     ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
+    ((3, -1, 7), (2, -1, 5), (-1, -1.8, -0.2)): "own interval, but not at 95% as the best of 3: h",
     ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "best of 3 cells is 5→8 s=0.5; it is better",
 }
 
@@ -88,6 +89,24 @@ def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: P
     assert paired in found.sentence and paired in expected.sentence
     lab = write_sweep(tmp_path / "one", small(seeds=(0, 1), states={(None, 1): "diverged"}))
     assert answer(lab, trials_frame(lab, "placement")).certainty.startswith("One seed: the interv")
+
+
+@pytest.mark.parametrize(
+    ("spread", "best", "said"),
+    [
+        (0.01, (-1, -1.1, -1.2), "The best of 3 cells is 5→8 s=0.5; it is better than dense at"),
+        (5.0, (-1, -1.1, -1.2), "dense at equal steps by its own interval, but not at 95% as the"),
+        (0.01, (-0.4, -1.1, -1.5), "lowest mean; it cannot be distinguished from dense"),
+    ],
+)
+def test_the_best_is_better_if_its_interval_and_that_of_all_cells_together_show_it(
+    spread: float, best: tuple[float, ...], said: str, tmp_path: Path
+) -> None:
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement").sort_values(["cell", "seed"])
+    gaps = [spread, -spread, 0, -spread, 0, spread, *best]  # of 0->4, 2->8 and 5->8
+    frame.loc[frame["role"] == "trial", GAP[0]] = gaps
+    assert said in answer(lab, frame).sentence
 
 
 def test_both_questions_are_answered_by_cells_whose_seeds_all_completed(tmp_path: Path) -> None:
