@@ -83,6 +83,16 @@ def test_a_baseline_without_a_result_has_no_gap_of_zero() -> None:
     assert list(cells["cell"]) == ["b", "a", "dense"] and cells["gap/heldout"].isna().iloc[2]
 
 
+@pytest.mark.parametrize("key", ["fd@1k", "gap/heldout"])
+def test_a_cell_that_is_ranked_by_some_of_its_seeds_says_so(key: str) -> None:
+    frame = table("dense", "a", "a", "b", "b", **{key: [None, 1.0, None, 2.0, 3.0]})
+    frame["gap/heldout:low"] = frame["gap/heldout:high"] = 0.0
+    frame["gap/heldout:n"] = [np.nan, *[64.0] * 4]  # images
+    cells = ranked_cells(frame, key).set_index("cell")
+    assert cells["reason"].to_dict() == {"a": f"{key} of 1 of 2 seeds", "b": "", "dense": ""}
+    assert cells["rank"]["a"] < cells["rank"]["b"]
+
+
 def test_a_trial_that_is_its_baselines_own_run_is_left_out() -> None:
     frame = table("dense", "rate 0", "a", run=["r", "r", "s"], baseline=[None, "r", "r"],
                   **{"gap/heldout": [None, 0.0, 1.0]})  # fmt: skip

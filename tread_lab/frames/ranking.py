@@ -22,7 +22,7 @@ from tread_lab.compare.gaps import (
     losses_paths,
 )
 from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import COUNT, HIGH, delta_column, own_metrics
+from tread_lab.frames.columns import COUNT, HIGH, UNIT, delta_column, own_metrics
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
@@ -76,7 +76,10 @@ def ranked_cells(frame: pd.DataFrame, key: str | None) -> pd.DataFrame:
 
 
 def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's differences to it are 0."""
+    """Return rows of `cells_frame` as `ranked_cells` does; a baseline's differences to it are 0.
+
+    Of a cell that is ranked by some of its completed seeds alone, the reason says so.
+    """
     done = cells["state"] == RunState.COMPLETED
     dense = (cells["role"] == "baseline") & done
     own = [c for c in map(str, cells) if delta_column(c) == c != GAP_ROUTE and ":" not in c]
@@ -85,7 +88,10 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
     order = values.sort_values(ascending=lowest_first, na_position="last", kind="stable").index
     ordered = values if metric_kind(key).sign else values * float("nan")
     rank = ordered.rank(method="min", ascending=lowest_first).astype("Int64")
-    return cells.assign(rank=rank).loc[order]
+    seeds = cells[key + COUNT].mask(cells[key + UNIT] == "images", 1)
+    some = done & (cells["reason"] == "") & (0 < seeds) & (seeds < cells["completed"])
+    told = [f"{key} of {n:g} of {of} seeds" for n, of in zip(seeds, cells["completed"])]
+    return cells.assign(rank=rank, reason=cells["reason"].mask(some, told)).loc[order]
 
 
 def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[str]:
