@@ -202,6 +202,14 @@ def test_seeds_may_be_a_range() -> None:
             "variants.m.a and variants.n.b both set routes",
         ),
         ({"variants": {"m": {}}}, "variants.m: has no values"),
+        (
+            {"fixed": {"process.p_mean": -1}, "axes": {"process": ["edm", "flow"]}},
+            "fixed.process.p_mean: every cell sets process whole; write it there",
+        ),
+        (
+            {"fixed": {"routes": ["2->8"], "rate": 0.25}, "axes": {"routes": [["0->1"]]}},
+            "fixed.rate: every cell sets routes whole",
+        ),
         ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
         ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: write `seeds: [0, 1]`"),
         ({"baseline": {"seed": 3}}, "baseline.seed: write `seeds: [0, 1]`"),
@@ -213,6 +221,12 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         expansion(**sweep)
     assert said in str(error.value)
+
+
+def test_a_fixed_part_of_a_field_counts_where_a_cell_does_not_set_the_field_whole() -> None:
+    fixed, rows = {"process.p_mean": -1}, ({"train.lr": 1e-3}, {"process": "edm"})
+    found = trials(fixed=fixed, trials=rows)
+    assert [t.spec.process.p_mean for t in found] == [-1, -1.2]  # type: ignore[union-attr]
 
 
 def test_cells_that_set_the_same_in_another_order_are_equal() -> None:

@@ -13,7 +13,15 @@ from tread_lab.specs.cell import Cell, CellNames, Trial, evaluate, has_computed,
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.fields import check_field, leaves_of, run_of, with_cell, with_fields
+from tread_lab.specs.fields import (
+    by_axis,
+    check_field,
+    leaves_of,
+    lies_in,
+    run_of,
+    with_cell,
+    with_fields,
+)
 from tread_lab.specs.labels import cell_text
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -122,6 +130,7 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     _check_axes(listed, sweep, "trials")
     cells, listed_again = distinct([*crossed, *listed])
     _check_seeds(sweep)
+    _check_fixed(sweep, cells)
     return cells, [*repeated, *listed_again]
 
 
@@ -136,6 +145,27 @@ def _check_seeds(sweep: SweepSpec) -> None:
     for path, fields in places.items():
         if leaves_of(fields).get("seed") not in (None, *sweep.seeds):
             raise _seed_at(path)
+
+
+def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell]) -> None:
+    """Refuse to fix a part of a field that every cell sets whole: the part would be lost.
+
+    The file of a report fixes the whole run, its model too, and so what cells set again.
+    """
+    fixed = leaves_of(sweep.fixed)
+    if any(lies_in(name, "model") for name in fixed):
+        return
+    for name in fixed:
+        place = f"routes.{name}" if lies_in(name, "route") or name == "rate" else name
+        wholes = [_set_whole(place, cell, sweep) for cell in cells]
+        if all(wholes):
+            raise UserError(f"fixed.{name}: every cell sets {wholes[0]} whole; write it there")
+
+
+def _set_whole(name: str, cell: Cell, sweep: SweepSpec) -> str:
+    """Return the field of which a dotted one is a part where a cell sets it; "" if none."""
+    names = (field for _, own in by_axis(cell, sweep.variants) for field in leaves_of(own))
+    return next((field for field in names if field != name and lies_in(name, field)), "")
 
 
 def _seed_at(path: str) -> UserError:

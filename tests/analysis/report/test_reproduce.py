@@ -24,6 +24,7 @@ ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0,
     [
         ROUTES,
         {**ROUTES, "baseline": None},
+        {"axes": {"process": ["edm", "flow"]}, "variants": {"r": {"a": {"routes": ["0->1"]}}}},
         {**ROUTES, "where": "start > 0", "question": "Where?"},
         {**ROUTES, "match": "train_flops", "fixed": {"train": {"steps": 9}}},
     ],
