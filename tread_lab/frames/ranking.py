@@ -89,7 +89,7 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
     ordered = values if metric_kind(key).sign else values * float("nan")
     rank = ordered.rank(method="min", ascending=lowest_first).astype("Int64")
     seeds = cells[key + COUNT].mask(cells[key + UNIT] == "images", 1)
-    some = done & (cells["reason"] == "") & (0 < seeds) & (seeds < cells["completed"])
+    some = done & (cells["reason"] == "") & (seeds > 0) & (seeds < cells["completed"])
     told = [f"{key} of {n:g} of {of} seeds" for n, of in zip(seeds, cells["completed"])]
     return cells.assign(rank=rank, reason=cells["reason"].mask(some, told)).loc[order]
 
