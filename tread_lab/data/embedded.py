@@ -36,17 +36,17 @@ class Fashion16:
         part = "train" if split == "train" else "test"
         self._mean, self._deviation = _moments(arrays["train_images"])
         self._pixels_NCHW = torch.from_numpy(arrays[f"{part}_images"])[:, None]
-        self._labels_N = torch.from_numpy(arrays[f"{part}_labels"]).long()
+        self.labels_N = torch.from_numpy(arrays[f"{part}_labels"]).long()
         content = arrays[f"{part}_images"].tobytes() + arrays[f"{part}_labels"].tobytes()
         self.fingerprint = hashlib.sha256(content).hexdigest()[:16]
 
     def __len__(self) -> int:
-        return len(self._labels_N)
+        return len(self.labels_N)
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples [B, 1, 16, 16] in model space and labels [B]."""
         x_BCHW = self._pixels_NCHW[ids].float()
-        return (x_BCHW - self._mean) * (DEVIATION / self._deviation), self._labels_N[ids]
+        return (x_BCHW - self._mean) * (DEVIATION / self._deviation), self.labels_N[ids]
 
     def images(self, ids: Tensor) -> Tensor:
         """Return uint8 images [B, 1, 16, 16] as they are stored."""

@@ -99,7 +99,7 @@ class ExportedImages(FolderImages):
     def __init__(self, data: DataSpec) -> None:
         self._data, (self._scale, _) = data, data.scales
         self.shape, self.classes = (data.channels, data.size, data.size), data.classes
-        self._labels_N = torch.zeros(0, dtype=torch.int64)
+        self.labels_N = torch.zeros(0, dtype=torch.int64)
         self.fingerprint = recorded_fingerprint(data)
 
     def images(self, ids: Tensor) -> Tensor:

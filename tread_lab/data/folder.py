@@ -166,7 +166,7 @@ class FolderImages:
         labels_N = self._files.labels_n[self._ids]
         check_labels(labels_N, spec)
         self.classes = spec.classes
-        self._labels_N = torch.from_numpy(labels_N)
+        self.labels_N = torch.from_numpy(labels_N)
         digest = hashlib.sha256(f"{len(labels_N)} {self.shape} {self._scale!r}".encode())
         digest.update((spec.digest or "").encode())
         digest.update(labels_N.tobytes())
@@ -175,12 +175,12 @@ class FolderImages:
         self.fingerprint = digest.hexdigest()[:16]
 
     def __len__(self) -> int:
-        return len(self._labels_N)
+        return len(self.labels_N)
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples [B, 3, H, W] in model space and labels [B]."""
         x_BCHW = self.images(ids).float() / 127.5 - 1
-        return x_BCHW * self._scale, self._labels_N[ids]
+        return x_BCHW * self._scale, self.labels_N[ids]
 
     def images(self, ids: Tensor) -> Tensor:
         """Return uint8 images [B, 3, H, W] as they are stored."""

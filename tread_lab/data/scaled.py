@@ -141,18 +141,18 @@ class ScaledLatents:
             self.fingerprint = _mixed(f"{self.fingerprint} {normalised}", self._scale)
         if store.recorded:
             self.fingerprint = store.fingerprint
-        self._labels_N = torch.from_numpy(store.labels)
+        self.labels_N = torch.from_numpy(store.labels)
         self._decode = decode
 
     def __len__(self) -> int:
-        return len(self._labels_N)
+        return len(self.labels_N)
 
     def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return samples [B, C, H, W] in model space and labels [B]: the mean where posteriors are
         stored, and never mirrored."""
         stored_BCHW = _float32(self._store.read(ids.numpy()))
         mean_BCHW = stored_BCHW[:, : self.shape[0]].contiguous()
-        return self._in_model_space(mean_BCHW), self._labels_N[ids]
+        return self._in_model_space(mean_BCHW), self.labels_N[ids]
 
     def redraw(self, ids: Tensor, *key: int | str) -> tuple[Tensor, Tensor]:
         """Return the same as one step sees it: the posterior sampled and images mirrored by draws
@@ -170,7 +170,7 @@ class ScaledLatents:
             if self._store.posterior == "log_variance":
                 spread_BCHW = (0.5 * spread_BCHW).exp()
             z_BCHW = z_BCHW + spread_BCHW * draws.normal(tuple(z_BCHW.shape), *key, "posterior")
-        return self._in_model_space(z_BCHW), self._labels_N[ids]
+        return self._in_model_space(z_BCHW), self.labels_N[ids]
 
     def _in_model_space(self, z_BCHW: Tensor) -> Tensor:
         """Return stored values as the network sees them; may change what it is given."""

@@ -289,7 +289,7 @@ def run(lab: Lab, *tasks: Task) -> None:
     InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
 
 
-def test_first_images_of_few_classes_are_told_before_anything_runs(
+def test_first_images_of_few_classes_and_classes_without_images_are_told_before_anything_runs(
     tiny: Tiny, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(0)
@@ -308,7 +308,13 @@ def test_first_images_of_few_classes_are_told_before_anything_runs(
     )
     assert told({"heldout_loss": {"images": 5, "pick": "even"}}) == []
     assert told({"layer_similarity": {"images": 20}}) == []
-    fashion = Task(tiny(), decode_evaluations(["heldout_loss", "layer_similarity"]))
+    (line,) = told({"samples": {"count": 4}})
+    assert line == (
+        "samples: 5 of 10 classes have no training sample (the first is 5), and images are drawn"
+        " of all; data whose labels have no gaps leave them out"
+    )
+    evaluations = ["heldout_loss", "layer_similarity", {"samples": {"count": 4}}]
+    fashion = Task(tiny(), decode_evaluations(evaluations))
     assert preflight([fashion], Devices.here("cpu")) == []
 
 
