@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.frozen import not_frozen
-from tests.records.test_sweep_archive import Entry, merged, packed, rewritten, source
+from tests.records.conftest import Entry, entry, merged, packed, rewritten
 from tread_lab import records
 from tread_lab.frames import trials_frame
 from tread_lab.records.checksums import json_text
@@ -21,7 +21,6 @@ from tread_lab.records.sweep_folder import last_worked, seconds_spent
 from tread_lab.specs import UserError
 from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
-__all__ = ["source"]
 ENTRY = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
 REMARK = {"event": "note", "text": "x", "by": "me", "time": 1.0}
 DEEP = '{"a":' * 9999 + "1" + "}" * 9999
@@ -102,23 +101,15 @@ def paths(lab: Lab, file: str) -> list[str]:
     return [run.path.relative_to(lab.root).as_posix() + f"/{file}"]
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A lab that the cases change one file of, and restore."""
-    make = source.__wrapped__  # type: ignore[attr-defined]
-    made: Lab = make(tmp_path_factory.mktemp("malformed"))
-    return made
-
-
-def test_no_reader_raises_at_a_record_of_wrong_kinds(shared: Lab) -> None:
+def test_no_reader_raises_at_a_record_of_wrong_kinds(source: Lab) -> None:
     failed = []
     for file, text in TEXTS:
-        (name,) = paths(shared, file)
-        path = shared.root / name
+        (name,) = paths(source, file)
+        path = source.root / name
         kept = path.read_bytes() if path.exists() else None
         path.write_text(text)
         try:
-            failed += [f"{file}: {text[:90]!r}: {e}" for e in raised(shared, file)]
+            failed += [f"{file}: {text[:90]!r}: {e}" for e in raised(source, file)]
         finally:
             path.unlink() if kept is None else path.write_bytes(kept)
     assert failed == []
@@ -155,24 +146,22 @@ def raised(lab: Lab, file: str) -> list[str]:
 
 @pytest.mark.parametrize("file", [*LINES, *TREES])
 def test_such_a_record_is_refused_by_its_name_in_an_export_and_in_an_archive(
-    source: Lab, lab: Lab, tmp_path: Path, file: str, capsys: pytest.CaptureFixture[str]
+    source: Lab, archive: Path, lab: Lab, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place,) = paths(source, file)
     text = next(text for kind, text in TEXTS if kind == file)
     path, name = source.root / place, place.replace("sweeps/placement", "sweep")
-    kept, archive = path.read_bytes() if path.exists() else b"", tmp_path / "sweep.zip"
     path.write_text(text)
     with pytest.raises(UserError, match=re.escape(path.name)):
-        packed(source, archive)
-    assert not archive.exists()
+        packed(source, archive.with_name("sweep.zip"))
+    assert not archive.with_name("sweep.zip").exists()
     if place.startswith("runs/") and file != "spec.yaml":  # which is an error that names it
         show_run(source.runs()[0])
         assert re.search(rf"damaged +{place.split('/', 2)[2]}$", capsys.readouterr().out, re.M)
-    path.write_bytes(kept)
-    packed(source, archive)
 
-    def change(entries: list[Entry], _: object) -> list[Entry]:
-        return [(e, text.encode() if e.filename == name else b) for e, b in entries]
+    def change(entries: list[Entry]) -> list[Entry]:
+        others = [(e, content) for e, content in entries if e.filename != name]
+        return [*others, entry(name, text.encode())]
 
     rewritten(archive, change)
     with pytest.raises(UserError) as refusal:

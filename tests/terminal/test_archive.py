@@ -8,7 +8,8 @@ from collections.abc import Generator
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_archive import HAS_WEIGHTS, NEW, Transfer
+from tread_lab.records.merge import HAS_WEIGHTS, NEW
+from tread_lab.records.sweep_archive import Transfer
 from tread_lab.terminal import progress
 from tread_lab.terminal.archive import bytes_line, show_bytes, show_imported
 

@@ -35,6 +35,7 @@ from tread_lab.specs.signature import signature
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
 LOCK = ".claim"  # in the folder of a run or a sweep
+CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
 IMPORTED = "imported.json"  # in the folder of a run that was imported without its weights
@@ -88,8 +89,12 @@ class RunFolder:
     @property
     def lacks_weights(self) -> bool:
         """Whether the run was imported without weights, and has none of its own since."""
-        marked = (self.path / IMPORTED).exists()
-        return marked and not any(self.checkpoints.glob("step-*.safetensors"))
+        return (self.path / IMPORTED).exists() and not self.weights()
+
+    def weights(self) -> set[int]:
+        """Return the steps of the checkpoints."""
+        names = (CHECKPOINT.fullmatch(path.name) for path in self.checkpoints.glob("*"))
+        return {int(named["step"]) for named in names if named}
 
     @property
     def exported(self) -> bool:

@@ -1,4 +1,4 @@
-"""The archive of a sweep: its records packed in one lab, and merged into another."""
+"""The archive of a sweep: its records packed in one lab, checked and unpacked in another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import struct
-import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -19,18 +18,17 @@ import tread_lab
 from tread_lab.records.archive import Archive, ArchiveWriter, open_archive
 from tread_lab.records.attempts import is_attempt
 from tread_lab.records.checksums import Tree
-from tread_lab.records.durable import read_json, replacing, write_json, write_text, writing
+from tread_lab.records.durable import read_json, replacing, write_json, write_text
 from tread_lab.records.kinds import TEXT_OR_NONE, fits
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
 from tread_lab.records.log import is_changed, is_entry
+from tread_lab.records.merge import merge_runs, merge_sweep
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.remarks import is_remark
-from tread_lab.records.run_folder import IMPORTED, LOCK, EvaluationFolder, RunFolder
-from tread_lab.records.status import RunState
+from tread_lab.records.run_folder import CHECKPOINT, IMPORTED, LOCK, EvaluationFolder, RunFolder
 from tread_lab.records.sweep_folder import SweepFolder, is_spent, is_stopped, is_suggestion
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import in_words
 from tread_lab.specs.units import counted
 
 STAGE = ".import"  # the folder of a lab where an import unpacks; the next one empties it
@@ -45,11 +43,7 @@ _EXPECTED = re.compile(
         | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
     re.VERBOSE | re.ASCII,
 )
-_CHECKPOINT = re.compile(r".*/step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
-# What became of a run.
-PACKED, PENDING = "packed", "pending"
-NEW, KEPT, ADDED, TAKEN, BUSY = "new", "kept", "added", "taken", "busy"
-HAS_WEIGHTS = "has weights"
+PACKED, PENDING = "packed", "pending"  # what became of a run
 
 Steps = Generator[tuple[int, int], None, "Transfer"]  # yields the bytes done, and all of them
 
@@ -102,7 +96,7 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
                         for size in writer.add(entry, path) if entry not in writer.files else ():
                             done += size
                             yield done, total
-                        _check_checkpoint(path, entry, writer.files[entry]["sha256"])
+                        _check_checkpoint(path, writer.files[entry]["sha256"])
             digest = writer.close(sweep=name, weights=weights)
     begun = {entry.split("/")[1] for entry in writer.files if entry.startswith("runs/")}
     counts = Counter({PACKED: len(begun), PENDING: len(runs) - len(begun)})
@@ -139,7 +133,7 @@ def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterato
         for name in sorted(names):
             path = Path(parent, name)
             entry = f"{prefix}/{path.relative_to(part.path).as_posix()}"
-            if _EXPECTED.fullmatch(entry) and (weights or not _CHECKPOINT.fullmatch(entry)):
+            if _EXPECTED.fullmatch(entry) and (weights or not CHECKPOINT.fullmatch(name)):
                 yield entry, path
     for evaluation in part.evaluations() if isinstance(part, RunFolder) else ():
         reference = ((evaluation.read() or {}).get("spec") or {}).get("reference") or {}
@@ -148,9 +142,9 @@ def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterato
             yield f"references/{path.name}", path
 
 
-def _check_checkpoint(path: Path, entry: str, digest: str) -> None:
+def _check_checkpoint(path: Path, digest: str) -> None:
     """Refuse a checkpoint whose bytes are not those that its name says."""
-    named = _CHECKPOINT.fullmatch(entry)
+    named = CHECKPOINT.fullmatch(path.name)
     if named and digest[:16] != named["digest"]:
         raise UserError(
             f"{path} is damaged (checksum); the sweep's command trains its run again where it is"
@@ -188,18 +182,13 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             takes_plan = _check_same_sweep(sweep, plan, unpacked)
             _check_references(archive, lab, unpacked)
             yield from archive.unpack(unpacked, of_runs, done)
-            _check_records(archive, unpacked)
+            if damaged := passed_over(unpacked):
+                raise archive.refused(f"{damaged[0]} is no record of this version")
             _check_weights(archive, unpacked)
             os.sync()
-            pairs = [(lab.run(run.name), run) for run in Lab(unpacked).runs()]
-            became = [_merge_run(*pair, stage) for pair in pairs]
-            kept = (pair for pair, what in zip(pairs, became) if what == HAS_WEIGHTS)
-            runs, lines = Counter(became), tuple(_why_kept(*pair) for pair in kept)
-            for path in unpacked.glob("references/*.json"):
-                if not (target := lab.root / "references" / path.name).exists():
-                    _move(path, target, stage)
+            runs, lines = merge_runs(lab, stage)
             if takes_plan:
-                _merge_sweep(sweep, stage)
+                merge_sweep(sweep, stage)
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
@@ -267,17 +256,10 @@ def _check_record(path: Path) -> None:
         )
 
 
-def _check_records(archive: Archive, unpacked: Path) -> None:
-    """Refuse a record that its reader would pass over, though it is whole."""
-    for entry in archive.files:
-        if _is_passed_over(unpacked / entry):
-            raise archive.refused(f"{entry} is no record of this version")
-
-
 def _check_weights(archive: Archive, unpacked: Path) -> None:
     """Refuse what is no checkpoint; mark the runs that come without any."""
     for entry, facts in archive.files.items():
-        if named := _CHECKPOINT.fullmatch(entry):
+        if named := CHECKPOINT.fullmatch(Path(entry).name):
             with (unpacked / entry).open("rb") as file:  # a JSON header follows its length
                 start, size = file.read(9), facts["bytes"] - 8
             fits = start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size
@@ -319,109 +301,3 @@ def _check_references(archive: Archive, lab: Lab, unpacked: Path) -> None:
                 f"its runs compare with another file than this lab's as reference {path.stem};"
                 " import it into a lab of its own (--root)"
             )
-
-
-def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
-    """Move a run into the lab, unless the lab has got as far, or would lose weights; return what
-    became of it.
-
-    Of the same execution the lab gets what it lacks: evaluations, and weights if it has none.
-    """
-    if not mine.path.exists():
-        _move(theirs.path, mine.path, stage)
-        return NEW
-    try:
-        with mine.lock():
-            logs = [r.log_path.read_bytes() if r.log_path.exists() else b"" for r in (mine, theirs)]
-            if mine.result() == theirs.result() and logs[0] == logs[1]:  # logs hold times
-                return ADDED if _add_parts(mine, theirs, stage) else KEPT
-            if _progress(theirs) <= _progress(mine):
-                return KEPT
-            if _lost_weights(mine, theirs):
-                return HAS_WEIGHTS
-            _join_lines(mine.remarks.path, theirs.remarks.path)
-            _move(theirs.path, mine.path, stage)
-            return TAKEN
-    except Busy:
-        return BUSY
-
-
-def _progress(run: RunFolder) -> tuple[bool, int]:
-    """Return whether a run has a result, and its step; that it was asked to stop is none."""
-    return run.result() is not None and run.state() is not RunState.FAILED, run.step()
-
-
-def _lost_weights(mine: RunFolder, theirs: RunFolder) -> list[int]:
-    """Return the steps whose weights a run of the lab would lose to the archive's: those that
-    people asked to keep, and those that are further than all of the archive's."""
-    brought = _weights(theirs)
-    asked, furthest = mine.asked_steps(), max(brought, default=0)
-    return sorted(s for s in _weights(mine) - brought if s in asked or s > furthest)
-
-
-def _weights(run: RunFolder) -> set[int]:
-    """Return the steps of a run's checkpoints."""
-    names = (_CHECKPOINT.fullmatch(path.as_posix()) for path in run.checkpoints.glob("*"))
-    return {int(named["step"]) for named in names if named}
-
-
-def _why_kept(mine: RunFolder, theirs: RunFolder) -> str:
-    """Return why the archive's run, which is further, does not replace the lab's."""
-    return (
-        f"run {mine.name} stays at step {mine.step()}: the archive has it at step {theirs.step()}"
-        f" without the weights of step {in_words(_lost_weights(mine, theirs))}, which this lab has;"
-        f" export it with weights, or delete {mine.checkpoints}, then import again"
-    )
-
-
-def _join_lines(mine: Path, theirs: Path) -> None:
-    """Put the lines of a record of the lab before those that arrive under the same name."""
-    if mine.exists():
-        own, new = (
-            path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-            for path in (mine, theirs)
-        )
-        lines = [*own, *(line for line in new if line not in own)]
-        write_text(theirs, "".join(f"{line}\n" for line in lines))
-
-
-def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
-    """Add the evaluations and the weights that the lab lacks of a run; return whether any."""
-    parts = [
-        evaluation.path
-        for evaluation in theirs.evaluations()
-        if not (mine.path / "evaluations" / evaluation.path.name / "metrics.json").exists()
-    ]
-    if not any(mine.checkpoints.glob("step-*")):
-        parts += sorted(theirs.checkpoints.glob("step-*"))
-    for part in parts:
-        _move(part, mine.path / part.relative_to(theirs.path), stage)
-    return bool(parts)
-
-
-def _merge_sweep(sweep: SweepFolder, stage: Path) -> None:
-    """Move a new sweep into the lab; of one that is there the files, its plan last.
-
-    What people have said, and what was spent, stays; the plan so far is one of the earlier ones.
-    """
-    new = stage / "new" / "sweep"
-    if not sweep.plan_path.exists():
-        _move(new, sweep.path, stage)
-        return
-    with sweep.lock():
-        sweep.keep_plan()
-        names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
-        names = [n for n in names if n.parts[0] != "plans" or not (sweep.path / n).exists()]
-        for name in (name for name in names if name.suffix == ".jsonl"):
-            _join_lines(sweep.path / name, new / name)
-        for name in sorted(names, key=lambda name: name.name == "plan.json"):
-            _move(new / name, sweep.path / name, stage)
-
-
-def _move(source: Path, target: Path, stage: Path) -> None:
-    """Rename a file or folder into the lab; what was there goes into the stage."""
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_dir():
-            target.rename(stage / uuid.uuid4().hex)
-        source.replace(target)

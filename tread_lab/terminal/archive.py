@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tread_lab.records import sweep_archive as archive
+from tread_lab.records import merge, sweep_archive
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import Transfer
 from tread_lab.specs.units import amount, counted, duration
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 # What became of runs -> what is said of so many.
 RUNS = {
-    archive.PACKED: "{} with records",
-    archive.PENDING: "{} not begun",
-    archive.NEW: "{} new",
-    archive.KEPT: "{} here already",
-    archive.ADDED: "{} of this lab completed by evaluations or weights of the archive",
-    archive.TAKEN: "{} further than in this lab, whose records it replaces",
-    archive.HAS_WEIGHTS: "{} kept for weights that the archive lacks",
-    archive.BUSY: "{} kept because a process works at it",
+    sweep_archive.PACKED: "{} with records",
+    sweep_archive.PENDING: "{} not begun",
+    merge.NEW: "{} new",
+    merge.KEPT: "{} here already",
+    merge.ADDED: "{} of this lab completed by evaluations or weights of the archive",
+    merge.TAKEN: "{} further than in this lab, whose records it replaces",
+    merge.HAS_WEIGHTS: "{} kept for weights that the archive lacks",
+    merge.BUSY: "{} kept because a process works at it",
 }
 
 

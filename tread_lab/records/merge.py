@@ -1,0 +1,138 @@
+"""Merging of records into a lab: of a run in both the further one stays, and no weights go."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from pathlib import Path
+
+from tread_lab.records.durable import write_text, writing
+from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.evaluation import in_words
+
+# What became of a run.
+NEW, KEPT, ADDED, TAKEN, BUSY = "new", "kept", "added", "taken", "busy"
+HAS_WEIGHTS = "has weights"
+
+
+def merge_runs(lab: Lab, stage: Path) -> tuple[Counter[str], tuple[str, ...]]:
+    """Merge the runs of a stage, and the references that they name.
+
+    Returns:
+        how many runs became what, and a line for each that is further but does not replace the
+        lab's.
+    """
+    became, lines = Counter[str](), list[str]()
+    for theirs in Lab(stage / "new").runs():
+        mine = lab.run(theirs.name)
+        became[what := _merge_run(mine, theirs, stage)] += 1
+        if what == HAS_WEIGHTS:
+            lines.append(_why_kept(mine, theirs))
+    for path in (stage / "new").glob("references/*.json"):
+        if not (target := lab.root / "references" / path.name).exists():
+            _move(path, target, stage)
+    return became, tuple(lines)
+
+
+def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
+    """Move a run into the lab, unless the lab has got as far, or would lose weights; return what
+    became of it.
+
+    Of the same execution the lab gets what it lacks: evaluations, and weights if it has none.
+    """
+    if not mine.path.exists():
+        _move(theirs.path, mine.path, stage)
+        return NEW
+    try:
+        with mine.lock():
+            logs = [r.log_path.read_bytes() if r.log_path.exists() else b"" for r in (mine, theirs)]
+            if mine.result() == theirs.result() and logs[0] == logs[1]:  # logs hold times
+                return ADDED if _add_parts(mine, theirs, stage) else KEPT
+            if _progress(theirs) <= _progress(mine):
+                return KEPT
+            if _lost_weights(mine, theirs):
+                return HAS_WEIGHTS
+            _join_lines(mine.remarks.path, theirs.remarks.path)
+            _move(theirs.path, mine.path, stage)
+            return TAKEN
+    except Busy:
+        return BUSY
+
+
+def _progress(run: RunFolder) -> tuple[bool, int]:
+    """Return whether a run has a result, and its step; that it was asked to stop is none."""
+    return run.result() is not None and run.state() is not RunState.FAILED, run.step()
+
+
+def _lost_weights(mine: RunFolder, theirs: RunFolder) -> list[int]:
+    """Return the steps whose weights a run of the lab would lose to the archive's: those that
+    people asked to keep, and those that are further than all of the archive's."""
+    brought = theirs.weights()
+    asked, furthest = mine.asked_steps(), max(brought, default=0)
+    return sorted(s for s in mine.weights() - brought if s in asked or s > furthest)
+
+
+def _why_kept(mine: RunFolder, theirs: RunFolder) -> str:
+    """Return why the archive's run, which is further, does not replace the lab's."""
+    return (
+        f"run {mine.name} stays at step {mine.step()}: the archive has it at step {theirs.step()}"
+        f" without the weights of step {in_words(_lost_weights(mine, theirs))}, which this lab has;"
+        f" export it with weights, or delete {mine.checkpoints}, then import again"
+    )
+
+
+def _join_lines(mine: Path, theirs: Path) -> None:
+    """Put the lines of a record of the lab before those that arrive under the same name."""
+    if mine.exists():
+        own, new = (
+            path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+            for path in (mine, theirs)
+        )
+        lines = [*own, *(line for line in new if line not in own)]
+        write_text(theirs, "".join(f"{line}\n" for line in lines))
+
+
+def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
+    """Add the evaluations and the weights that the lab lacks of a run; return whether any."""
+    parts = [
+        evaluation.path
+        for evaluation in theirs.evaluations()
+        if not (mine.path / "evaluations" / evaluation.path.name / "metrics.json").exists()
+    ]
+    if not mine.weights():
+        parts += sorted(theirs.checkpoints.glob("step-*"))
+    for part in parts:
+        _move(part, mine.path / part.relative_to(theirs.path), stage)
+    return bool(parts)
+
+
+def merge_sweep(sweep: SweepFolder, stage: Path) -> None:
+    """Move a new sweep into the lab; of one that is there the files, its plan last.
+
+    What people have said, and what was spent, stays; the plan so far is one of the earlier ones.
+    """
+    new = stage / "new" / "sweep"
+    if not sweep.plan_path.exists():
+        _move(new, sweep.path, stage)
+        return
+    with sweep.lock():
+        sweep.keep_plan()
+        names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+        names = [n for n in names if n.parts[0] != "plans" or not (sweep.path / n).exists()]
+        for name in (name for name in names if name.suffix == ".jsonl"):
+            _join_lines(sweep.path / name, new / name)
+        for name in sorted(names, key=lambda name: name.name == "plan.json"):
+            _move(new / name, sweep.path / name, stage)
+
+
+def _move(source: Path, target: Path, stage: Path) -> None:
+    """Rename a file or folder into the lab; what was there goes into the stage."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            target.rename(stage / uuid.uuid4().hex)
+        source.replace(target)
