@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from tread_lab.specs.evaluation_text import count_label
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES, MetricKind
@@ -40,6 +41,12 @@ PEAK_MEMORY = "cost/peak_memory_bytes"
 ENERGY = "energy/joules"  # of the device while it trained, by a run that had it to itself
 POWER = "power/watts"  # mean over the training
 USE = "gpu/utilisation"  # share of the time in which the device computed
+
+
+def _cost(
+    label: str, unit: str, meaning: str = "", better: Literal["lower", "higher"] = "lower"
+) -> MetricKind:
+    return MetricKind("cost", better, label=label, unit=unit, meaning=meaning)
 
 
 METRIC_KINDS: dict[str, MetricKind] = {
@@ -83,57 +90,35 @@ METRIC_KINDS: dict[str, MetricKind] = {
     ),
     **{name: metric.kind for name, metric in METRICS.built_in.items()},
     TRAIN_IMAGES_PER_S: MetricKind(label="images per second"),
-    IMAGES_PER_S: MetricKind(
-        "cost", "higher", label="images per second", unit="images/s", meaning="speed of training"
+    IMAGES_PER_S: _cost("images per second", "images/s", "speed of training", better="higher"),
+    STEP_SECONDS: _cost("seconds a step", "s", "median over training"),
+    TRAIN_FLOPS: _cost(
+        "training FLOPs", "FLOP", "what training executed: 3 x forward, routes counted"
     ),
-    STEP_SECONDS: MetricKind(
-        "cost", "lower", label="seconds a step", unit="s", meaning="median over training"
+    FAMILY_FLOPS: _cost(
+        "training FLOPs with parents",
+        "FLOP",
+        "training FLOPs with those of the runs that a run starts from",
     ),
-    TRAIN_FLOPS: MetricKind(
-        "cost",
-        "lower",
-        label="training FLOPs",
-        unit="FLOP",
-        meaning="what training executed: 3 x forward, routes counted",
+    SAMPLE_FLOPS: _cost(
+        "FLOPs an image",
+        "FLOP",
+        "of a generated image: all calls of the solver, with guidance and routes",
     ),
-    FAMILY_FLOPS: MetricKind(
-        "cost",
-        "lower",
-        label="training FLOPs with parents",
-        unit="FLOP",
-        meaning="training FLOPs with those of the runs that a run starts from",
+    TRAIN_SECONDS: _cost(
+        "training seconds", "s", "wall time of all training steps, without evaluations"
     ),
-    SAMPLE_FLOPS: MetricKind(
-        "cost",
-        "lower",
-        label="FLOPs an image",
-        unit="FLOP",
-        meaning="of a generated image: all calls of the solver, with guidance and routes",
+    TRAIN_IMAGES: _cost("training images", "images"),
+    DEVICE_HOURS: _cost("device-hours", "h"),
+    MFU: _cost("MFU", "", "share of the device's peak FLOPs that training used", better="higher"),
+    PEAK_MEMORY: _cost(
+        "peak memory",
+        "byte",
+        "of the run on a GPU; on a CPU of the whole process, no fact about a route",
     ),
-    TRAIN_SECONDS: MetricKind(
-        "cost",
-        "lower",
-        label="training seconds",
-        unit="s",
-        meaning="wall time of all training steps, without evaluations",
-    ),
-    TRAIN_IMAGES: MetricKind("cost", "lower", label="training images", unit="images"),
-    DEVICE_HOURS: MetricKind("cost", "lower", label="device-hours", unit="h"),
-    MFU: MetricKind(
-        "cost", "higher", label="MFU", meaning="share of the device's peak FLOPs that training used"
-    ),
-    PEAK_MEMORY: MetricKind(
-        "cost",
-        "lower",
-        label="peak memory",
-        unit="byte",
-        meaning="of the run on a GPU; on a CPU of the whole process, no fact about a route",
-    ),
-    ENERGY: MetricKind("cost", "lower", label="energy of training", unit="J"),
-    POWER: MetricKind("cost", "lower", label="mean power", unit="W"),
-    USE: MetricKind(
-        "cost", "higher", label="GPU use", meaning="share of the time in which the GPU computed"
-    ),
+    ENERGY: _cost("energy of training", "J"),
+    POWER: _cost("mean power", "W"),
+    USE: _cost("GPU use", "", "share of the time in which the GPU computed", better="higher"),
 }
 
 
