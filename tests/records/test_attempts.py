@@ -94,53 +94,23 @@ def test_attempts_are_numbered_and_ordered_by_number_when_clocks_jump(
 
 def test_a_damaged_line_is_passed_over_and_the_attempt_counts_as_open(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
+    attempts.open()
     attempts.close(attempts.open(driver="d"), "completed")
-    path = attempts.path
-    path.write_bytes(path.read_bytes()[:-30])
-    assert [(a.driver, a.ended) for a in attempts.read()] == [("d", "")]
-    assert attempts.open().n == 2
-
-
-def test_a_field_of_a_later_version_is_passed_over(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    attempts.close(attempts.open(), "completed")
-    append_line(attempts.path, {"event": "closed", "n": 1, "weather": "fine"})
-    assert attempts.read()[0].ended == "completed"
+    _, opened, closed = attempts.path.read_bytes().splitlines(keepends=True)
+    attempts.path.write_bytes(b"damaged\n" + opened + closed[:-30])
+    assert [(a.n, a.driver, a.ended) for a in attempts.read()] == [(2, "d", "")]
+    assert attempts.open().n == 3  # no number is given twice
 
 
 def test_forgiving_forgives_every_earlier_attempt(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
     for _ in range(3):
         attempts.close(attempts.open(), "exception")
+    attempts.open(runs_per_device=3)
     attempts.reset_retries()
     attempts.open()
-    forgiven = [(a.ended, a.forgiven) for a in attempts.read()]
-    assert forgiven == [("exception", True)] * 3 + [("", False)]
-
-
-def test_a_number_is_not_given_twice_where_a_line_is_lost(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    attempts.open()
-    attempts.open()
-    lines = attempts.path.read_text().splitlines(keepends=True)
-    attempts.path.write_text("".join(["damaged\n", *lines[1:]]))
-    assert [a.n for a in attempts.read()] == [2]
-    assert attempts.open().n == 3
-
-
-def test_a_closed_attempt_is_returned_as_the_record_has_it(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    closed = attempts.close(attempts.open(pid=7), "oom", phase="evaluate", reason="too large")
-    assert [closed] == attempts.read()
-    assert (closed.ended, closed.phase, closed.reason) == ("oom", "evaluate", "too large")
-
-
-def test_an_attempt_that_is_still_open_is_forgiven_too(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    attempts.open(whole=False, runs_per_device=3)
-    attempts.reset_retries()
-    (only,) = attempts.read()
-    assert (only.forgiven, only.whole, only.runs_per_device) == (True, False, 3)
+    forgiven = [(a.ended, a.forgiven, a.runs_per_device) for a in attempts.read()]
+    assert forgiven == [("exception", True, 1)] * 3 + [("", True, 3), ("", False, 1)]
 
 
 def test_attempts_are_in_order_of_their_numbers_whatever_the_lines_say() -> None:
@@ -148,13 +118,19 @@ def test_attempts_are_in_order_of_their_numbers_whatever_the_lines_say() -> None
     assert [(a.n, a.driver) for a in attempts_of(lines)] == [(1, "d1"), (2, "d2"), (3, "d3")]
 
 
-def test_the_record_keeps_the_words_of_earlier_versions(tmp_path: Path) -> None:
+def test_the_record_has_the_words_of_earlier_versions_and_may_have_others(
+    tmp_path: Path,
+) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
     attempts.open(runs_per_device=3, fingerprint={"code": "a"})
     line = json.loads(attempts.path.read_text())
     assert (line["packed"], line["made_with"]) == (3, {"code": "a"})
     (only,) = attempts.read()
     assert (only.runs_per_device, only.fingerprint) == (3, {"code": "a"})
+    closed = attempts.close(only, "oom", phase="evaluate", reason="too large")
+    append_line(attempts.path, {"event": "closed", "n": 1, "weather": "fine"})  # later versions'
+    assert attempts.read() == [closed]
+    assert (closed.ended, closed.phase, closed.reason) == ("oom", "evaluate", "too large")
 
 
 def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(

@@ -8,23 +8,41 @@ from tread_lab.records import metric_names
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import METRICS
 
-NATURES = {
-    "heldout/loss": ("quality", 1),
-    "gap/heldout": ("quality", 1),
-    "gap/train": ("neither", 0),
-    "gap/route": ("neither", 0),
-    "heldout/loss_routed": ("neither", 0),
-    "similarity/adjacent": ("neither", 0),
+ABSENT = ("neither", 0, "difference", "", "")
+KINDS = {  # nature, sign, how it is compared, label, unit
+    "train/loss": ("neither", 0, "difference", "training loss", ""),
+    "train/lr": ABSENT,
+    "train/gradient_norm": ABSENT,
+    "train/overflows": ABSENT,
+    "heldout/loss": ("quality", 1, "difference", "held-out loss", ""),
+    "heldout/loss_routed": ("neither", 0, "value", "held-out loss, routed", ""),
+    "gap/heldout": ("quality", 1, "gap", "Δ held-out loss", ""),
+    "gap/train": ("neither", 0, "gap", "Δ held-out loss, routed", ""),
+    "gap/route": ("neither", 0, "gap", "routed less dense loss", ""),
+    "similarity/adjacent": ("neither", 0, "difference", "similarity of neighbouring blocks", ""),
+    "train/images_per_s": ("neither", 0, "difference", "images per second", ""),
+    "throughput/images_per_s": ("cost", -1, "difference", "images per second", "images/s"),
+    "throughput/step_seconds": ("cost", 1, "difference", "seconds a step", "s"),
+    "cost/train_flops": ("cost", 1, "difference", "training FLOPs", "FLOP"),
+    "cost/family_flops": ("cost", 1, "difference", "training FLOPs with parents", "FLOP"),
+    "cost/sample_flops": ("cost", 1, "difference", "FLOPs an image", "FLOP"),
+    "cost/train_seconds": ("cost", 1, "difference", "training seconds", "s"),
+    "cost/train_images": ("cost", 1, "difference", "training images", "images"),
+    "cost/device_hours": ("cost", 1, "difference", "device-hours", "h"),
+    "cost/mfu": ("cost", -1, "difference", "MFU", ""),
+    "cost/peak_memory_bytes": ("cost", 1, "difference", "peak memory", "byte"),
+    "energy/joules": ("cost", 1, "difference", "energy of training", "J"),
+    "power/watts": ("cost", 1, "difference", "mean power", "W"),
+    "gpu/utilisation": ("cost", -1, "difference", "GPU use", ""),
+}
+NATURES = {  # of metrics under the other names that they go by
     "fid@10k": ("quality", 1),
     "delta/fd[fashion16-v1]@1k": ("quality", 1),
     "fd[fashion16-v1]@1k w=2": ("quality", 1),
     "fd:fashion16-v1:1k": ("quality", 1),
     "precision[fashion16-v1]@1k": ("quality", -1),
     "is:50k": ("quality", -1),
-    "cost/train_flops": ("cost", 1),
     "cost/sample_flops w=2": ("cost", 1),
-    "cost/mfu": ("cost", -1),
-    "throughput/images_per_s": ("cost", -1),
     "FID@10k": ("quality", 1),
     "delta/IS@10k w=2": ("quality", -1),
     "sharpness@1k": ("neither", 0),
@@ -32,23 +50,22 @@ NATURES = {
 }
 
 
+def test_every_metric_says_what_its_numbers_mean() -> None:
+    kinds = metric_names.METRIC_KINDS
+    assert {
+        name: (kind.nature, kind.sign, kind.compared, kind.label, kind.unit)
+        for name, kind in kinds.items()
+        if name not in METRICS
+    } == KINDS
+    named = {x for name, x in vars(metric_names).items() if name.isupper() and isinstance(x, str)}
+    assert {*METRICS, *named} == kinds.keys()
+
+
 @pytest.mark.parametrize("name", NATURES)
 def test_a_column_has_the_nature_of_its_metric(name: str) -> None:
     kind = metric_names.metric_kind(name)
     assert (kind.nature, kind.sign) == NATURES[name]
-
-
-def test_every_measure_of_samples_has_an_entry() -> None:
-    assert set(METRICS) <= metric_names.METRIC_KINDS.keys()
-
-
-def test_every_name_of_a_metric_has_an_entry() -> None:
-    declared = {
-        value
-        for name, value in vars(metric_names).items()
-        if name.isupper() and isinstance(value, str)
-    }
-    assert declared <= metric_names.METRIC_KINDS.keys()
+    assert metric_names.lower_is_better(name) == (kind.sign >= 0)
 
 
 def test_of_several_routes_the_first_is_told_and_the_length_of_all() -> None:
@@ -58,26 +75,6 @@ def test_of_several_routes_the_first_is_told_and_the_length_of_all() -> None:
     assert (found["start"], found["end"], found["rate"], found["length"]) == (0, 1, 0.25, 7)
     same = {"model": {"depth": 12, "width": 16, "heads": 2}, "routes": ["0->1", "4->8"]}
     assert metric_names.parameters(decode(RunSpec, same))["route"] == "0->1 + 4->8"
-
-
-def test_what_is_compared_how_and_under_which_label() -> None:
-    kinds = metric_names.METRIC_KINDS
-    others = {name: kind.compared for name, kind in kinds.items() if kind.compared != "difference"}
-    assert others == {
-        "heldout/loss_routed": "value", "gap/heldout": "gap", "gap/train": "gap",
-        "gap/route": "gap",
-    }  # fmt: skip
-    assert {name: kind.unit for name, kind in kinds.items() if kind.unit} == {
-        "throughput/images_per_s": "images/s", "throughput/step_seconds": "s",
-        "cost/train_flops": "FLOP", "cost/family_flops": "FLOP", "cost/sample_flops": "FLOP",
-        "cost/train_seconds": "s", "cost/train_images": "images", "cost/device_hours": "h",
-        "cost/peak_memory_bytes": "byte", "energy/joules": "J", "power/watts": "W",
-    }  # fmt: skip
-    assert kinds["gap/heldout"].label == "\u0394 held-out loss"
-    assert {name for name, kind in kinds.items() if kind.better == "higher"} == {
-        "is", "is_shuffled", "precision", "recall", "throughput/images_per_s", "cost/mfu",
-        "gpu/utilisation",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -104,11 +101,6 @@ def test_older_names_of_distances_say_what_they_were_compared_with() -> None:
     assert metric_names.heldout_named(metrics) == {
         "fid[heldout]@10k": 1.0, "is@10k": 2.0, "heldout/loss": 3.0, "fid": 4.0
     }  # fmt: skip
-
-
-def test_a_metric_of_which_no_value_is_better_sorts_from_its_least() -> None:
-    names = ["gap/route", "heldout/loss", "is@1k", "unknown"]
-    assert [metric_names.lower_is_better(name) for name in names] == [True, True, False, True]
 
 
 def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
@@ -152,22 +144,3 @@ def test_what_each_metric_of_images_needs() -> None:
         "precision": ("any", "pool", "features", 100, True),
         "recall": ("any", "pool", "features", 100, True),
     }
-
-
-def test_what_axes_call_each_measure_of_a_run() -> None:
-    labels = {name: kind.label for name, kind in metric_names.METRIC_KINDS.items()}
-    own = {name: label for name, label in labels.items() if "/" in name}
-    assert own == {
-        "train/loss": "training loss", "train/lr": "", "train/gradient_norm": "",
-        "train/overflows": "", "heldout/loss": "held-out loss",
-        "heldout/loss_routed": "held-out loss, routed", "gap/heldout": "\u0394 held-out loss",
-        "gap/train": "\u0394 held-out loss, routed", "gap/route": "routed less dense loss",
-        "similarity/adjacent": "similarity of neighbouring blocks",
-        "train/images_per_s": "images per second", "throughput/images_per_s": "images per second",
-        "throughput/step_seconds": "seconds a step", "cost/train_flops": "training FLOPs",
-        "cost/family_flops": "training FLOPs with parents", "cost/sample_flops": "FLOPs an image",
-        "cost/train_seconds": "training seconds", "cost/train_images": "training images",
-        "cost/device_hours": "device-hours", "cost/mfu": "MFU",
-        "cost/peak_memory_bytes": "peak memory", "energy/joules": "energy of training",
-        "power/watts": "mean power", "gpu/utilisation": "GPU use",
-    }  # fmt: skip
