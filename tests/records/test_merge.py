@@ -79,6 +79,7 @@ def test_a_killed_import_leaves_whole_runs_or_nothing_and_the_next_goes_on(
         ("partial", [], [], TAKEN, ""),
         ("completed", [400], [], KEPT, ""),
         ("completed", [], [400], KEPT, ""),
+        ("failed", [], [], TAKEN, ""),
     ],
 )
 def test_of_a_run_in_both_the_further_one_stays_and_no_weights_go(
@@ -99,8 +100,8 @@ def test_of_a_run_in_both_the_further_one_stays_and_no_weights_go(
     run.remarks.add_note("mine")
     for step in own:
         checkpoint(run, step=step)
-    if state == "completed":
-        run.finish(RunState.COMPLETED, step=400, metrics={"own": 1})
+    if state != "partial":
+        run.finish(RunState(state), step=400, metrics={"own": 1})
     before = records(lab)
     packed(source, tmp_path / "a.zip")
     transfer = merged(lab, tmp_path / "a.zip")

@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
@@ -79,39 +75,6 @@ class Result:
     numbers: dict[str, float] = field(default_factory=dict)
     columns: dict[Column, None] = field(default_factory=dict)
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The columns of its numbers."""
-        return tuple(self.numbers)
-
-
-@dataclass(frozen=True)
-class Table:
-    """What a frame was made from.
-
-    Attributes:
-        results: of each trial.
-        names: columns of numbers.
-        numbers: of each trial, [trials, names].
-    """
-
-    results: Sequence[Result] = ()
-    names: tuple[str, ...] = ()
-    numbers: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
-
-    def of(self, results: Sequence[Result]) -> Table:
-        """Return the table of these results; rows of those that it has already are copied."""
-        absent = dict.fromkeys(chain.from_iterable(dict.fromkeys(r.names for r in results)), np.nan)
-        names, rows = tuple(absent), list(range(len(results)))
-        if names == self.names and len(results) == len(self.results):
-            numbers = self.numbers.copy()
-            rows = [n for n in rows if results[n] is not self.results[n]]
-        else:
-            numbers = np.empty((len(results), len(names)))
-        for row in rows:
-            numbers[row] = [*(absent | results[row].numbers).values()]
-        return Table(results, names, numbers)
-
 
 @dataclass
 class Memory:
@@ -124,7 +87,7 @@ class Memory:
             or whose evaluations are not whole, so that it is read each time.
         results: by baseline and run.
         settings: the last plan, and what its trials have in a frame before any has a result.
-        frame: of the last reading, beside what it was made from.
+        frame: of the last reading, beside the results that it was made from.
         parameters: by run, `names.parameters` of its spec.
         parts: decodes equal fields of specs once for all runs that have them.
     """
@@ -132,7 +95,7 @@ class Memory:
     records: dict[str, tuple[_Stamp | None, Record]] = field(default_factory=dict)
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     settings: tuple[StoredPlan, pd.DataFrame] | None = None
-    frame: tuple[Table, pd.DataFrame] | None = None
+    frame: tuple[Sequence[Result], pd.DataFrame] | None = None
     parameters: dict[str, dict[str, Any]] = field(default_factory=dict)
     parts: SharedParts = field(default_factory=SharedParts)
 

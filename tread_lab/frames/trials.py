@@ -11,7 +11,7 @@ import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Column, Memory, Record, Records, Result, Table, numbers
+from tread_lab.frames.reading import Column, Memory, Record, Records, Result, numbers
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -165,17 +165,14 @@ class SweepReader:
             self._memory.settings = self.plan, pd.DataFrame(map(self._settings, self.plan.trials))
             self._memory.frame = None
         results = [self._result(trial) for trial in self.plan.trials]
-        table, frame = self._memory.frame or (Table(), None)
-        if frame is None or not all(map(operator.is_, results, table.results)):
-            table = table.of(results)
-            frame = self._frame_of(self._memory.settings[1], table)
-            self._memory.frame = table, frame
+        earlier, frame = self._memory.frame or ((), None)
+        if frame is None or not all(map(operator.is_, results, earlier)):
+            endings = pd.DataFrame(map(_ending, results), columns=[*ENDING])
+            measured = pd.DataFrame([result.numbers for result in results])
+            parts = [self._memory.settings[1], endings, measured]
+            frame = self._finished(pd.concat(parts, axis=1))
+            self._memory.frame = results, frame
         return frame
-
-    def _frame_of(self, settings: pd.DataFrame, table: Table) -> pd.DataFrame:
-        measured = pd.DataFrame(table.numbers, columns=list(table.names))
-        endings = pd.DataFrame(dict(zip(ENDING, map(list, zip(*map(_ending, table.results))))))
-        return self._finished(pd.concat([settings, endings, measured], axis=1))
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Return rows as a frame."""
