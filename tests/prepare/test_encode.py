@@ -152,12 +152,19 @@ def test_images_that_changed_under_their_names_are_not_those_that_were_encoded(
     latents = np.load(out / "latents.npy").astype(np.float32)
     assert np.abs(latents[0] - latents[40]).max() < 1e-3
     assert encoded(images, out, autoencoder) == 0
+    seventh = paths[7].read_bytes()
+    paths[7].write_bytes(seventh[:-1] + b"x")
+    with pytest.raises(UserError, match=rf"older than .*_3.png; .* `touch {out}/labels.npy`$"):
+        encoded(images, out, autoencoder)
+    (out / "labels.npy").touch()
+    assert encoded(images, out, autoencoder) == 0
     paths[7].write_bytes(first)
     with pytest.raises(UserError, match=r"holds a data set with images whose files had other size"):
         encoded(images, out, autoencoder)
     manifest = read_manifest(out) or {}
     del manifest["made_with"]["sizes"]  # of an earlier version
     write_json(out / "manifest.json", manifest)
+    (out / "labels.npy").touch()
     assert encoded(images, out, autoencoder) == 0
 
 

@@ -23,7 +23,7 @@ from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.resumable import DAMAGED, STORED, Array
 from tread_lab.engine.precision import matrix_products
 from tread_lab.prepare.images import DamagedImage, ImageFiles, centre_crop, digest_of, read_ahead
-from tread_lab.prepare.packed import Build, Steps, check_whole, finish
+from tread_lab.prepare.packed import LABELS, Build, Steps, check_whole, finish
 from tread_lab.specs.errors import UserError
 
 # uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]
@@ -76,15 +76,18 @@ def encode(
 
     Raises:
         DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
-        UserError: the folder holds something else, such as latents of files of other sizes.
+        UserError: the folder holds something else, such as latents of files of other sizes, or
+            that were written later.
         DiskFull: there is no room; the same call goes on later.
     """
     if stored.size % encoder.zoom:
         raise UserError(f"--size {stored.size}: the autoencoder needs a multiple of {encoder.zoom}")
     plan = _plan(images, encoder, stored, batch, licence)
-    sizes_N = np.array([images.size(place) for place in range(len(images.names))], np.int64)
+    written = [images.written(place) for place in range(len(images.names))]
+    sizes_N, times_N = np.array(written, np.int64).T
     whole = {**plan, "sizes": hashlib.sha256(sizes_N.tobytes()).hexdigest()[:16]}
     if check_whole(folder, whole):
+        _check_age(folder, images, times_N)
         return
     build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
     with build.one_part(part):
@@ -224,6 +227,16 @@ def _arrays(encoder: Encoder, stored: Stored) -> dict[str, Array]:
     if stored.images:
         arrays["images"] = Array("uint8", (3, stored.size, stored.size))
     return arrays
+
+
+def _check_age(folder: Path, images: ImageFiles, times_N: NDArray[np.int64]) -> None:
+    """Refuse images that were written after the data set: their pixels may be other ones."""
+    labels, latest = folder / LABELS, int(times_N.argmax())
+    if times_N[latest] > labels.stat().st_mtime_ns:
+        raise UserError(
+            f"{folder} holds a data set that is older than {images.names[latest]}; choose another"
+            f" folder, remove this one, or, where only times changed, `touch {labels}`"
+        )
 
 
 def _plan(

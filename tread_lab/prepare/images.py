@@ -60,8 +60,8 @@ class Images(Protocol):
 class ImageFiles(Images, Protocol):
     """A numbered set of images in files."""
 
-    def size(self, place: int) -> int:
-        """Return the bytes of the file of an image.
+    def written(self, place: int) -> tuple[int, int]:
+        """Return the bytes of an image, and when its file was last changed, in nanoseconds.
 
         Raises:
             UserError: it cannot be read.
@@ -130,12 +130,13 @@ class FolderImages:
         path = self._folder / self.names[place]
         return _loaded(str(path), path)
 
-    def size(self, place: int) -> int:
+    def written(self, place: int) -> tuple[int, int]:
         path = self._folder / self.names[place]
         try:
-            return path.stat().st_size
+            fact = path.stat()
         except OSError as error:
             raise _unreadable(str(path), error) from None
+        return fact.st_size, fact.st_mtime_ns
 
 
 class TarImages:
@@ -150,6 +151,7 @@ class TarImages:
 
     def __init__(self, tars: Sequence[Path]) -> None:
         samples = [sample for tar in tars for sample in _samples(tar)]
+        self._times = {tar: tar.stat().st_mtime_ns for tar in tars}
         self.names: Sequence[str] = [sample.name for sample in samples]
         self._places = [sample.place for sample in samples]
         labels = [sample.label for sample in samples]
@@ -169,8 +171,9 @@ class TarImages:
     def open(self, place: int) -> Image.Image:
         return _loaded(self.names[place], *self._places[place])
 
-    def size(self, place: int) -> int:
-        return self._places[place][2]
+    def written(self, place: int) -> tuple[int, int]:
+        tar, _, size = self._places[place]
+        return size, self._times[tar]
 
 
 class _Some:
@@ -191,8 +194,8 @@ class _Some:
     def open(self, place: int) -> Image.Image:
         return self._images.open(self._places[place])
 
-    def size(self, place: int) -> int:
-        return self._images.size(self._places[place])
+    def written(self, place: int) -> tuple[int, int]:
+        return self._images.written(self._places[place])
 
 
 def _files(folder: Path, prefix: str = "") -> Iterator[str]:

@@ -27,6 +27,7 @@ from tread_lab.specs.errors import UserError, shown
 
 UNDER_WAY = ".building"  # folder of what is not whole yet
 LOCK = ".lock"
+LABELS = "labels.npy"
 SIZES = "file_sizes.npy"  # bytes of the file of each sample that is under way
 _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "names": "other images, labels or captions",
@@ -286,8 +287,8 @@ def _write_beside(
     damaged: Sequence[str],
 ) -> list[str]:
     """Write the small files beside the arrays; return their names."""
-    np.save(folder / "labels.npy", labels)
-    names = ["labels.npy"]
+    np.save(folder / LABELS, labels)
+    names = [LABELS]
     if classes is not None:
         text = json.dumps(list(classes), ensure_ascii=False, indent=1)
         (folder / CLASSES).write_text(text + "\n", encoding="utf-8")
