@@ -204,7 +204,7 @@ def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
         if member.part == LATENT:
             latents[member.key] = (member.offset, member.size)
         else:
-            labels[member.key] = _label(tar, member)
+            labels[member.key] = label_of(tar, member)
     if latents.keys() != labels.keys():
         odd = sorted(latents.keys() ^ labels.keys())[0]
         raise bad_tar(tar, f"sample {odd!r} lacks its {LABEL if odd in latents else LATENT}")
@@ -212,7 +212,8 @@ def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
         yield offset, size, labels[key]
 
 
-def _label(tar: Path, member: Member) -> int:
+def label_of(tar: Path, member: Member) -> int:
+    """Return the whole number that a member of a tar holds."""
     try:
         return int(member.content)
     except ValueError:

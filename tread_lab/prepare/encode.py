@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import queue
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,14 @@ from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.resumable import DAMAGED, STORED, Array
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.images import DamagedImage, ImageFiles, centre_crop, digest_of, read_ahead
+from tread_lab.prepare.images import (
+    AHEAD,
+    DamagedImage,
+    ImageFiles,
+    delayed,
+    digest_of,
+    read_ahead,
+)
 from tread_lab.prepare.packed import LABELS, Build, Steps, check_whole, finish
 from tread_lab.specs.errors import UserError
 
@@ -93,8 +100,8 @@ def encode(
     with build.one_part(part):
         build.compare_files(sizes_N)
         chunks = build.open_parts(batch, part)
-        job = _Job(images, build, stored, workers=workers, skip_damaged=skip_damaged)
-        yield from job.run(encoder, devices, chunks)
+        job = _Job(images, build, stored, encoder, workers)
+        yield from job.run(devices, chunks, skip_damaged=skip_damaged)
     finish(
         build,
         whole,
@@ -107,106 +114,69 @@ def encode(
 
 
 class _Job:
-    """Reads, crops, encodes and writes chunks: a pool of threads for images, a thread a device."""
+    """Crops, encodes and writes chunks: a pool of threads for images, a thread a device."""
 
     def __init__(
-        self, images: ImageFiles, build: Build, stored: Stored, *, workers: int, skip_damaged: bool
+        self, images: ImageFiles, build: Build, stored: Stored, encoder: Encoder, workers: int
     ) -> None:
-        self.images, self.build, self.stored = images, build, stored
-        self._workers, self._skip_damaged = workers, skip_damaged
-        self._stop = threading.Event()
+        self._images, self._build, self._stored = images, build, stored
+        self._encoder, self._workers = encoder, workers
+        self._free: queue.SimpleQueue[Moments] = queue.SimpleQueue()  # one for each idle device
 
     def run(
-        self, encoder: Encoder, devices: Sequence[torch.device], chunks: Sequence[range]
+        self, devices: Sequence[torch.device], chunks: Sequence[range], *, skip_damaged: bool
     ) -> Iterator[Steps]:
         done = damaged = 0
         total = sum(map(len, chunks))
         yield Steps(done, total, damaged)
-        events: queue.SimpleQueue[tuple[int, int] | None] = queue.SimpleQueue()
+        for device in devices:
+            self._free.put(self._encoder.on(device))
+        crop = functools.partial(
+            self._images.crop, side=self._stored.size, skip_damaged=skip_damaged
+        )
         with (
             matrix_products("tf32"),
             ThreadPoolExecutor(self._workers) as readers,
-            ThreadPoolExecutor(len(devices)) as pool,
+            ThreadPoolExecutor(len(devices)) as encoders,
         ):
-            waiting = iter(chunks)  # shared: a device takes the next chunk when it is ready
-            lock = threading.Lock()
-
-            def following() -> range | None:
-                with lock:
-                    return None if self._stop.is_set() else next(waiting, None)
-
-            def work(device: torch.device) -> None:
-                try:
-                    for counts in self._device(encoder.on(device), following, readers):
-                        events.put(counts)
-                finally:
-                    events.put(None)
-
             try:
-                running = [pool.submit(work, device) for device in devices]
-                alive = len(running)
-                while alive:
-                    counts = events.get()
-                    if counts is None:
-                        alive -= 1
-                        self._raised(running)
-                        continue
-                    done, damaged = done + counts[0], damaged + counts[1]
+                cropped = read_ahead(readers, crop, chunks, AHEAD * len(devices))
+                encoding = (encoders.submit(self._encode, *chunk) for chunk in cropped)
+                for written in delayed(encoding, len(devices)):
+                    marks = written.result()
+                    done, damaged = done + len(marks), damaged + int((marks == DAMAGED).sum())
                     yield Steps(done, total, damaged)
-                self._raised(running)
+            except DamagedImage as error:
+                raise DamagedImage(f"{error}; the same command goes on") from None
             finally:
-                self._stop.set()
-                readers.shutdown(wait=False, cancel_futures=True)
+                for pool in (encoders, readers):
+                    pool.shutdown(wait=False, cancel_futures=True)
 
-    def _raised(self, running: Sequence[Future[None]]) -> None:
-        for future in running:
-            if future.done():
-                future.result()
-
-    def _device(
-        self, moments: Moments, following: Callable[[], range | None], readers: ThreadPoolExecutor
-    ) -> Iterator[tuple[int, int]]:
-        """Encode chunk after chunk; yield the images that are done and the damaged ones."""
-        for chunk, images in read_ahead(readers, self._read, iter(following, None)):
-            yield len(chunk), self._write(chunk, images, moments)
-
-    def _read(self, place: int) -> NDArray[np.uint8] | None:
-        """Return a cropped image [3, size, size], `None` if it is damaged and may be left out."""
-        try:
-            image = self.images.open(place)
-            return centre_crop(image, self.stored.size).transpose(2, 0, 1)
-        except DamagedImage as error:
-            if self._skip_damaged:
-                return None
-            raise DamagedImage(
-                f"{error}; mend it, or give --skip-damaged; the same command goes on"
-            ) from None
-
-    def _write(
-        self, chunk: range, images: Sequence[NDArray[np.uint8] | None], moments: Moments
-    ) -> int:
-        """Encode and store a chunk; return the number of damaged images."""
-        side = self.stored.size
-        blank = np.zeros((3, side, side), np.uint8)
+    def _encode(
+        self, chunk: range, images: Sequence[NDArray[np.uint8] | None]
+    ) -> NDArray[np.uint8]:
+        """Encode and store a chunk on a free device; return its marks."""
+        blank = np.zeros((3, self._stored.size, self._stored.size), np.uint8)
         images_BCHW = np.stack([blank if image is None else image for image in images])
-        x_BCHW = torch.from_numpy(images_BCHW)
-        name = _name(self.stored)
-        content: dict[str, NDArray[Any]] = {name: self._latents(moments, x_BCHW, chunk, "plain")}
-        if self.stored.flips:
-            content[f"{name}_flip"] = self._latents(moments, x_BCHW.flip(-1), chunk, "mirrored")
-        if self.stored.images:
+        x_BCHW, name = torch.from_numpy(images_BCHW), _name(self._stored)
+        moments = self._free.get()
+        try:
+            content = {name: self._latents(moments, x_BCHW, chunk, "plain")}
+            if self._stored.flips:
+                content[f"{name}_flip"] = self._latents(moments, x_BCHW.flip(-1), chunk, "mirrored")
+        finally:
+            self._free.put(moments)
+        if self._stored.images:
             content["images"] = images_BCHW
         marks = np.array([DAMAGED if image is None else STORED for image in images], np.uint8)
-        self.build.write(chunk.start, content, marks)
-        return int((marks == DAMAGED).sum())
+        self._build.write(chunk.start, content, marks)
+        return marks
 
-    def _latents(
-        self, moments: Moments, x_BCHW: Tensor, chunk: range, kind: str
-    ) -> NDArray[np.floating]:
+    def _latents(self, moments: Moments, x_BCHW: Tensor, chunk: range, kind: str) -> NDArray[Any]:
         mean_BCHW, log_variance_BCHW = (part.float().cpu() for part in moments(x_BCHW))
-        if self.stored.posterior == "moments":
+        if self._stored.posterior == "moments":
             return torch.cat([mean_BCHW, log_variance_BCHW], dim=1).numpy()
-        if self.stored.posterior == "sample":
+        if self._stored.posterior == "sample":
             shape = tuple(mean_BCHW.shape[1:])
             noise = [draws.normal(shape, "encode", kind, place) for place in chunk]
             mean_BCHW = mean_BCHW + (0.5 * log_variance_BCHW).exp() * torch.stack(noise)

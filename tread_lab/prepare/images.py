@@ -8,9 +8,10 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +19,24 @@ from PIL import Image
 
 from tread_lab.data.captions import Captions
 from tread_lab.data.folder import eight_bits
-from tread_lab.data.shards import Member, members, tars_of
+from tread_lab.data.shards import LABEL, Member, label_of, members, tars_of
 from tread_lab.specs.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".ppm", ".webp")
-LABEL, CAPTION = "cls", "txt"
+CAPTION = "txt"
 AHEAD = 2  # batches that are read while one is worked on
 
 Batch = TypeVar("Batch", bound=Sequence[int])
 Read = TypeVar("Read")
+Item = TypeVar("Item")
 
 
 class DamagedImage(UserError):
     """A file was read, and is no image; says which and why."""
 
 
-class Images(Protocol):
+@dataclass(frozen=True)
+class Images:
     """A numbered set of images.
 
     Attributes:
@@ -48,24 +51,81 @@ class Images(Protocol):
     classes: Sequence[str]
     captions: Sequence[Captions] | None
 
-    def open(self, place: int) -> Image.Image:
+    def open(self, number: int) -> Image.Image:
         """Return an image, its pixels loaded.
 
         Raises:
             DamagedImage: its file was read, and is no image.
             UserError: its file cannot be read, such as while a file server is away.
         """
+        raise NotImplementedError
+
+    def crop(self, number: int, side: int, *, skip_damaged: bool) -> NDArray[np.uint8] | None:
+        """Return the middle [3, side, side] of an image, see `centre_crop`; `None` where it is
+        damaged and may be left out.
+
+        Raises:
+            DamagedImage: it may not.
+        """
+        try:
+            return centre_crop(self.open(number), side).transpose(2, 0, 1)
+        except DamagedImage as error:
+            if skip_damaged:
+                return None
+            raise DamagedImage(f"{error}; mend it, or give --skip-damaged") from None
 
 
-class ImageFiles(Images, Protocol):
-    """A numbered set of images in files."""
+class Place(NamedTuple):
+    """Where an image lies: its name in errors, its file, its first byte, its bytes (-1: all)."""
 
-    def written(self, place: int) -> tuple[int, int]:
+    name: str
+    file: Path
+    offset: int = 0
+    size: int = -1
+
+
+@dataclass(frozen=True)
+class ImageFiles(Images):
+    """A numbered set of images in files.
+
+    Attributes:
+        place: gives where the image of a number lies.
+    """
+
+    place: Callable[[int], Place]
+
+    def open(self, number: int) -> Image.Image:
+        name, file, offset, size = self.place(number)
+        try:
+            with file.open("rb") as opened:
+                opened.seek(offset)
+                content = opened.read(size)
+        except OSError as error:
+            raise _unreadable(name, error) from None
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                image.load()
+                return eight_bits(image)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
+
+    def written(self, number: int) -> tuple[int, int]:
         """Return the bytes of an image, and when its file was last changed, in nanoseconds.
 
         Raises:
             UserError: it cannot be read.
         """
+        name, file, _, size = self.place(number)
+        try:
+            fact = file.stat()
+        except OSError as error:
+            raise _unreadable(name, error) from None
+        return fact.st_size if size < 0 else size, fact.st_mtime_ns
+
+
+def _unreadable(name: str, error: OSError) -> UserError:
+    reason = error.strerror or error
+    return UserError(f"image {name} cannot be read ({reason}); try again once it can")
 
 
 def open_images(path: Path, captions: Path | None = None, limit: int | None = None) -> ImageFiles:
@@ -73,7 +133,7 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
 
     Args:
         captions: COCO's annotations, or lines with `file_name` and `text`; for folders.
-        limit: take so many images only, evenly spread over the set.
+        limit: take so many images only, evenly spread over the set, of whose classes they are.
 
     Raises:
         UserError: there are no images, or a label or caption is missing.
@@ -81,13 +141,23 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
     tars = tars_of(path)
     if tars and captions is not None:
         raise UserError(f"--captions: captions of tars are their members `*.{CAPTION}`")
-    images: ImageFiles = TarImages(tars) if tars else FolderImages(path, captions)
-    if not images.names:
+    images = _of_tars(tars) if tars else _of_folder(path, captions)
+    count = len(images.names)
+    if not count:
         raise UserError(
             f"no images in {path} (a folder with one folder a class, a folder of tars, or a glob"
             f" such as 'data/*.tar'; {', '.join(SUFFIXES)})"
         )
-    return images if limit is None or limit >= len(images.names) else _Some(images, limit)
+    if limit is None or limit >= count:
+        return images
+    some = [(number * count + count // 2) // limit for number in range(limit)]
+    return replace(
+        images,
+        names=[images.names[number] for number in some],
+        labels=[images.labels[number] for number in some],
+        captions=images.captions and [images.captions[number] for number in some],
+        place=lambda number: images.place(some[number]),
+    )
 
 
 def digest_of(images: Images) -> str:
@@ -97,105 +167,56 @@ def digest_of(images: Images) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-class FolderImages:
-    """Images in one folder a class, at any depth below it, as ImageNet lies on disks.
+def _of_folder(folder: Path, captions: Path | None) -> ImageFiles:
+    """Return images in one folder a class, at any depth below it, as ImageNet lies on disks.
 
     Classes are numbered in the order of their names, images in the order of theirs. Where no image
     lies in a folder, all are of one class.
-
-    Raises:
-        UserError: some images lie in class folders and others beside them, or one has no caption.
     """
-
-    def __init__(self, folder: Path, captions: Path | None = None) -> None:
-        if not folder.is_dir():
-            raise UserError(f"there is no folder {folder}; give one with one folder a class")
-        self._folder = folder
-        self.names: Sequence[str] = sorted(_files(folder))
-        loose = [name for name in self.names if "/" not in name]
-        if loose and len(loose) < len(self.names):
-            raise UserError(
-                f"{folder} holds class folders, and {len(loose)} images beside them, such as"
-                f" {loose[0]}; move them into their classes"
-            )
-        of_images = [name.partition("/")[0] if "/" in name else "all" for name in self.names]
-        self.classes: Sequence[str] = sorted(set(of_images))
-        number = {name: label for label, name in enumerate(self.classes)}
-        self.labels: Sequence[int] = [number[name] for name in of_images]
-        self.captions: Sequence[Captions] | None = None
-        if captions is not None:
-            self.captions = _captions_of(self.names, captions)
-
-    def open(self, place: int) -> Image.Image:
-        path = self._folder / self.names[place]
-        return _loaded(str(path), path)
-
-    def written(self, place: int) -> tuple[int, int]:
-        path = self._folder / self.names[place]
-        try:
-            fact = path.stat()
-        except OSError as error:
-            raise _unreadable(str(path), error) from None
-        return fact.st_size, fact.st_mtime_ns
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}; give one with one folder a class")
+    names = sorted(_files(folder))
+    loose = [name for name in names if "/" not in name]
+    if loose and len(loose) < len(names):
+        raise UserError(
+            f"{folder} holds class folders, and {len(loose)} images beside them, such as"
+            f" {loose[0]}; move them into their classes"
+        )
+    of_images = [name.partition("/")[0] if "/" in name else "all" for name in names]
+    classes = sorted(set(of_images))
+    label = {name: number for number, name in enumerate(classes)}
+    return ImageFiles(
+        names,
+        [label[name] for name in of_images],
+        classes,
+        None if captions is None else _captions_of(names, captions),
+        lambda number: Place(str(folder / names[number]), folder / names[number]),
+    )
 
 
-class TarImages:
-    """Images in webdataset tars, each with its label (`cls`) or captions (`txt`) or both.
+def _of_tars(tars: Sequence[Path]) -> ImageFiles:
+    """Return images in webdataset tars, each with its label (`cls`) or captions (`txt`) or both.
 
     Tars are taken in order of their names, samples in order of their place; only the bytes of the
     image that is asked for are read. Without labels all images are of one class.
-
-    Raises:
-        UserError: a tar is damaged, or a sample lacks what others have.
     """
-
-    def __init__(self, tars: Sequence[Path]) -> None:
-        samples = [sample for tar in tars for sample in _samples(tar)]
-        self._times = {tar: tar.stat().st_mtime_ns for tar in tars}
-        self.names: Sequence[str] = [sample.name for sample in samples]
-        self._places = [sample.place for sample in samples]
-        labels = [sample.label for sample in samples]
-        captions = [sample.captions for sample in samples]
-        self.labels: Sequence[int] = [0 if label is None else label for label in labels]
-        _all_or_none(self.names, labels, LABEL)
-        _all_or_none(self.names, captions, CAPTION)
-        told = [texts for texts in captions if texts is not None]
-        self.captions: Sequence[Captions] | None = told or None
-        if self.labels and min(self.labels) < 0:
-            odd = self.names[self.labels.index(min(self.labels))]
-            raise UserError(f"{odd}: its label is {min(self.labels)}; labels count from 0")
-        count = max(self.labels, default=0) + 1
-        numbers = [str(label) for label in range(count)]
-        self.classes: Sequence[str] = ["all"] if None in labels else numbers
-
-    def open(self, place: int) -> Image.Image:
-        return _loaded(self.names[place], *self._places[place])
-
-    def written(self, place: int) -> tuple[int, int]:
-        tar, _, size = self._places[place]
-        return size, self._times[tar]
-
-
-class _Some:
-    """Some of the images of a set, evenly spread; the classes are those of the whole set."""
-
-    def __init__(self, images: ImageFiles, count: int) -> None:
-        self._images = images
-        n = len(images.names)
-        self._places = [(place * n + n // 2) // count for place in range(count)]
-        self.names: Sequence[str] = [images.names[place] for place in self._places]
-        self.labels: Sequence[int] = [images.labels[place] for place in self._places]
-        self.classes: Sequence[str] = images.classes
-        whole = images.captions
-        self.captions: Sequence[Captions] | None = (
-            None if whole is None else [whole[place] for place in self._places]
-        )
-
-    def open(self, place: int) -> Image.Image:
-        return self._images.open(self._places[place])
-
-    def written(self, place: int) -> tuple[int, int]:
-        return self._images.written(self._places[place])
+    samples = [sample for tar in tars for sample in _samples(tar)]
+    places, labels, captions = (
+        (list(column) for column in zip(*samples)) if samples else ([], [], [])
+    )
+    names = [place.name for place in places]
+    _all_or_none(names, labels, LABEL)
+    _all_or_none(names, captions, CAPTION)
+    if None in labels or not labels:
+        labels, classes = [0] * len(names), ["all"]
+    elif min(labels) < 0:
+        odd = names[labels.index(min(labels))]
+        raise UserError(f"{odd}: its label is {min(labels)}; labels count from 0")
+    else:
+        classes = [str(label) for label in range(max(labels) + 1)]
+    return ImageFiles(
+        names, labels, classes, None if None in captions else captions, places.__getitem__
+    )
 
 
 def _files(folder: Path, prefix: str = "") -> Iterator[str]:
@@ -213,57 +234,22 @@ def _files(folder: Path, prefix: str = "") -> Iterator[str]:
         raise UserError(f"{folder} cannot be read ({error.strerror})") from None
 
 
-def _loaded(name: str, path: Path, offset: int = 0, size: int = -1) -> Image.Image:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            content = file.read(size)
-    except OSError as error:
-        raise _unreadable(name, error) from None
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            image.load()
-            return eight_bits(image)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
-
-
-def _unreadable(name: str, error: OSError) -> UserError:
-    reason = error.strerror or error
-    return UserError(f"image {name} cannot be read ({reason}); try again once it can")
-
-
-class _Sample(NamedTuple):
-    name: str
-    place: tuple[Path, int, int]
-    label: int | None
-    captions: Captions | None
-
-
-def _samples(tar: Path) -> Iterator[_Sample]:
-    """Yield the images of a tar in their order."""
-    places: dict[str, tuple[str, int, int]] = {}
+def _samples(tar: Path) -> Iterator[tuple[Place, int | None, Captions | None]]:
+    """Yield place, label and captions of the images of a tar in their order."""
+    places: dict[str, Place] = {}
     labels: dict[str, int] = {}
     captions: dict[str, Captions] = {}
     suffixes = tuple(suffix.removeprefix(".") for suffix in SUFFIXES)
     for member in members(tar, (*suffixes, LABEL, CAPTION), read=(LABEL, CAPTION)):
-        if member.part in suffixes:
-            places[member.key] = member.part, member.offset, member.size
-        elif member.part == LABEL:
-            labels[member.key] = _label(tar, member)
-        else:
+        if member.part == LABEL:
+            labels[member.key] = label_of(tar, member)
+        elif member.part == CAPTION:
             captions[member.key] = _text(tar, member)
-    for key, (part, offset, size) in places.items():
-        name = f"{tar.name}/{key}.{part}"
-        yield _Sample(name, (tar, offset, size), labels.get(key), captions.get(key))
-
-
-def _label(tar: Path, member: Member) -> int:
-    try:
-        return int(member.content)
-    except ValueError:
-        found = f"holds {member.content[:20]!r}, no whole number"
-        raise UserError(f"{tar}: {member.key}.{LABEL} {found}") from None
+        else:
+            name = f"{tar.name}/{member.key}.{member.part}"
+            places[member.key] = Place(name, tar, member.offset, member.size)
+    for key, place in places.items():
+        yield place, labels.get(key), captions.get(key)
 
 
 def _text(tar: Path, member: Member) -> Captions:
@@ -350,23 +336,25 @@ def centre_crop(image: Image.Image, size: int) -> NDArray[np.uint8]:
 
 
 def read_ahead(
-    readers: Executor, read: Callable[[int], Read], batches: Iterable[Batch]
+    readers: Executor, read: Callable[[int], Read], batches: Iterable[Batch], ahead: int = AHEAD
 ) -> Iterator[tuple[Batch, list[Read]]]:
-    """Yield each batch of places with what `read` returns of them, in order.
+    """Yield each batch of numbers with what `read` returns of them, in order.
 
-    A batch is taken from `batches` only when it is at most `AHEAD` batches from its turn.
+    A batch is taken from `batches` only when it is at most `ahead` batches from its turn.
 
     Raises:
         Exception: what `read` raised, at the turn of its batch.
     """
-    waiting: deque[tuple[Batch, list[Future[Read]]]] = deque()
-    for batch in batches:
-        waiting.append((batch, [readers.submit(read, place) for place in batch]))
-        if len(waiting) > AHEAD:
-            yield _finished(*waiting.popleft())
-    while waiting:
-        yield _finished(*waiting.popleft())
+    reading = ((batch, [readers.submit(read, number) for number in batch]) for batch in batches)
+    for batch, futures in delayed(reading, ahead):
+        yield batch, [future.result() for future in futures]
 
 
-def _finished(batch: Batch, reading: Sequence[Future[Read]]) -> tuple[Batch, list[Read]]:
-    return batch, [future.result() for future in reading]
+def delayed(items: Iterable[Item], ahead: int) -> Iterator[Item]:
+    """Yield items in order, each when `ahead` more have been taken after it."""
+    waiting: deque[Item] = deque()
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > ahead:
+            yield waiting.popleft()
+    yield from waiting

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from tread_lab.data.captions import Captions
 from tread_lab.data.latents import PackedArrays
 from tread_lab.data.npy import Member, write_npz
 from tread_lab.data.source import open_store
@@ -24,7 +25,7 @@ from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics import reference_file
 from tread_lab.metrics.frechet import RunningMoments
 from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS
-from tread_lab.prepare.images import DamagedImage, Images, centre_crop, open_images, read_ahead
+from tread_lab.prepare.images import Images, open_images, read_ahead
 from tread_lab.prepare.pack import MARKS
 from tread_lab.prepare.packed import Steps, writable
 from tread_lab.records.durable import DiskFull
@@ -38,36 +39,39 @@ LABELS = "arr_1"
 SIDE = 256  # of the crop where nothing is said
 
 
-class StoredImages:
-    """The images beside packed latents, as `data encode --images` stores them.
+@dataclass(frozen=True)
+class StoredImages(Images):
+    """The images beside packed latents, as `data encode --images` stores them."""
+
+    store: PackedArrays
+
+    def open(self, number: int) -> Image.Image:
+        rows = self.store.images(np.array([number]))
+        assert rows is not None
+        return Image.fromarray(np.ascontiguousarray(rows[0].transpose(1, 2, 0)))
+
+
+def _stored_images(folder: Path) -> tuple[StoredImages, int]:
+    """Return the images beside packed latents and their side.
 
     Raises:
         UserError: there are none, or they are no squares.
     """
-
-    captions: Sequence[Captions] | None = None
-
-    def __init__(self, folder: Path) -> None:
-        store = open_store("latents", folder)
-        assert isinstance(store, PackedArrays)
-        first = store.images(np.zeros(1, np.int64))
-        if first is None:
-            raise UserError(
-                f"{folder} holds latents without images; give the images that they were made from,"
-                " or encode with --images"
-            )
-        self._store, self.side = store, int(first.shape[-1])
-        if first.shape[1:] != (3, self.side, self.side):
-            raise UserError(f"{folder}: images.npy is {list(first.shape[1:])}, no square RGB")
-        self.labels: Sequence[int] = store.labels.tolist()
-        self.names: Sequence[str] = [f"{folder}: sample {k}" for k in range(len(self.labels))]
-        self.classes: Sequence[str] = [str(k) for k in range(max(self.labels) + 1)]
-
-    def open(self, place: int) -> Image.Image:
-        """Return an image."""
-        rows = self._store.images(np.array([place]))
-        assert rows is not None
-        return Image.fromarray(np.ascontiguousarray(rows[0].transpose(1, 2, 0)))
+    store = open_store("latents", folder)
+    assert isinstance(store, PackedArrays)
+    first = store.images(np.zeros(1, np.int64))
+    if first is None:
+        raise UserError(
+            f"{folder} holds latents without images; give the images that they were made from,"
+            " or encode with --images"
+        )
+    _, *shape = first.shape
+    if shape != [3, shape[-1], shape[-1]]:
+        raise UserError(f"{folder}: images.npy is {shape}, no square RGB")
+    labels: list[int] = store.labels.tolist()
+    names = [f"{folder}: sample {number}" for number in range(len(labels))]
+    classes = [str(label) for label in range(max(labels) + 1)]
+    return StoredImages(names, labels, classes, None, store), shape[-1]
 
 
 def open_real(path: Path, size: int | None, limit: int | None) -> tuple[Images, int]:
@@ -82,12 +86,12 @@ def open_real(path: Path, size: int | None, limit: int | None) -> tuple[Images, 
     """
     if not any((path / mark).exists() for mark in MARKS["latents"]):
         return open_images(path, limit=limit), size or SIDE
-    stored = StoredImages(path)
+    stored, side = _stored_images(path)
     if limit is not None:
         raise UserError(f"--limit: the images beside latents are taken whole, all of {path}")
-    if size not in (None, stored.side):
-        raise UserError(f"--size {size}: the images in {path} are {stored.side}x{stored.side}")
-    return stored, stored.side
+    if size not in (None, side):
+        raise UserError(f"--size {size}: the images in {path} are {side}x{side}")
+    return stored, side
 
 
 def write_reference(
@@ -119,31 +123,31 @@ def write_reference(
         DiskFull: there is no room.
     """
     N = len(images.names)
-    _check_free(file, len(_kept_places(range(N), keep)), side)
-    sums = {layer: RunningMoments() for layer in MOMENTS}
-    damaged: set[int] = set()
-    skipped = damaged if skip_damaged else None
+    _check_free(file, len(_kept(range(N), keep)), side)
+    crops = functools.partial(_crops, images, side=side, batch=batch, workers=workers)
+    sums, whole = {layer: RunningMoments() for layer in MOMENTS}, list[int]()
     yield Steps(0, N)
     with matrix_products("fp32"):
-        crops = _crops(images, range(N), side, batch=batch, workers=workers, skipped=skipped)
-        for images_BCHW in crops:
+        for numbers, images_BCHW in crops(range(N), skip_damaged=skip_damaged):
             features = extraction(images_BCHW)
             for layer, moments in sums.items():
                 moments.add(features[layer])
-            yield Steps(sums["pool"].count + len(damaged), N, len(damaged))
-    places = _kept_places([place for place in range(N) if place not in damaged], keep)
-    kept = _crops(images, places, side, batch=batch, workers=workers)
-    labels_M = np.array([images.labels[place] for place in places], np.int64)
+            whole += numbers
+            yield Steps(numbers[-1] + 1, N, numbers[-1] + 1 - len(whole))
+    yield Steps(N, N, N - len(whole))
+    numbers = _kept(whole, keep)
+    kept = (images_BCHW for _, images_BCHW in crops(numbers, skip_damaged=False))
+    labels_M = np.array([images.labels[number] for number in numbers], np.int64)
     write_npz(file, {**_statistics(sums), **_pictures(kept, labels_M, side)})
 
 
-def _kept_places(places: Sequence[int], keep: int) -> list[int]:
-    """Return which of the images at these places are stored."""
-    count = len(places)
+def _kept(numbers: Sequence[int], keep: int) -> list[int]:
+    """Return which of these images are stored."""
+    count = len(numbers)
     if min(count, keep) < FEWEST:
         what = f"{count} images" if count < FEWEST else f"--keep {keep}"
         raise UserError(f"{what}: a reference needs at least {FEWEST} images")
-    return [places[k * count // min(count, keep)] for k in range(min(count, keep))]
+    return [numbers[k * count // min(count, keep)] for k in range(min(count, keep))]
 
 
 def _statistics(sums: Mapping[str, RunningMoments]) -> dict[str, Member]:
@@ -166,34 +170,23 @@ def _pictures(kept: Iterable[Tensor], labels_M: NDArray[np.int64], side: int) ->
 
 def _crops(
     images: Images,
-    places: Sequence[int],
+    numbers: Sequence[int],
     side: int,
     *,
     batch: int,
     workers: int,
-    skipped: set[int] | None = None,
-) -> Iterator[Tensor]:
-    """Yield crops, uint8 [B, 3, side, side], read by threads some batches ahead.
-
-    Args:
-        skipped: takes the places of damaged images, which are left out; without it one is an error.
-    """
-
-    def read(place: int) -> NDArray[np.uint8] | None:
-        try:
-            return centre_crop(images.open(place), side).transpose(2, 0, 1)
-        except DamagedImage as error:
-            if skipped is None:
-                raise DamagedImage(f"{error}; mend it, or give --skip-damaged") from None
-            skipped.add(place)
-            return None
-
-    batches = (places[start : start + batch] for start in range(0, len(places), batch))
+    skip_damaged: bool,
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Yield numbers of images and their crops, uint8 [B, 3, side, side], read some batches ahead.
+    Damaged images are not among them."""
+    crop = functools.partial(images.crop, side=side, skip_damaged=skip_damaged)
+    batches = (numbers[start : start + batch] for start in range(0, len(numbers), batch))
     pool = ThreadPoolExecutor(workers)
     try:
-        for _, crops in read_ahead(pool, read, batches):
-            if whole := [crop for crop in crops if crop is not None]:
-                yield torch.from_numpy(np.stack(whole))
+        for some, crops in read_ahead(pool, crop, batches):
+            whole = {number: crop for number, crop in zip(some, crops) if crop is not None}
+            if whole:
+                yield [*whole], torch.from_numpy(np.stack([*whole.values()]))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
