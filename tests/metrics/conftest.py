@@ -66,11 +66,11 @@ def random_inception(random_inception_file: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture(scope="session")
 def real() -> Tensor:
-    """300 held-out images, uint8 [N, 1, 16, 16]."""
-    return images("heldout", 300)
+    """150 held-out images, uint8 [N, 1, 16, 16]."""
+    return images("heldout", 150)
 
 
 @pytest.fixture(scope="session")
 def reference() -> Tensor:
-    """1000 training images."""
-    return images("train", 1000)
+    """400 training images."""
+    return images("train", 400)

@@ -16,8 +16,6 @@ from tread_lab.metrics.extraction import (
     Extraction,
     Reference,
     Space,
-    _moments,
-    check_shapes,
 )
 from tread_lab.specs import UserError
 
@@ -59,18 +57,21 @@ def test_a_hundred_images_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value) == "metrics: 'inception' takes images of 1 or 3 channels, not 2"
 
 
-@pytest.mark.parametrize(
-    ("layer", "space"), [("pool", "inception"), ("logits", "inception-logits")]
-)
 def test_an_entry_is_named_for_all_that_decides_its_features(
-    layer: str, space: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "VERSION", "1.2")
     extraction: Any = Described()
     described = DescribedReference(Reference("a b/c", lambda: [IMAGES]), extraction, tmp_path)
-    described.prepare([layer], (1, 2, 2))
-    names = [path.name for path in tmp_path.iterdir()]
-    assert names == [f"a_b_c-1x2x2-{space}-0123456789ab-float32-cpu-1.2.safetensors"]
+    described.prepare(["pool", "logits"], (1, 2, 2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"a_b_c-1x2x2-{space}-0123456789ab-float32-cpu-1.2.safetensors"
+        for space in ("inception", "inception-logits")
+    ]
+    with pytest.raises(UserError) as caught:
+        described.prepare(["spatial"], (3, 2, 2))
+    said = "metrics: generated and reference images differ in shape: [3, 2, 2] and [1, 2, 2]"
+    assert str(caught.value) == said
 
 
 def test_layers_are_described_once_and_moments_of_a_file_are_inceptions() -> None:
@@ -88,17 +89,3 @@ def test_layers_are_described_once_and_moments_of_a_file_are_inceptions() -> Non
     assert described.moments("spatial") is given
     other: Any = SimpleNamespace(extractor="dinov2-large")
     assert DescribedReference(reference, other, None).given("spatial") is None
-
-
-def test_moments_are_over_images() -> None:
-    mean_D, covariance_DD = _moments(torch.tensor([[0.0, 1], [2, 1], [4, 4]]))
-    assert mean_D.tolist() == [2, 2] and mean_D.dtype == torch.float64
-    assert covariance_DD.tolist() == [[4, 3], [3, 3]]
-
-
-def test_images_of_another_shape_are_refused() -> None:
-    check_shapes((1, 2, 2), (1, 2, 2))
-    with pytest.raises(UserError) as caught:
-        check_shapes((1, 2, 2), (3, 2, 2))
-    said = "metrics: generated and reference images differ in shape: [1, 2, 2] and [3, 2, 2]"
-    assert str(caught.value) == said

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 from torch_fidelity import feature_extractor_inceptionv3 as theirs
 
@@ -23,6 +22,7 @@ from tread_lab.metrics.fidelity import (
     kernel_distance,
     spatial,
 )
+from tread_lab.metrics.reference_file import WIDTHS
 from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
@@ -56,26 +56,6 @@ def test_another_file_is_refused_and_never_unpickled(
     assert "\n" not in str(caught.value) and not (tmp_path / "sprung").exists()
 
 
-def test_the_path_to_inception_with_random_weights_since_the_published_ones_are_not_shipped(
-    real: Tensor, random_inception: Path, tmp_path: Path
-) -> None:
-    names = ("fid", "is", "is_shuffled", "kid", "precision", "recall")
-    found = score(real[:10], real[10:15], metrics=names, extractor="inception", cache=tmp_path)
-    assert list(found) == [
-        "fid[heldout]@10",
-        "is@10",
-        "is_shuffled@10",
-        "kid[heldout]@10",
-        "precision[heldout]@10",
-        "recall[heldout]@10",
-    ]
-    assert found["fid[heldout]@10"] > 0 and 0 <= found["precision[heldout]@10"] <= 1
-    assert found["is_shuffled@10"] == pytest.approx(1)  # ten splits of one image each
-    assert found["is@10"] >= 1  # one split of ten
-    kept = load_file(next(tmp_path.glob("*-1x16x16-inception-*.safetensors")))
-    assert {name: x.shape for name, x in kept.items()} == {"pool": (5, 2048)}
-
-
 @pytest.mark.skipif("TREAD_LAB_INCEPTION" not in os.environ, reason="needs the published weights")
 def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -> None:
     noise = torch.randint(0, 256, (50, 1, 16, 16), dtype=torch.uint8)
@@ -101,6 +81,7 @@ def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path
         "logits": (2, 1008),
         "spatial": (2, 2023),
     }
+    assert WIDTHS == {"pool": 2048, "spatial": 2023}
     network = theirs.FeatureExtractorInceptionV3(
         "inception-v3-compat", ["768"], feature_extractor_weights_path=str(random_inception)
     )
@@ -149,13 +130,14 @@ def test_spatial_features_are_by_row_then_column_then_channel() -> None:
 
 
 def test_a_stand_in_gives_random_features_and_names_that_say_so(
-    real: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "stand-in.txt"
     file.write_text(fidelity.STAND_IN)
     monkeypatch.setenv(fidelity.VARIABLE, str(file))
-    found = score(real[:4], real[4:8], metrics=["kid", "is"], extractor="inception")
-    assert list(found) == ["kid[stand-in,heldout]@4", "is[stand-in]@4"]
+    extraction = Extraction("inception", device=CPU)
+    assert extraction.called == "stand-in"
+    assert extraction(torch.arange(2 * 3 * 64).to(torch.uint8).view(2, 3, 8, 8))["pool"].std() > 0.1
     file.write_text(fidelity.STAND_IN + " ")
     with pytest.raises(UserError, match="is not the published"):
         inception_weights()

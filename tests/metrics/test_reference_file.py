@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tread_lab.metrics import reference_file
 from tread_lab.metrics.reference_file import (
     described_images,
     needs,
@@ -26,14 +27,19 @@ ALL = {"layers": {"pool", "spatial"}, "images": True}
 Arrays = dict[str, NDArray[Any]]
 
 
-@pytest.fixture(scope="module")
-def arrays() -> Arrays:
+WIDTHS = {"pool": 5, "spatial": 3}
+
+
+@pytest.fixture
+def arrays(monkeypatch: pytest.MonkeyPatch) -> Arrays:
+    """What a file holds of features that are fewer than Inception's."""
+    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
     random = np.random.default_rng(0)
     return {
-        "mu": random.normal(size=2048),
-        "sigma": np.eye(2048),
-        "mu_s": random.normal(size=2023),
-        "sigma_s": np.eye(2023),
+        "mu": random.normal(size=5),
+        "sigma": np.eye(5),
+        "mu_s": random.normal(size=3),
+        "sigma_s": np.eye(3),
         "arr_0": random.integers(0, 256, (100, 8, 8, 3), dtype=np.uint8),
     }
 
@@ -80,36 +86,38 @@ def changed(**other: Any) -> Callable[[Arrays], Arrays]:
     return lambda arrays: {**arrays, **other}
 
 
-def with_nan(arrays: Arrays) -> Arrays:
-    sigma = np.eye(2048)
-    sigma[3, 4] = np.nan
-    return {**arrays, "sigma": sigma}
-
-
-def skewed(arrays: Arrays) -> Arrays:
-    return {**arrays, "sigma_s": np.triu(np.ones((2023, 2023)))}
-
-
 WRONG = {
     "other dimensions": (
-        changed(mu=np.zeros(768), sigma=np.eye(768)),
-        "mu is [768], and Inception's is [2048]",
+        changed(mu=np.zeros(4), sigma=np.eye(4)),
+        "mu is [4], and Inception's is [5]",
     ),
-    "a vector of variances": (
-        changed(sigma=np.ones(2048)),
-        "sigma is [2048], and Inception's is [2048, 2048]",
+    "a vector of variances": (changed(sigma=np.ones(5)), "sigma is [5], and Inception's is [5, 5]"),
+    "not symmetric": (changed(sigma_s=np.triu(np.ones((3, 3)))), "sigma_s is not symmetric"),
+    "not finite": (
+        changed(sigma=np.where(np.eye(5, k=1), np.nan, 1)),
+        "mu or sigma has values that are not finite",
     ),
-    "not symmetric": (skewed, "sigma_s is not symmetric"),
-    "not finite": (with_nan, "mu or sigma has values that are not finite"),
-    "negative variance": (changed(sigma=-np.eye(2048)), "sigma has a negative variance"),
-    "whole numbers": (changed(mu=np.zeros(2048, int)), "mu is int64, not of floating point"),
+    "negative variance": (changed(sigma=-np.eye(5)), "sigma has a negative variance"),
+    "whole numbers": (changed(mu=np.zeros(5, int)), "mu is int64, not of floating point"),
     "floating images": (changed(arr_0=np.zeros((100, 8, 8, 3))), "arr_0 is float64"),
     "channels first": (
         changed(arr_0=np.zeros((100, 3, 8, 8), np.uint8)),
         "images are [M, H, W, 3]",
     ),
-    "few images": (changed(arr_0=np.zeros((9, 8, 8, 3), np.uint8)), "arr_0 has 9 images"),
+    "two channels": (
+        changed(arr_0=np.zeros((100, 8, 8, 2), np.uint8)),
+        "arr_0 is [100, 8, 8, 2], and images are",
+    ),
+    "Fortran's": (
+        changed(arr_0=np.asfortranarray(np.zeros((100, 8, 8, 3), np.uint8))),
+        "arr_0 is stored in Fortran's order",
+    ),
+    "few images": (
+        changed(arr_0=np.zeros((99, 8, 8, 3), np.uint8)),
+        "arr_0 has 99 images, fewer than 100",
+    ),
     "pickled": (changed(mu=np.array([{}])), "mu holds pickled objects, which are never loaded"),
+    "pickled images": (changed(arr_0=np.array([{}])), "arr_0 holds pickled objects"),
     "nothing": (lambda arrays: {"x": np.zeros(3)}, "it lacks arr_0, the images, and mu too"),
 }
 
@@ -184,31 +192,19 @@ def test_images_are_looked_at_where_moments_are_not_enough(tmp_path: Path, array
         assert tuple(described_images(s, metrics) for s in (whole, images, moments)) == counts
 
 
-@pytest.mark.parametrize(("version", "read"), [((1, 0), True), ((2, 0), True), ((3, 0), False)])
+@pytest.mark.parametrize(
+    ("version", "channels", "read"),
+    [((1, 0), 3, True), ((2, 0), 1, True), ((3, 0), 3, False)],
+)
 def test_arrays_of_numpys_first_two_versions_are_read(
-    tmp_path: Path, version: tuple[int, int], read: bool
+    tmp_path: Path, version: tuple[int, int], channels: int, read: bool
 ) -> None:
-    content = io.BytesIO()
-    np.lib.format.write_array(content, np.zeros((100, 8, 8, 3), np.uint8), version=version)
+    content, images = io.BytesIO(), np.zeros((100, 8, 8, channels), np.uint8)
+    np.lib.format.write_array(content, images, version=version)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("arr_0.npy", content.getvalue())
     if read:
-        assert open_reference(spec(tmp_path / "x.npz"), **ALL).shape == (100, 8, 8, 3)
+        assert open_reference(spec(tmp_path / "x.npz"), **ALL).shape == images.shape
     else:
         with pytest.raises(UserError, match=r"an array of \.npy version 3\.0"):
             open_reference(spec(tmp_path / "x.npz"), **ALL)
-
-
-def test_images_may_be_grey_and_are_neither_objects_nor_in_fortrans_order(tmp_path: Path) -> None:
-    grey = np.zeros((100, 8, 8, 1), np.uint8)
-    assert open_reference(written(tmp_path / "grey.npz", {"arr_0": grey}), **ALL).shape == (
-        100, 8, 8, 1
-    )  # fmt: skip
-    for name, images, said in (
-        ("objects", np.array([{}]), "arr_0 holds pickled objects"),
-        ("fortran", np.asfortranarray(np.zeros((100, 8, 8, 3), np.uint8)), "Fortran's order"),
-        ("two", np.zeros((100, 8, 8, 2), np.uint8), r"arr_0 is \[100, 8, 8, 2\], and images are"),
-        ("99", np.zeros((99, 8, 8, 3), np.uint8), "arr_0 has 99 images, fewer than 100"),
-    ):
-        with pytest.raises(UserError, match=said):
-            open_reference(written(tmp_path / f"{name}.npz", {"arr_0": images}), **ALL)

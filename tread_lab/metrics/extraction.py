@@ -152,7 +152,11 @@ class DescribedReference:
             return
         parts: list[dict[str, Tensor]] = []
         for images_BCHW in self.reference.batches():
-            check_shapes(shape, tuple(images_BCHW.shape[1:]))
+            if (real := tuple(images_BCHW.shape[1:])) != shape:
+                shapes = f"{list(shape)} and {list(real)}"
+                raise UserError(
+                    f"metrics: generated and reference images differ in shape: {shapes}"
+                )
             features = self._extraction(images_BCHW)
             parts.append({layer: features[layer].cpu() for layer in missing})
         for layer in missing:
@@ -167,8 +171,10 @@ class DescribedReference:
     @functools.cache  # noqa: B019
     def moments(self, layer: str) -> Moments:
         """Return mean and covariance: the file's, else those of all images."""
-        given = self.given(layer)
-        return _moments(self.features(layer)) if given is None else given
+        if (given := self.given(layer)) is not None:
+            return given
+        x_ND = self.features(layer).double()
+        return x_ND.mean(dim=0), x_ND.T.cov()
 
     def given(self, layer: str) -> Moments | None:
         """Return the moments that a file gives; they are of Inception's features alone."""
@@ -186,19 +192,3 @@ class DescribedReference:
         version = f"{DTYPE}-{extraction.device.type}-{VERSION}"
         made_by = extraction.made_by[:12]
         return self._cache / f"{safe}-{size}-{space}-{made_by}-{version}.safetensors"
-
-
-def _moments(x_ND: Tensor) -> Moments:
-    x_ND = x_ND.double()
-    return x_ND.mean(dim=0), x_ND.T.cov()
-
-
-def check_shapes(generated: tuple[int, ...], real: tuple[int, ...]) -> None:
-    """Refuse real images of another shape than the generated ones.
-
-    Raises:
-        UserError: says both.
-    """
-    if generated != real:
-        shapes = f"{list(generated)} and {list(real)}"
-        raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")

@@ -8,7 +8,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -176,7 +176,7 @@ class Compared:
     def __init__(
         self,
         generated: Mapping[str, Tensor],
-        kept: Mapping[str, Keeper],
+        kept: Mapping[str, Any],
         references: DescribedReference,
         device: torch.device,
     ) -> None:
@@ -198,29 +198,18 @@ class Compared:
     def frechet(self, layer: str) -> float:
         """Return the Frechet distance in a layer."""
         moments = self.kept[f"{layer} moments"]
-        assert isinstance(moments, RunningMoments)
         return self.frechet_to(layer)((moments.mean_D, moments.covariance_DD))
 
     @functools.cached_property
     def extrapolated(self) -> tuple[float, float]:
         """FID of infinitely many images and its standard error."""
-        kept = self.kept["pool eighths"]
-        assert isinstance(kept, EighthMoments)
-        return extrapolated(kept.eighths, self.frechet_to("pool"))
+        return extrapolated(self.kept["pool eighths"].eighths, self.frechet_to("pool"))
 
     @functools.cached_property
-    def inception_score(self) -> float:
-        """ADM's inception score."""
-        sums = self.kept["logits moments"]
-        assert isinstance(sums, SplitSums)
-        return sums.score
-
-    @functools.cached_property
-    def neighbours(self) -> dict[str, float]:
+    def neighbours(self) -> tuple[float, float]:
         """Precision and recall at k = 3."""
         near = evenly(self.reference["pool"], MOST_NEIGHBOURS).to(self.device)
-        precision, recall = precision_recall(self.generated["pool"].to(self.device), near)
-        return {"precision": precision, "recall": recall}
+        return precision_recall(self.generated["pool"].to(self.device), near)
 
 
 MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
@@ -232,9 +221,9 @@ MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
         "fid_inf_error": lambda compared: compared.extrapolated[1],
         "sfid": lambda compared: compared.frechet("spatial"),
         "kid": lambda c: kernel_distance(c.generated["pool"], c.reference["pool"]),
-        "is": lambda compared: compared.inception_score,
+        "is": lambda compared: compared.kept["logits moments"].score,
         "is_shuffled": lambda c: shuffled_inception_score(c.generated["logits"]),
-        "precision": lambda compared: compared.neighbours["precision"],
-        "recall": lambda compared: compared.neighbours["recall"],
+        "precision": lambda compared: compared.neighbours[0],
+        "recall": lambda compared: compared.neighbours[1],
     }
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, first_line
 
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
 
@@ -35,8 +35,7 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
     try:
         loaded = made.from_pretrained(where, local_files_only=local, **options)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"{field}: {str(where)!r} cannot be loaded: {reason}") from None
+        raise UserError(f"{field}: {str(where)!r} cannot be loaded: {first_line(error)}") from None
     if not is_network:
         return loaded
     network, found = loaded

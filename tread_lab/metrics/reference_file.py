@@ -9,15 +9,15 @@ import math
 import os
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.metrics.fidelity import sha256
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, first_line
 from tread_lab.specs.metrics import METRICS, ReferenceSpec
 
 VARIABLE = "TREAD_LAB_REFERENCES"
@@ -29,13 +29,12 @@ FEWEST = 100  # images that moments or neighbours are computed from
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class _Header:
-    """What stands in front of an array: its shape and type, without its values."""
+class _Header(NamedTuple):
+    """What stands in front of an array: its shape, its order and its type, without its values."""
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
     fortran: bool
+    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True)
@@ -123,17 +122,12 @@ def open_reference(spec: ReferenceSpec, *, layers: Collection[str], images: bool
     Raises:
         UserError: no such file, or it cannot be what is needed; one line says why.
     """
-    path = reference_path(spec)
-    file = ReferenceFile(spec.name, path, {}, None)
-    with _reading(file), zipfile.ZipFile(path) as archive:
-        held = _headers(archive)
-        shape = _image_shape(file, held.get(IMAGES))
-        given = "mu" in held
-        if shape is None and (images or (layers and not given)):
-            raise _wrong(file, f"it lacks {IMAGES}, the images" + ("" if given else ", and mu too"))
-        wanted = layers if given else ()
-        moments = {layer: _moments(file, archive, held, layer) for layer in wanted}
-    return ReferenceFile(spec.name, path, moments, shape)
+    file, held = _without_values(spec)
+    given = "mu" in held
+    if file.shape is None and (images or (layers and not given)):
+        raise _wrong(file, f"it lacks {IMAGES}, the images" + ("" if given else ", and mu too"))
+    wanted = layers if given else ()
+    return replace(file, moments={layer: _moments(file, held, layer) for layer in wanted})
 
 
 def described_images(spec: ReferenceSpec, metrics: Collection[str]) -> int:
@@ -142,25 +136,25 @@ def described_images(spec: ReferenceSpec, metrics: Collection[str]) -> int:
     Raises:
         UserError: no such file, or one that is damaged.
     """
-    wanted, file = needs(metrics), ReferenceFile(spec.name, reference_path(spec), {}, None)
-    with _reading(file), zipfile.ZipFile(file.path) as archive:
-        held = _headers(archive)
-        shape = _image_shape(file, held.get(IMAGES))
+    wanted, (file, held) = needs(metrics), _without_values(spec)
     looked_at = wanted["images"] or (wanted["layers"] and "mu" not in held)
-    return shape[0] if looked_at and shape is not None else 0
+    return file.shape[0] if looked_at and file.shape is not None else 0
 
 
-def _headers(archive: zipfile.ZipFile) -> dict[str, _Header]:
-    headers = {}
-    for member in archive.infolist():
-        if member.filename.endswith(".npy"):
+def _without_values(spec: ReferenceSpec) -> tuple[ReferenceFile, dict[str, _Header]]:
+    """Return a file with the shape of its images, which is checked, and what its arrays are."""
+    file, held = ReferenceFile(spec.name, reference_path(spec), {}, None), {}
+    with _reading(file), zipfile.ZipFile(file.path) as archive:
+        for member in archive.infolist():
+            name, _, suffix = member.filename.rpartition(".")
+            if suffix != "npy":
+                continue
             with archive.open(member) as opened:
-                header = _header(opened)
+                header = held[name] = _header(opened)
                 size = math.prod(header.shape) * header.dtype.itemsize
                 if not header.dtype.hasobject and opened.tell() + size != member.file_size:
                     raise ValueError(f"{member.filename} is cut short")
-                headers[member.filename.removesuffix(".npy")] = header
-    return headers
+    return replace(file, shape=_image_shape(file, held.get(IMAGES))), held
 
 
 def _header(opened: IO[bytes]) -> _Header:
@@ -171,8 +165,7 @@ def _header(opened: IO[bytes]) -> _Header:
     }
     if version not in read:
         raise ValueError(f"an array of .npy version {version[0]}.{version[1]}")
-    shape, fortran, dtype = read[version](opened)
-    return _Header(shape, dtype, fortran)
+    return _Header(*read[version](opened))
 
 
 def _image_shape(file: ReferenceFile, header: _Header | None) -> tuple[int, int, int, int] | None:
@@ -189,9 +182,7 @@ def _image_shape(file: ReferenceFile, header: _Header | None) -> tuple[int, int,
     return M, H, W, C
 
 
-def _moments(
-    file: ReferenceFile, archive: zipfile.ZipFile, held: Mapping[str, _Header], layer: str
-) -> tuple[Array, Array]:
+def _moments(file: ReferenceFile, held: Mapping[str, _Header], layer: str) -> tuple[Array, Array]:
     (mu, sigma), D = MOMENTS[layer], WIDTHS[layer]
     for key, shape in ((mu, (D,)), (sigma, (D, D))):
         if key not in held:
@@ -202,20 +193,16 @@ def _moments(
             raise _wrong(file, f"{key} is {found}, and Inception's is {wanted}")
         if held[key].dtype.kind != "f":
             raise _wrong(file, f"{key} is {held[key].dtype}, not of floating point")
-    mean, covariance = (_array(archive, key).astype(np.float64) for key in (mu, sigma))
+    with _reading(file), np.load(file.path, allow_pickle=False) as arrays:
+        mean, covariance = (arrays[key].astype(np.float64) for key in (mu, sigma))
     if not np.isfinite(mean).all() or not np.isfinite(covariance).all():
         raise _wrong(file, f"{mu} or {sigma} has values that are not finite")
-    largest = float(np.abs(covariance).max())
-    if float(np.abs(covariance - covariance.T).max()) > 1e-4 * largest:
+    largest = np.abs(covariance).max()
+    if np.abs(covariance - covariance.T).max() > 1e-4 * largest:
         raise _wrong(file, f"{sigma} is not symmetric, so no covariance")
-    if float(np.diagonal(covariance).min()) < -1e-6 * largest:
+    if np.diagonal(covariance).min() < -1e-6 * largest:
         raise _wrong(file, f"{sigma} has a negative variance, so it is no covariance")
     return mean, covariance
-
-
-def _array(archive: zipfile.ZipFile, key: str) -> NDArray[Any]:
-    with archive.open(f"{key}.npy") as member:
-        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
 def _check_plain(file: ReferenceFile, key: str, header: _Header) -> None:
@@ -230,11 +217,10 @@ def _reading(file: ReferenceFile) -> Iterator[None]:
     """Turn what a damaged file raises into one line."""
     try:
         yield
+    except UserError:
+        raise
     except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise _wrong(file, f"it is damaged, cut short or no .npz ({reason})") from None
+        raise _wrong(file, f"it is damaged, cut short or no .npz ({first_line(error)})") from None
 
 
 def _wrong(file: ReferenceFile, reason: str) -> UserError:
