@@ -34,7 +34,8 @@ LIVE = 4  # tensors of the widest shape alive at once: input, normalised, activa
 
 
 class Autoencoder:
-    """Decodes the network's values, which are what the encoder gave times `scale`.
+    """Decodes the network's values, which are what the encoder gave times `scale`; where channels
+    are normalised, what is stored.
 
     Weights are loaded when first needed, from safetensors only, and stay in fp32.
 

@@ -12,27 +12,16 @@ CAPTIONS = "captions.jsonl"
 Captions = tuple[str, ...]  # all captions of one sample; COCO has five of each image
 
 
-def read_captions(folder: Path, count: int, name: str = CAPTIONS) -> list[Captions] | None:
-    """Return the captions of all `count` stored samples in their order; `None` without the file.
+def read_captions(path: Path, count: int | None = None) -> list[Captions] | None:
+    """Return all captions of each sample in their order; `None` without the file.
 
     A line is `{"captions": ["a dog on a beach", "a wet dog"]}`. A single file has none beside it.
 
+    Args:
+        count: of the stored samples, where it is known.
+
     Raises:
         UserError: a sample has no caption, or a line is something else; names the line.
-    """
-    path = folder / name
-    captions = read_all_captions(path)
-    if captions is not None and len(captions) != count:
-        found = f"{len(captions)} lines, and there are {count} samples"
-        raise UserError(f"data.path: {path} has {found}")
-    return captions
-
-
-def read_all_captions(path: Path) -> list[Captions] | None:
-    """Return the captions of a file, however many; `None` without the file.
-
-    Raises:
-        UserError: as `read_captions`.
     """
     try:
         lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -40,7 +29,11 @@ def read_all_captions(path: Path) -> list[Captions] | None:
         return None
     except (OSError, ValueError) as error:
         raise UserError(f"data.path: {path} cannot be read ({error})") from None
-    return [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
+    captions = [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
+    if count not in (None, len(captions)):
+        found = f"{len(captions)} lines, and there are {count} samples"
+        raise UserError(f"data.path: {path} has {found}")
+    return captions
 
 
 def captions_of(holder: object) -> list[Captions] | None:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tread_lab.data.captions import CAPTIONS, Captions, read_all_captions, write_captions
+from tread_lab.data.captions import CAPTIONS, Captions, read_captions, write_captions
 from tread_lab.data.folder import FolderImages
 from tread_lab.data.latents import HELDOUT, MANIFEST
 from tread_lab.data.scaled import Store
@@ -90,7 +90,7 @@ class ExportedStore(Store):
 
     def captions(self) -> list[Captions] | None:
         """Return all captions of each held-out sample, `None` for a run that saw classes."""
-        return read_all_captions(self._folder / f"{HELDOUT}{CAPTIONS}")
+        return read_captions(self._folder / f"{HELDOUT}{CAPTIONS}")
 
 
 class ExportedImages(FolderImages):

@@ -69,7 +69,7 @@ class PackedArrays(Store):
         labels_n = _labels(path, f"{prefix}labels", len(self._stored))
         self._images = _images(path, f"{prefix}images", len(labels_n))
         self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
-        self._path, self._captions = path, f"{prefix}{CAPTIONS}"
+        self._captions = path / f"{prefix}{CAPTIONS}"
         self.posterior = "log_variance" if moments else "none"
         self.flips = self._flipped is not None
         channels, *sides = self._stored.shape[1:]
@@ -95,7 +95,7 @@ class PackedArrays(Store):
 
     def captions(self) -> list[Captions] | None:
         """Return all captions of each sample of the split, `None` without their file."""
-        stored = read_captions(self._path, len(self._stored), self._captions)
+        stored = read_captions(self._captions, len(self._stored))
         return None if stored is None else [stored[place] for place in self._ids.tolist()]
 
 

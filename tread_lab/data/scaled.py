@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tread_lab import draws
+from tread_lab.data.autoencoder import Autoencoder
 from tread_lab.data.captions import Captions
 from tread_lab.data.statistics import channel_statistics
 from tread_lab.specs.data import DataSpec
@@ -89,26 +90,6 @@ def fingerprint(store: Store, header: str) -> str:
     return digest.hexdigest()[:16]
 
 
-class Decoder(Protocol):
-    """Turns samples in model space into uint8 images; where channels are normalised, samples as the
-    encoder gave them.
-
-    Attributes:
-        digest: SHA-256 of its weights.
-        enlarges: side of an image over that of its latent; `None` where only decoding tells.
-    """
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def enlarges(self) -> int | None: ...
-
-    def __call__(self, x_BCHW: Tensor) -> Tensor: ...
-
-    def signed(self, x_BCHW: Tensor) -> Tensor: ...
-
-
 class ScaledLatents:
     """The samples of a store in model space: (stored - mean) / deviation * scale, where the spec
     normalises channels, else stored * scale.
@@ -120,7 +101,7 @@ class ScaledLatents:
         UserError: a label is outside 0..classes-1, or the statistics are absent or wrong.
     """
 
-    def __init__(self, store: Store, spec: DataSpec, decode: Decoder | None = None) -> None:
+    def __init__(self, store: Store, spec: DataSpec, decode: Autoencoder | None = None) -> None:
         check_labels(store.labels, spec)
         self.shape = store.shape
         self.classes = spec.classes

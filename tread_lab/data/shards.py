@@ -121,8 +121,9 @@ class TarShards(Store):
     def __init__(self, spec: DataSpec, split: Split) -> None:
         self._tars, self._array = _tars(spec.path), NpyReader()
         self._opened = functools.lru_cache(OPEN)(_OpenTar)
-        parts = [_numbered(number, _indexed(tar)) for number, tar in enumerate(self._tars)]
-        table = np.concatenate(parts)
+        rows = [_indexed(tar) for tar in self._tars]
+        numbers = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
+        table = np.column_stack([numbers, np.concatenate(rows)])  # of `Place`s
         if len(table) < 2:
             raise UserError(f"data.path: {spec.path} holds {len(table)} samples, too few to split")
         self.shape = self._common_shape(table)
@@ -189,11 +190,6 @@ def _indexed(tar: Path) -> NDArray[np.int64]:
         rows = np.array(list(_index(tar)), dtype=np.int64).reshape(-1, 3)
         _INDEX[tar] = held = key, rows
     return held[1]
-
-
-def _numbered(number: int, rows_n3: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the same with the number of the tar in front, as `Place` has it."""
-    return np.column_stack([np.full(len(rows_n3), number), rows_n3])
 
 
 def _index(tar: Path) -> Iterator[tuple[int, int, int]]:

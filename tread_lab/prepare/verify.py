@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
 from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
-from tread_lab.data.scaled import Store
+from tread_lab.data.scaled import Split, Store
 from tread_lab.data.shards import tars_of
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics, statistics_beside
@@ -48,13 +48,25 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
         yield from broken
         if broken:
             return
+    made_with = manifest.get("made_with", {})
+    classes, scale = classes or made_with.get("classes"), made_with.get("scale")
+    scale = SD_SCALE if scale is None and source == "shards" else scale
+    store = yield from _faults_of(source, path, "all", classes, scale)
+    if isinstance(store, PackedArrays) and store.own_heldout:
+        classes = classes or int(store.labels.max()) + 1
+        for line in _faults_of(source, path, "heldout", classes, scale):
+            yield f"held-out part: {line}"
+
+
+def _faults_of(
+    source: str, path: Path, split: Split, classes: int | None, scale: float | None
+) -> Generator[str, None, Store | None]:
+    """Yield one line for each fault of one part; return its store, `None` if there is none."""
     try:
-        store = open_store(source, path)
+        store = open_store(source, path, split)
     except UserError as error:
         yield str(error)
-        return
-    if classes is None:
-        classes = manifest.get("made_with", {}).get("classes")
+        return None
     yield from _labels(store, classes)
     C, H, W = store.shape
     if C == H != W:
@@ -62,28 +74,13 @@ def faults(source: str, path: Path, *, classes: int | None = None) -> Iterator[s
     statistics = None
     try:
         captions_of(store)
-        if SOURCES[source].normalised or statistics_beside(str(path)) is not None:
-            statistics = channel_statistics(str(path), store.shape[0])
+        normalised = SOURCES[source].normalised or statistics_beside(str(path)) is not None
+        if normalised and split == "all":
+            statistics = channel_statistics(str(path), C)
     except UserError as error:
         yield str(error)
-    scale = manifest.get("made_with", {}).get("scale")
-    scale = SD_SCALE if scale is None and source == "shards" else scale
     yield from _values(store, scale, source, statistics)
-    if isinstance(store, PackedArrays) and store.own_heldout:
-        found = _heldout_faults(path, classes or int(store.labels.max()) + 1, scale)
-        yield from (f"held-out part: {line}" for line in found)
-
-
-def _heldout_faults(path: Path, classes: int, scale: float | None) -> Iterator[str]:
-    """Yield one line for each fault of held-out arrays."""
-    try:
-        store = open_store("latents", path, "heldout")
-        captions_of(store)
-    except UserError as error:
-        yield str(error)
-        return
-    yield from _labels(store, classes)
-    yield from _values(store, scale, "latents", None)
+    return store
 
 
 def _gaps(folder: Path, suffix: str) -> Iterator[str]:
