@@ -30,10 +30,14 @@ def test_pixels_gives_back_every_stored_level(split: Split, part: str, n: int) -
     assert labels_N.dtype == torch.int64
 
 
-def test_training_images_have_mean_zero_and_deviation_one_half() -> None:
-    x_NCHW, _ = Fashion16("train").take(torch.arange(20_000))
+def test_images_are_normalised_by_the_training_images_to_mean_zero_and_deviation_one_half() -> None:
+    train, heldout = Fashion16("train"), Fashion16("heldout")
+    x_NCHW, _ = train.take(torch.arange(20_000))
     assert abs(x_NCHW.double().mean().item()) < 1e-5
     assert x_NCHW.double().std(correction=0).item() == pytest.approx(0.5, abs=1e-6)
+    black = torch.tensor([0])
+    assert train.take(black)[0].min() == heldout.take(black)[0].min()
+    assert train.fingerprint != heldout.fingerprint == Fashion16("heldout").fingerprint
 
 
 def test_pixels_rounds_to_the_nearest_level_and_stays_within_the_range() -> None:
@@ -41,14 +45,3 @@ def test_pixels_rounds_to_the_nearest_level_and_stays_within_the_range() -> None
     levels = torch.tensor([99.6, 100.4, -30.0, 300.0]).view(1, 1, 2, 2)
     x_BCHW = (levels - samples._mean) * (0.5 / samples._deviation)
     assert samples.pixels(x_BCHW).flatten().tolist() == [100, 100, 0, 255]
-
-
-def test_held_out_images_are_normalised_by_the_training_images() -> None:
-    black = torch.tensor([0])
-    train, heldout = Fashion16("train"), Fashion16("heldout")
-    assert train.take(black)[0].min() == heldout.take(black)[0].min()
-
-
-def test_the_splits_have_different_fingerprints() -> None:
-    assert Fashion16("train").fingerprint != Fashion16("heldout").fingerprint
-    assert Fashion16("train").fingerprint == Fashion16("train").fingerprint

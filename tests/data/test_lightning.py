@@ -51,6 +51,10 @@ def test_channels_are_normalised_and_the_order_is_that_of_the_files(
     assert torch.equal(y_N, labels_N)
     raw_NCHW, _ = lightning(files, normalise=False).take(torch.arange(38))
     assert torch.equal(raw_NCHW, plain_NCHW)
+    scaled, seen = lightning(files, scale=3.0), list[torch.Tensor]()
+    scaled._decode = lambda x: seen.append(x) or x  # type: ignore[assignment,func-returns-value]
+    scaled.pixels(scaled.take(torch.arange(38))[0])
+    assert torch.allclose(seen[0], raw_NCHW, atol=1e-5)  # a decoder sees what the encoder gave
 
 
 def test_a_sample_is_the_same_in_every_batch_where_files_are_of_two_types(files: Path) -> None:
@@ -62,16 +66,6 @@ def test_a_sample_is_the_same_in_every_batch_where_files_are_of_two_types(files:
     whole_NCHW, _ = samples.take(torch.arange(38))
     alone_BCHW, _ = samples.take(torch.tensor([37]))
     assert torch.equal(whole_NCHW[37:], alone_BCHW)
-
-
-def test_a_decoder_sees_what_the_encoder_gave(files: Path) -> None:
-    samples = lightning(files, scale=3.0)
-    seen: list[torch.Tensor] = []
-    samples._decode = lambda x: seen.append(x) or x  # type: ignore[assignment,func-returns-value]
-    x_BCHW, _ = samples.take(torch.arange(5))
-    samples.pixels(x_BCHW)
-    raw_BCHW, _ = lightning(files, normalise=False).take(torch.arange(5))
-    assert torch.allclose(seen[0], raw_BCHW, atol=1e-5)
 
 
 def test_half_of_the_samples_of_a_step_are_mirrored(files: Path) -> None:
@@ -127,18 +121,3 @@ def test_damage_is_one_line_that_names_the_file(files: Path, damage: str) -> Non
         lightning(files)
     assert "\n" not in str(caught.value)
     assert SHARD in str(caught.value) or isinstance(change, str)
-
-
-def test_values_that_are_normalised_are_not_scaled_for_the_decoder(
-    files: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[object] = []
-    monkeypatch.setattr(
-        "tread_lab.data.source.open_autoencoder",
-        lambda scale, range: asked.append(scale),
-    )
-    for normalise in (True, False):
-        spec = DataSpec(source="safetensors", path=str(files), channels=4, size=8, classes=7,
-                        scale=2.0, decoder_scale=0.5, normalise=normalise)  # fmt: skip
-        open_data(spec, "train")
-    assert asked == [None, 0.5]

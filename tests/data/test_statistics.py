@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,32 +40,29 @@ def test_statistics_are_whole_or_as_before_and_a_linked_copy_keeps_its_own(
     assert path.read_bytes() != first and other.read_bytes() == first
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "holds no lists"),
-        ('{"mean": [0, 0]}', "holds no lists"),
-        ('{"mean": [0, "x"], "deviation": [1, 1]}', "other than numbers"),
-        ('{"mean": [0], "deviation": [1]}', "1 means and 1 deviations, and the data have 2"),
-        ('{"mean": [0, NaN], "deviation": [1, 1]}', "not finite"),
-        ('{"mean": [0, 0], "deviation": [1, 0]}', "channel 1 deviates by 0"),
-    ],
+LIGHTNING = ({"mean": torch.zeros(2)}, [1, 2], {"mean": 1, "std": 2}, b"nothing")
+LISTS = (
+    ("{", "holds no lists"),
+    ('{"mean": [0, 0]}', "holds no lists"),
+    ('{"mean": [0, "x"], "deviation": [1, 1]}', "other than numbers"),
+    ('{"mean": [0], "deviation": [1]}', "1 means and 1 deviations, and the data have 2"),
+    ('{"mean": [0, NaN], "deviation": [1, 1]}', "not finite"),
+    ('{"mean": [0, 0], "deviation": [1, 0]}', "channel 1 deviates by 0"),
 )
-def test_wrong_statistics_are_one_line(tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "statistics.json").write_text(text)
-    with pytest.raises(UserError, match=says) as caught:
-        channel_statistics(str(tmp_path), 2)
-    assert str(caught.value).startswith("data.normalise: ")
 
 
-def test_a_wrong_file_of_lightning_is_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "latents_stats.pt"
-    for content in ({"mean": torch.zeros(2)}, [1, 2], {"mean": 1, "std": 2}):
-        torch.save(content, path)
-        with pytest.raises(UserError, match=r"latents_stats.pt holds no tensors"):
-            channel_statistics(str(tmp_path), 2)
-    path.write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"latents_stats.pt holds no tensors"):
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [*LISTS, *((tensors, r"latents_stats.pt holds no tensors") for tensors in LIGHTNING)],
+)
+def test_wrong_statistics_are_one_line(tmp_path: Path, content: Any, says: str) -> None:
+    if isinstance(content, str):
+        (tmp_path / "statistics.json").write_text(content)
+    elif isinstance(content, bytes):
+        (tmp_path / "latents_stats.pt").write_bytes(content)
+    else:
+        torch.save(content, tmp_path / "latents_stats.pt")
+    with pytest.raises(UserError, match=f"^data.normalise: .*{says}"):
         channel_statistics(str(tmp_path), 2)
 
 
