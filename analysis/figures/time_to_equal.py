@@ -25,18 +25,29 @@ from tread_lab.frames import STEP
 from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
 from tread_lab.specs.units import quantity
 
+BOUNDS = {
+    "": "",
+    "at least": "\N{GREATER-THAN OR EQUAL TO}",
+    "at most": "\N{LESS-THAN OR EQUAL TO}",
+}
+
 
 @dataclass(frozen=True)
 class Factor:
     """One speed-up: the cost at which dense training reaches `level` over that of another curve.
 
     NaN where the other curve never reaches it within its points.
+
+    Attributes:
+        bound: `at least` or `at most`, where a curve is better than `level` at its first point, so
+            that its cost to reach it is at most that point's; empty for a number.
     """
 
     name: str
     level: float
     dense_cost: float
     cost: float
+    bound: str = ""
 
     @property
     def value(self) -> float:
@@ -65,14 +76,15 @@ class TimeToEqual:
 def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True) -> float:
     """Return the least cost at which a curve is as good as `level`; NaN if it never is.
 
-    Between two points the value is taken as linear in the logarithm of the cost.
+    Between two points the value is taken as linear in the logarithm of the cost. The first point is
+    the answer where it is better already: an upper bound.
     """
     order = np.argsort(cost)
     x, y = np.log(cost[order]), (value if lower else -value)[order]
     level = level if lower else -level
     for k in np.flatnonzero(y <= level)[:1]:
         if k == 0:
-            return float(np.exp(x[0]))
+            return float(cost.min())
         share = (y[k - 1] - level) / (y[k - 1] - y[k])
         return float(np.exp(x[k - 1] + share * (x[k] - x[k - 1])))
     return float("nan")
@@ -92,7 +104,7 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
     measured = [
         bare_curve(c.name, c.dense, c.cost[known], c.value[known])
         for c in curves(frame, metric, training_axis(frame), cost=cost).curves
-        if (known := np.isfinite(c.value) & np.isfinite(c.cost)).any()
+        if (known := np.isfinite(c.value) & (c.cost > 0)).any()  # a logarithm has no zero
     ]
     kind = metric_kind(cost)
     factors = _factors(measured, lower=lower_is_better(metric))
@@ -115,8 +127,8 @@ def published_time_to_equal() -> TimeToEqual:
 
 def factors_frame(found: TimeToEqual) -> pd.DataFrame:
     """Return the factors as a table."""
-    columns = ["curve", "reaches", "dense cost", "cost", "factor"]
-    rows = [(f.name, f.level, f.dense_cost, f.cost, f.value) for f in found.factors]
+    columns = ["curve", "reaches", "dense cost", "cost", "factor", "bound"]
+    rows = [(f.name, f.level, f.dense_cost, f.cost, f.value, f.bound) for f in found.factors]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -146,7 +158,7 @@ def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) ->
     ax.annotate("", *at, arrowprops=ends)
     middle = (factor.cost * factor.dense_cost) ** 0.5
     name = ax.annotate(
-        f"{factor.value:.2g}\N{MULTIPLICATION SIGN}",
+        f"{BOUNDS[factor.bound]}{factor.value:.2g}\N{MULTIPLICATION SIGN}",
         (middle, factor.level),
         xytext=(0, -2.5 if below else 2.5),  # the arrow may be shorter than its label
         textcoords="offset points",
@@ -174,7 +186,10 @@ def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
     for other in (curve for curve in measured if not curve.dense):
         level = float(worse(best(dense.value), best(other.value)))
         ours, theirs = (cost_to_reach(c.cost, c.value, level, lower=lower) for c in (dense, other))
-        factors.append(Factor(other.name, level, ours, theirs))
+        bounds = (dense, "at most"), (other, "at least")
+        firsts = ((float(c.value[c.cost.argmin()]), bound) for c, bound in bounds)
+        better = (bound for first, bound in firsts if worse(first, level) != first)
+        factors.append(Factor(other.name, level, ours, theirs, next(better, "")))
     return tuple(factors)
 
 
@@ -188,10 +203,13 @@ def caption(found: TimeToEqual) -> str:
     for factor in found.factors:
         name = routed(factor.name)
         if np.isfinite(factor.value):
-            ours, theirs = (quantity(c, found.unit) for c in (factor.cost, factor.dense_cost))
+            ours, theirs = (
+                f"{'at most ' * (factor.bound == bound)}{quantity(cost, found.unit)}"
+                for cost, bound in ((factor.cost, "at least"), (factor.dense_cost, "at most"))
+            )
             sentences.append(
-                f"{name} reaches {number(factor.level)} after {ours} instead of {theirs}:"
-                f" a factor of {factor.value:.2g}"
+                f"{name} reaches {number(factor.level)} after {ours} instead of {theirs}: a factor"
+                f" of {factor.bound}{' ' * bool(factor.bound)}{factor.value:.2g}"
             )
         else:
             sentences.append(f"{name} does not reach {number(factor.level)}")

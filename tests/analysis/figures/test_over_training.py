@@ -96,6 +96,20 @@ def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) 
     assert (mirrored.level, mirrored.cost) == (15.0, pytest.approx(at * 1e9))
 
 
+@pytest.mark.parametrize(
+    ("role", "value", "told"),
+    [
+        ("trial", 4.0, "after at most 1.2 TFLOP instead of 7.2 TFLOP: a factor of at least 6."),
+        ("baseline", 3.0, "after 4.8 TFLOP instead of at most 1.8 TFLOP: a factor of at most 0.38"),
+    ],
+)
+def test_a_curve_that_is_better_at_its_first_point_gives_a_bound(
+    role: str, value: float, told: str, stages: pd.DataFrame
+) -> None:
+    stages.loc[stages["role"] == role, FD] = value
+    assert told in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
+
+
 def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
     assert "falls" not in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
     stages.attrs["schedules"] = ["sqrt_decay"]
