@@ -334,9 +334,9 @@ def mark_state(ax: Axes, x: float, state: str) -> None:
 
 
 def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
-    """Let costs that span decades stand on a logarithmic axis."""
-    known = [cost for cost in costs if cost > 0]
-    if known and max(known) >= 3 * min(known):
+    """Let costs that span decades stand on a logarithmic axis, which has no place for a zero."""
+    known = [cost for cost in costs if np.isfinite(cost)]
+    if known and max(known) >= 3 * min(known) > 0:
         ax.set_xscale("log")
     else:
         ax.locator_params(axis="x", nbins=4)

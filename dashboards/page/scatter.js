@@ -10,7 +10,7 @@ export function scatter(points, { cells, metric, chosen, kept, choose, most }) {
   const height = 300;
   const box = { left: 58, right: 14, top: 18, bottom: 32 };
   const values = points.value.flatMap((v, k) => [v, points.low[k] ?? v, points.high[k] ?? v]);
-  const log = !points.relative;
+  const log = !points.relative && Math.min(...points.cost) > 0;
   const x = log
     ? [Math.min(...points.cost) / 1.15, Math.max(...points.cost) * 1.15]
     : span(points.cost, 0.08);
@@ -22,7 +22,7 @@ export function scatter(points, { cells, metric, chosen, kept, choose, most }) {
     box,
     log,
     xLabel: points.relative ? "training FLOPs relative to dense (1 = dense)" : "training FLOPs",
-    xUnit: log ? "FLOP" : "",
+    xUnit: points.relative ? "" : "FLOP",
     yLabel: metric,
   });
   const order = points.cost

@@ -49,7 +49,10 @@ def test_a_legend_of_many_or_of_long_names_leaves_the_axes(
     assert style.place_legend(handles, inside)["loc"] == place
 
 
-@pytest.mark.parametrize(("costs", "scale"), [([1.0, 2.9], "linear"), ([1.0, 3.0], "log")])
+@pytest.mark.parametrize(
+    ("costs", "scale"),
+    [([1.0, 2.9], "linear"), ([1.0, 3.0], "log"), ([0.0, 1.0, 3.0], "linear")],
+)
 def test_costs_stand_on_a_logarithmic_axis_only_where_they_differ_much(
     costs: list[float], scale: str
 ) -> None:
