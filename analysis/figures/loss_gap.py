@@ -201,12 +201,13 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
     if not curves:
         return "No two runs logged the same steps yet."
     first, last = curves[0], curves[-1]
+    then = "" if first.steps[-1] == last.steps[-1] else f" at step {last.steps[-1]}"
     return (
         "The difference is the training loss with routes on, minus dense's at the same step. It is"
         " expected to be above 0 and does not rank cells. At step"
         f" {first.steps[-1]} the shortest route ({routed(first.name)}) is at"
         f" {number(first.gaps[-1], signed=True)}, the longest ({routed(last.name)})"
-        f" at {number(last.gaps[-1], signed=True)}."
+        f" at {number(last.gaps[-1], signed=True)}{then}."
     )
 
 

@@ -12,6 +12,7 @@ from tread_lab.analysis.figures.loss_gap import (
     gap_by_length,
     gap_over_steps,
     length_caption,
+    steps_caption,
 )
 from tread_lab.frames import NO_RESULT, history_frame
 from tread_lab.records.lab import Lab
@@ -72,7 +73,11 @@ def test_only_steps_that_both_runs_logged_are_compared(
 ) -> None:
     trial = paper_frame[paper_frame["route"] == "2->8"]["run"].iloc[0]
     short = history[(history["run"] != trial) | (history["step"] <= 200)]
-    steps = {gap.name: gap.steps.max() for gap in gap_over_steps(paper_frame, short)}
+    gaps = gap_over_steps(paper_frame, short)
+    steps = {gap.name: gap.steps.max() for gap in gaps}
+    two = [gap for gap in gaps if gap.name in ("2->8 s=0.5", "0->9 s=0.5")]
+    assert "At step 200 the shortest" in steps_caption(two)
+    assert steps_caption(two).endswith(" at step 400.")
     assert steps.pop("2->8 s=0.5") == 200 and set(steps.values()) == {400}
 
 
