@@ -159,7 +159,7 @@ def look() -> None:
 
     lab = Lab(Path("lab"))
     pages = Pages(lab)
-    sweep = pages.live.sweep("scale")
+    sweep = pages.live("scale")
     with busy("first reading CPU s"):
         sweep._read()
     with busy("first page CPU s"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import read_similarity
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
-from tread_lab.dashboards.live import TAIL
+from tread_lab.dashboards.live import last_entries
 from tread_lab.dashboards.views import choices, remarks
 from tread_lab.frames import (
     COUNT,
@@ -31,7 +30,6 @@ from tread_lab.frames import (
 )
 from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
@@ -108,7 +106,7 @@ def ending(run: RunFolder, again: str) -> Tree:
     status = run_status(run)
     reason = EXIT_REASONS.get(status.kind or str(status.state))
     kind = "asked" if run.remarks.stop else status.kind
-    last = list(read_entries(run.log_path, max(0, _size(run.log_path) - TAIL)))[-LAST:]
+    last = last_entries(run)[-LAST:]
     return {
         "kind": status.kind or str(status.state),
         "sentence": reason.sentence if reason else "",
@@ -131,10 +129,6 @@ def _attempt(attempt: Attempt) -> Tree:
         "reason": attempt.reason,
         "traceback": attempt.traceback[-4000:],
     }
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
@@ -220,18 +214,23 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
         if not np.isfinite(value):
             continue
         own = [float(trial.get(metric + end, np.nan)) for end in (LOW, HIGH)]
-        row: Tree = {"delta": numbers([delta])[0]}
-        row["over"] = over_text(trial[metric + COUNT], "images") if np.isfinite(own[0]) else ""
-        row["texts"] = {
-            "value": typeset(metric_number(metric, value, *own)),
-            "dense": typeset(metric_number(metric, dense)),
-            "delta": typeset(metric_number(delta_column(metric), delta, *own)),
-        }
-        meaning = {"nature": kind.nature, "sign": kind.sign}
-        meaning["disturbed"] = bool(
-            disturbed(settled(frame), metric)[frame.index == trial.name].any()
+        busy = disturbed(settled(frame), metric)[frame.index == trial.name].any()
+        rows.append(
+            {
+                "metric": metric,
+                "compared": kind.compared,
+                "nature": kind.nature,
+                "sign": kind.sign,
+                "disturbed": bool(busy),
+                "delta": numbers([delta])[0],
+                "over": over_text(trial[metric + COUNT], "images") if np.isfinite(own[0]) else "",
+                "texts": {
+                    "value": typeset(metric_number(metric, value, *own)),
+                    "dense": typeset(metric_number(metric, dense)),
+                    "delta": typeset(metric_number(delta_column(metric), delta, *own)),
+                },
+            }
         )
-        rows.append({"metric": metric, "compared": kind.compared, **meaning, **row})
     return rows
 
 

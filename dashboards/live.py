@@ -18,7 +18,7 @@ from tread_lab.analysis.report.sheet import Sheet
 from tread_lab.analysis.report.times import newest_record
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import read_entries
+from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
@@ -229,29 +229,15 @@ def _one_line(error: Exception) -> str:
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 
 
-class LiveLab:
-    """All sweeps of a lab, each opened when it is first looked at."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self._sweeps: dict[str, LiveSweep] = {}
-        self._lock = threading.Lock()
-
-    def sweep(self, name: str) -> LiveSweep:
-        """Raises UserError: there is no such sweep."""
-        with self._lock:
-            if name not in self._sweeps:
-                self._sweeps[name] = LiveSweep(self.lab, name)
-            return self._sweeps[name]
+def last_entries(run: RunFolder) -> list[Entry]:
+    """Return the entries at the end of a log; none where there is no log."""
+    size = run.log_path.stat().st_size if run.log_path.exists() else 0
+    return list(read_entries(run.log_path, max(0, size - TAIL)))
 
 
 def progress(run: RunFolder, steps: int) -> dict[str, float | None]:
     """Return `{step, steps, loss}` of a running run, read from the end of its log."""
-    try:
-        size = run.log_path.stat().st_size
-        entries = list(read_entries(run.log_path, max(0, size - TAIL)))
-    except OSError:
-        entries = []
+    entries = last_entries(run)
     losses = [entry.value for entry in entries if entry.key == TRAIN_LOSS]
     newest = max(entries, key=lambda entry: entry.n, default=None)
     return {

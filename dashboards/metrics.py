@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from tread_lab.dashboards.live import TAIL
+from tread_lab.dashboards.live import last_entries
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import read_entries
 from tread_lab.records.metric_names import ENERGY, POWER, TRAIN_IMAGES_PER_S, USE
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -142,8 +141,10 @@ class _Totals:
         self.newest = max(self.newest, modified(folder.log_path) or 0.0, stamp[0] / 1e9)
         ended, energy = _result(str(path), stamp) if any(stamp) else (None, None)
         state = ended or folder.state()
-        last = _last_values(folder) if state is RunState.RUNNING else {}
+        last = {}
         if state is RunState.RUNNING:
+            entries = sorted(last_entries(folder), key=lambda entry: entry.n)
+            last = {entry.key: entry.value for entry in entries}
             self.running.append(last)
         energy = last.get(ENERGY) if ended is None else energy
         self.joules += [] if energy is None else [float(energy)]
@@ -152,13 +153,6 @@ class _Totals:
     def values(self, key: str) -> list[float]:
         """Return the last value of each running run that has one."""
         return [values[key] for values in self.running if key in values]
-
-
-def _last_values(folder: RunFolder) -> dict[str, float]:
-    """Return the newest entry of each key at the end of a run's log."""
-    size = folder.log_path.stat().st_size if folder.log_path.exists() else 0
-    entries = read_entries(folder.log_path, max(0, size - TAIL))
-    return {entry.key: entry.value for entry in sorted(entries, key=lambda entry: entry.n)}
 
 
 def _escaped(text: str) -> str:

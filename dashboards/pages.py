@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +17,7 @@ from tread_lab.analysis.report.times import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.actions import Drivers, act, again
 from tread_lab.dashboards.cell_map import Tree
-from tread_lab.dashboards.live import MEASURING, LiveLab, Snapshot, progress, stored_plan
+from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress, stored_plan
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.records.lab import Lab
@@ -43,9 +44,17 @@ class Pages:
     """What the server answers, apart from how; each raises UserError for what there is not."""
 
     def __init__(self, lab: Lab) -> None:
-        self.live, self.drivers = LiveLab(lab), Drivers(lab)
+        self.lab, self.drivers = lab, Drivers(lab)
         self._sizes: dict[str, tuple[int, int]] = {}  # by sweep, of a version
-        self.lab = lab
+        self._live: dict[str, LiveSweep] = {}
+        self._lock = threading.Lock()
+
+    def live(self, name: str) -> LiveSweep:
+        """Return a sweep as it stands; it is opened when it is first looked at."""
+        with self._lock:
+            if name not in self._live:
+                self._live[name] = LiveSweep(self.lab, name)
+            return self._live[name]
 
     def sweeps(self) -> list[Tree]:
         """Return a line for each sweep, the newest first."""
@@ -64,7 +73,7 @@ class Pages:
 
     def _standing(self, name: str) -> Tree:
         try:
-            now = self.live.sweep(name).snapshot(wait=0)
+            now = self.live(name).snapshot(wait=0)
         except UserError as error:
             return {"answer": None, "counts": {}, "problem": str(error)}
         created = now.plan.created
@@ -93,7 +102,7 @@ class Pages:
         Args:
             question: `steps` compares at equal steps where the runs of the sweep answer that, too.
         """
-        now, folder = self.live.sweep(name).snapshot(), self.lab.sweep(name)
+        now, folder = self.live(name).snapshot(), self.lab.sweep(name)
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
         tree["age"] = round(now.age, 1)
@@ -113,7 +122,7 @@ class Pages:
 
     def table(self, name: str, columns: str = "", **chosen: str) -> Tree:
         """Return the ranking as the page shows it, or why there is none."""
-        now = self.live.sweep(name).snapshot()
+        now = self.live(name).snapshot()
         if not now.version:
             return {"problem": "the records are being read"}
         frame = now.asked(chosen.get("question", ""))
@@ -125,19 +134,19 @@ class Pages:
 
     def csv(self, name: str, columns: str = "", **chosen: str) -> Text:
         """Return the ranking's rows with their whole numbers."""
-        now = self.live.sweep(name).snapshot()
+        now = self.live(name).snapshot()
         table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
         return Text(table.csv(), "text/csv; charset=utf-8", f"{name}.csv")
 
     def latex(self, name: str, columns: str = "", **chosen: str) -> Text:
         """Return the ranking's rows and some of its columns as a LaTeX table."""
-        now = self.live.sweep(name).snapshot()
+        now = self.live(name).snapshot()
         table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
         return Text(table.latex(columns), "text/x-tex; charset=utf-8", f"{name}.tex")
 
     def cell(self, name: str, number: str, seed: str = "", question: str = "") -> Tree:
         """Return the cell of a sweep with this number, through one of its seeds."""
-        now = self.live.sweep(name).snapshot()
+        now = self.live(name).snapshot()
         if (place := _whole(number)) is None:
             raise UserError(f"no cell {number}")
         command = again(self.lab.sweep(name))
@@ -146,7 +155,7 @@ class Pages:
 
     def repeat(self, name: str) -> Tree:
         """Return how to repeat a sweep, as its report says."""
-        now = self.live.sweep(name)
+        now = self.live(name)
         repetition = Repetition.of(self.lab, now.folder, now.snapshot().plan)
         return vars(repetition) | {"setups": [(vars(s), n) for s, n in repetition.setups]}
 
@@ -203,6 +212,8 @@ def _bytes_in(folder: Path) -> int:
 def _line(sweep: SweepFolder, *_stamps: float) -> Tree:
     """Return a sweep's line, read once for each plan; of one that cannot be read it says why."""
     try:
-        return views.sweep_line(sweep.name, stored_plan(sweep))
+        plan = stored_plan(sweep)
     except UserError as error:
-        return views.sweep_line(sweep.name, StoredPlan(sweep.name, str(error), "", (), (), {}))
+        plan = StoredPlan(sweep.name, str(error), "", (), (), {})
+    shown = {"question": plan.question, "trials": len(plan.trials), "created": plan.created}
+    return {"name": sweep.name, **shown}

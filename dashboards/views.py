@@ -94,11 +94,7 @@ def counts(plan: StoredPlan, frame: pd.DataFrame) -> dict[str, int]:
 
 
 def best(frame: pd.DataFrame, cell: str = "") -> int | None:
-    """Return the number of the cell that the answer calls the best, `None` without one.
-
-    Args:
-        cell: its name, if the answer tells it.
-    """
+    """Return the number of the cell that the answer names; without one, of the best ranked."""
     if cell:
         return cell_numbers(frame)["trial", cell]
     key = GAP_HELDOUT if GAP_HELDOUT in frame else ranking_key(frame)
@@ -176,13 +172,3 @@ def failures(frame: pd.DataFrame) -> list[Tree]:
         }
         for row in rows.head(FAILURES).to_dict("records")
     ]
-
-
-def sweep_line(name: str, plan: StoredPlan) -> Tree:
-    """Return one line of the list of sweeps."""
-    return {
-        "name": name,
-        "question": plan.question,
-        "trials": len(plan.trials),
-        "created": plan.created,
-    }

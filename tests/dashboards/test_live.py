@@ -82,7 +82,7 @@ def test_list_and_page_read_a_plan_once_and_do_not_wait_for_many_records(
     monkeypatch.setattr(LiveSweep, "_read", lambda _: None)  # records that take for ever
     pages = Pages(write_sweep(tmp_path, small()))
     assert [line["trials"] for line in pages.sweeps()] == [4]
-    assert pages.live.sweep("placement").snapshot(wait=3600).version == 0
+    assert pages.live("placement").snapshot(wait=3600).version == 0
     assert read == ["placement"]
 
 
@@ -96,12 +96,12 @@ def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> No
 
 def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
     pages = Pages(searched)
-    settled(pages.live.sweep("placement"), 1)
+    settled(pages.live("placement"), 1)
     ask(searched, 1)
     run = searched.run(json.loads((searched.root / "all.json").read_text())[2]["run"])
     run.reopen()
     with run.lock():
-        settled(pages.live.sweep("placement"), 2)
+        settled(pages.live("placement"), 2)
         tree = pages.sweep("placement")
         assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]
         detail = pages.cell("placement", "1")
@@ -136,7 +136,7 @@ def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:
     pages = Pages(searched)
     ask(searched, 2)
     ask(searched, 0)
-    settled(pages.live.sweep("placement"), 3)
+    settled(pages.live("placement"), 3)
     cells = pages.sweep("placement")["cells"]
     assert [(d["key"], d["values"]) for d in cells["dimensions"]] == [
         ("start", [0, 2, 5]),
@@ -164,7 +164,7 @@ def test_records_that_stay_unreadable_are_told(
 ) -> None:
     lab = write_sweep(tmp_path, small())
     pages = Pages(lab)
-    live = pages.live.sweep("placement")
+    live = pages.live("placement")
     settled(live, 4)
 
     def unreadable(*_: object, **__: object) -> None:
@@ -183,13 +183,13 @@ def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched
     tree["sweep"] = {"sweep": {"search": {"trials": 3}}}
     write_json(plan, tree)
     pages = Pages(searched)
-    settled(pages.live.sweep("placement"), 1)
+    settled(pages.live("placement"), 1)
     tree = pages.sweep("placement")
     assert tree["counts"] == {"completed": 1, "pending": 3}
     assert [d["values"] for d in tree["cells"]["dimensions"]] == [[0, 2, 5], [4, 8]]
     assert len(tree["cells"]["search"]["untried"]) == 3
     ask(searched, 1)
-    settled(pages.live.sweep("placement"), 2)
+    settled(pages.live("placement"), 2)
     assert sum(pages.sweep("placement")["counts"].values()) == 4
 
 
@@ -237,7 +237,7 @@ CHANGES: dict[str, Callable[[Lab, RunFolder], None]] = {
 
 def shown(pages: Pages) -> str:
     """All that the page is told of a sweep by what its records say, as of now."""
-    live = pages.live.sweep("placement")
+    live = pages.live("placement")
     live._next = math.inf  # readings are made here alone
     live._read()
     tree = {k: v for k, v in pages.sweep("placement").items() if k not in ("version", "age")}
@@ -267,7 +267,7 @@ def test_what_is_read_after_changes_is_what_is_read_from_nothing(
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(shutil.copytree(made, Path(folder) / "lab"))
         pages, plan = Pages(lab), lab.sweep("placement").plan()
-        live = pages.live.sweep("placement")
+        live = pages.live("placement")
         shown(pages)
         for change, number in changes:
             CHANGES[change](lab, lab.run(plan.trials[number].run))

@@ -22,7 +22,7 @@ def pages(one_of_four: tuple[str, Lab, str], monkeypatch: pytest.MonkeyPatch) ->
     _, lab, sweep = one_of_four
     monkeypatch.setattr(module, "_bytes_in", lambda folder: 1000)  # others draw figures there
     found = Pages(lab)
-    found.live.sweep(sweep).snapshot(wait=60)
+    found.live(sweep).snapshot(wait=60)
     return found
 
 
