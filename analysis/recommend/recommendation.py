@@ -37,7 +37,6 @@ from tread_lab.specs.errors import UserError
 
 Array = NDArray[np.float64]
 Verdict = Literal["dense", "established", "undecided", "insufficient"]
-Unit = Literal["seeds", "images"]
 FEWEST_SEEDS = 3  # for a claim
 
 
@@ -47,10 +46,10 @@ class Evidence:
 
     Attributes:
         table, best: the placements, and the set that cannot be distinguished from the best.
-        unit: what the set is taken over; a set over `images` speaks of one trained run each.
         chosen: column of the rule's placement.
         ranks: how firm the order is; `None` for one seed.
-        gap: the chosen placement's difference to the baseline.
+        gap: the chosen placement's difference to the baseline; over `images`, as the best set is
+            then, it speaks of one trained run each.
         worse: whether all of that gap's interval is worse than the baseline.
         runner_up: the next placement, in order of means.
         seeds: how many would separate the chosen placement from that one; `None` above 200.
@@ -59,7 +58,6 @@ class Evidence:
 
     table: Table
     best: BestSet
-    unit: Unit
     chosen: int
     ranks: Ranks | None
     gap: PairedGap
@@ -121,10 +119,10 @@ def recommend(
     tables = tables_of(frame, depths, metric)
     sets = [_best(lab, frame, table, metric) for table in tables]
     for prefer_cheap in (True, False) if cheapest else (False,):
-        rule = best_rule(tables, [best for best, _ in sets], cheapest=prefer_cheap)
+        rule = best_rule(tables, sets, cheapest=prefer_cheap)
         evidence = tuple(
-            _evidence(lab, frame, table, best, unit, rule, metric)
-            for table, (best, unit) in zip(tables, sets)
+            _evidence(lab, frame, table, best, table.places.index(rule.at(table.depth)), metric)
+            for table, best in zip(tables, sets)
         )
         if (verdict := _verdict(evidence)) != "dense":
             break
@@ -132,12 +130,12 @@ def recommend(
     return Recommendation(folder.name, metric, rule, evidence, verdict, comparison)
 
 
-def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> tuple[BestSet, Unit]:
+def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> BestSet:
     if len(table.values_SK) > 1:
-        return best_over_seeds(table.values_SK), "seeds"
+        return best_over_seeds(table.values_SK)
     if metric != metric_names.GAP_HELDOUT:
         raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
-    return best_over_images(_image_gaps(lab, frame, table.runs_K)), "images"
+    return best_over_images(_image_gaps(lab, frame, table.runs_K))
 
 
 def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
@@ -157,29 +155,23 @@ def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
 
 
 def _evidence(
-    lab: Lab,
-    frame: pd.DataFrame,
-    table: Table,
-    best: BestSet,
-    unit: Unit,
-    rule: Rule,
-    metric: str,
+    lab: Lab, frame: pd.DataFrame, table: Table, best: BestSet, chosen: int, metric: str
 ) -> Evidence:
-    chosen, S = table.places.index(rule.at(table.depth)), len(table.values_SK)
+    several = len(table.values_SK) > 1
     runner_up = next(k for k in best.order if k != chosen)
     apart = abs(float(best.means_K[runner_up] - best.means_K[chosen]))
-    cells, gap = len(table.places), _gap(lab, frame, table, chosen)
+    needed = seeds_needed(apart, best.deviation, cells=len(table.places)) if several else None
+    gap = _gap(lab, frame, table, chosen)
     return Evidence(
         table=table,
         best=best,
-        unit=unit,
         chosen=chosen,
-        ranks=ranks(table.values_SK) if S > 1 else None,
+        ranks=ranks(table.values_SK) if several else None,
         gap=gap,
         worse=gap.low > 0 if table.sign > 0 else gap.high < 0,
         runner_up=runner_up,
-        seeds=seeds_needed(apart, best.deviation, cells=cells) if S > 1 else None,
-        pairing=_pairing(frame, table, metric) if S > 1 else None,
+        seeds=needed,
+        pairing=_pairing(frame, table, metric) if several else None,
     )
 
 
@@ -208,7 +200,7 @@ def _pairing(frame: pd.DataFrame, table: Table, metric: str) -> float | None:
 def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
     if all(e.worse for e in evidence):
         return "dense"
-    if any(e.unit == "images" or len(e.table.values_SK) < FEWEST_SEEDS for e in evidence):
+    if any(len(e.table.values_SK) < FEWEST_SEEDS for e in evidence):
         return "insufficient"
     alone = all(e.best.size == 1 and e.best.members_K[e.chosen] for e in evidence)
     return "established" if alone else "undecided"

@@ -50,7 +50,9 @@ def _about(e: Evidence, metric: str) -> Iterator[str]:
     gap = with_interval(e.gap.mean, e.gap.low, e.gap.high, signed=True)
     yield f"{metric} {gap} against the baseline (95% over {over})"
     members = [_show(table.places[k]) for k in e.best.order if e.best.members_K[k]]
-    basis = f"{S} seeds" if e.unit == "seeds" else "the images of one seed (other seeds may differ)"
+    basis = (
+        f"{S} seeds" if e.gap.unit == "seeds" else "the images of one seed (other seeds may differ)"
+    )
     more = len(members) - _MOST_SHOWN
     shown = ", ".join(members[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
     yield f"best set of {len(table.places)} placements over {basis}: {shown}"
@@ -98,7 +100,7 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
             {
                 "depth": e.table.depth,
                 "seeds": len(e.table.values_SK),
-                "unit": e.unit,
+                "unit": e.gap.unit,
                 "chosen": _show(e.table.places[e.chosen]),
                 "gap": [e.gap.mean, e.gap.low, e.gap.high],
                 "best_set": [_show(e.table.places[k]) for k in e.best.order if e.best.members_K[k]],

@@ -40,7 +40,7 @@ def test_three_clear_seeds_establish_the_papers_rule(tmp_path: Path) -> None:
     found = recommend(swept(tmp_path, seeds=3, noise=1e-4), "placement")
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "established"
     (evidence,) = found.evidence
-    assert evidence.unit == "seeds" and evidence.best.size == 1 and evidence.seeds == 2
+    assert evidence.gap.unit == "seeds" and evidence.best.size == 1 and evidence.seeds == 2
     assert evidence.gap.low <= -0.0015 <= evidence.gap.high and evidence.gap.n == 3
 
 
@@ -57,7 +57,7 @@ def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) ->
 def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: str) -> None:
     found = recommend(swept(tmp_path, seeds=seeds), "placement")
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "insufficient"
-    assert found.evidence[0].unit == unit and "not established" in as_lines(found)[0]
+    assert found.evidence[0].gap.unit == unit and "not established" in as_lines(found)[0]
     assert found.evidence[0].seeds == (None if seeds == 1 else 2)
 
 
