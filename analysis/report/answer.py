@@ -58,7 +58,7 @@ class Answer:
 def answer(
     lab: Lab,
     frame: pd.DataFrame,
-    plan: StoredPlan | None = None,
+    plan: StoredPlan,
     *,
     complete: bool = True,
     equal_steps: pd.DataFrame | None = None,
@@ -67,7 +67,6 @@ def answer(
 
     Args:
         equal_steps: rows of `equal_steps_frame`, where the sweep asks at equal cost.
-        plan: names the steps at which dense runs were measured; without it only their ends count.
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
@@ -85,9 +84,13 @@ def answer(
     certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), len(done), of_seeds=of_seeds)
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = [_finding(frame, cells, best, done), _rivals(name, tied, len(done))]
-    parts += [_varies(done, frame.attrs.get("axes", ())), _lowest(frame, cells, name)]
-    parts.append(_at_equal_steps(equal_steps, name))
+    parts = (
+        _finding(frame, cells, best, done),
+        _rivals(name, tied, len(done)),
+        _varies(done, frame.attrs.get("axes", ())),
+        _lowest(frame, cells, name),
+        _at_equal_steps(equal_steps, name),
+    )
     return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best), name)
 
 
@@ -108,9 +111,9 @@ def _finding(
     if counts == {"worse": tried}:
         least = f"Least of {tried}: {routed(name)}, {result}."
         return f"Every cell that was tried costs quality here, against {dense}. {least}"
-    outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
-    if not (high < 0 or low > 0):
-        outcome = f"cannot be distinguished from {dense}"
+    outcome = f"cannot be distinguished from {dense}"
+    if high < 0 or low > 0:
+        outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
     if tried == 1:
         return f"{routed(name)} {outcome}: {result}."
     best_of = f"Of {tried} cells {routed(name)} has the lowest mean"
@@ -211,21 +214,19 @@ def _along(done: pd.DataFrame, axis: str, others: list[str]) -> tuple[float, str
 
 
 def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
-    chosen = (
-        f" The best of {cells} was chosen by the same numbers, so its gap is optimistic."
-        if cells > 2
-        else ""
-    )
-    if of_seeds:
-        return (
-            f"The interval is over {n} seeds, each paired with its own baseline, so it also"
-            f" covers seeds that were not run.{chosen}"
-        )
-    return (
+    text = (
         f"One seed: the interval is over {n} held-out images of one pair of runs. It says how"
         " well these two networks were compared, not what another seed would give. This is an"
-        f" observation; at least seeds=[0,1,2] would make it a finding.{chosen}"
+        " observation; at least seeds=[0,1,2] would make it a finding."
     )
+    if of_seeds:
+        text = (
+            f"The interval is over {n} seeds, each paired with its own baseline, so it also"
+            " covers seeds that were not run."
+        )
+    if cells < 3:
+        return text
+    return f"{text} The best of {cells} was chosen by the same numbers, so its gap is optimistic."
 
 
 def _no_answer(frame: pd.DataFrame) -> Answer:

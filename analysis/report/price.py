@@ -33,11 +33,11 @@ MATCHED = 0.01  # share by which costs may differ that whole steps make equal
 DISTURBED = " (disturbed: other work ran beside them, so these times say nothing about the route)"
 
 
-def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None, best: pd.Series[Any]) -> str:
+def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, best: pd.Series[Any]) -> str:
     """Return what the best cell costs beside dense, what dense reaches for it, and the whole cost.
 
     Args:
-        plan: names the steps at which dense runs were measured; without it only their ends count.
+        plan: names the steps at which dense runs were measured.
         best: the row of the best cell in `cells_frame`; it has a baseline.
     """
     if TRAIN_FLOPS not in frame:
@@ -50,9 +50,12 @@ def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None, best: pd.Serie
     if not _text(baseline, TRAIN_FLOPS):
         return ""
     curve = _dense_curve(lab, frame, plan, dense)
-    parts = [_beside_dense(frame, trials, own, baseline)]
-    parts.append(_dense_for_the_same(frame, trials, own, curve))
-    return " ".join(filter(None, [*parts, _total(frame)]))
+    parts = (
+        _beside_dense(frame, trials, own, baseline),
+        _dense_for_the_same(frame, trials, own, curve),
+        _total(frame),
+    )
+    return " ".join(filter(None, parts))
 
 
 def _beside_dense(
@@ -61,8 +64,7 @@ def _beside_dense(
     """Return the FLOPs and the time of a run of the cell and of its baseline.
 
     Args:
-        own: the row of the cell in `cells_frame`.
-        baseline: that of its baseline.
+        own, baseline: their rows in `cells_frame`.
     """
     share = float((frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS))[trials.index].mean())
     flops, of_dense = (_text(cell, TRAIN_FLOPS) for cell in (own, baseline))
@@ -87,12 +89,10 @@ def _total(frame: pd.DataFrame) -> str:
         return ""
     done = counted(int((runs["state"] == RunState.COMPLETED).sum()), "completed run")
     flops = quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")
-    seconds = float(runs[TRAIN_SECONDS].sum()) if TRAIN_SECONDS in runs else 0.0
-    return f"The {done} took {flops}" + (
-        f" and {duration(seconds)} of training, added up over runs that may overlap."
-        if seconds
-        else "."
-    )
+    text = f"The {done} took {flops}"
+    if TRAIN_SECONDS not in runs or not (seconds := float(runs[TRAIN_SECONDS].sum())):
+        return f"{text}."
+    return f"{text} and {duration(seconds)} of training, added up over runs that may overlap."
 
 
 def _dense_for_the_same(
@@ -107,9 +107,9 @@ def _dense_for_the_same(
     if not {TRAIN_FLOPS, HELDOUT_LOSS} <= set(curve):
         return ""
     curve = curve.dropna(subset=[TRAIN_FLOPS, HELDOUT_LOSS])
-    flops = float(trials[TRAIN_FLOPS].mean())
     if curve.empty:
         return ""
+    flops = float(trials[TRAIN_FLOPS].mean())
     points = [_at_cost(rows, flops) for _, rows in curve.groupby("seed")]
     if None in points:
         return _unknown(frame, curve, flops)
@@ -159,22 +159,21 @@ def _unknown(frame: pd.DataFrame, curve: pd.DataFrame, flops: float) -> str:
 
 
 def _dense_curve(
-    lab: Lab, frame: pd.DataFrame, plan: StoredPlan | None, dense: pd.DataFrame
+    lab: Lab, frame: pd.DataFrame, plan: StoredPlan, dense: pd.DataFrame
 ) -> pd.DataFrame:
     """Return dense runs by step: their ends, and stages that are as shorter runs.
 
     These are `dense`, which serve the best cell, and baselines that differ from them in length
     alone.
     """
-    if plan is not None:
-        dense = _of_any_length(frame, plan, dense)
+    dense = _of_any_length(frame, plan, dense)
     runs = set(dense["run"])
-    trials = [t for t in (plan.trials if plan else ()) if t.role == "baseline" and t.run in runs]
-    reason = "" if plan is None else next(filter(None, map(plan.follows_length, trials)), "")
-    if plan is None or reason:
+    trials = tuple(t for t in plan.trials if t.role == "baseline" and t.run in runs)
+    reason = next(filter(None, map(plan.follows_length, trials)), "")
+    if reason:
         curve = dense.assign(**{STEP: dense["steps_done"]})
     else:
-        curve = plan_steps_frame(lab, replace(plan, trials=tuple(trials)))
+        curve = plan_steps_frame(lab, replace(plan, trials=trials))
     curve.attrs["follows_length"] = reason
     return curve
 

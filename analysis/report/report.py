@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
+import shutil
+import subprocess
+import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,10 +50,14 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import ratio
 
 _HERE = Path(__file__).parent
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = ("--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-pdf-header-footer")
+LONGEST = 300  # seconds that printing may take
 
 
 def write_report(lab: Lab, *sweeps: str, path: Path | None = None) -> Path:
@@ -67,6 +75,31 @@ def write_report(lab: Lab, *sweeps: str, path: Path | None = None) -> Path:
     path = lab.sweep(first).path / file if path is None else path
     write_text(path, render(contents(lab, *sweeps)))
     return path
+
+
+def print_pdf(page: Path) -> Path:
+    """Print a page by a Chromium from the PATH, without a network or a window; return the path.
+
+    Raises:
+        UserError: there is no Chromium, or it printed nothing.
+    """
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        raise UserError(f"no Chromium on the PATH; print {page} from a browser, or install one")
+    path = page.with_suffix(".pdf")
+    with tempfile.TemporaryDirectory(prefix="print-", ignore_cleanup_errors=True) as folder:
+        printed, sandbox = Path(folder) / "page.pdf", [] if os.geteuid() else ["--no-sandbox"]
+        own = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={printed}"]
+        command = [program, *FLAGS, *sandbox, *own, page.absolute().as_uri()]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UserError(f"{program} did not print {page}: {error}") from None
+        if not printed.exists():
+            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise UserError(f"{program} did not print {page}: {last}")
+        shutil.copyfile(printed, path.with_suffix(".pdf.part"))
+    return path.with_suffix(".pdf.part").replace(path)
 
 
 def render(contents: dict[str, Any]) -> str:

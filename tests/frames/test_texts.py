@@ -223,7 +223,8 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
             if head in named:
                 yield cell, named[head], text.removesuffix(" (disturbed)")
     best = views.best(frame)
-    sentence = plain(report.answer(lab, frame).sentence)
+    answer = report.answer(lab, frame, lab.known_sweeps(name).plan())
+    sentence = plain(answer.sentence)
     number = r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)"
     found = re.search(f", a gap of {number}", sentence)
     if best is None or found is None:
@@ -232,7 +233,7 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
     yield cell, GAP_HELDOUT, found[1]
     if "±" in found[1]:
         yield cell, f"over {GAP_HELDOUT}", found[2]
-    costs = plain(report.answer(lab, frame).cost)
+    costs = plain(answer.cost)
     price = re.search(r"takes (\S+ \S+), (\S+) times dense's .*? and (\S+ \S+) against", costs)
     if price is not None:
         yield from zip([cell] * 3, (TRAIN_FLOPS, "FLOPs / dense", TRAIN_SECONDS), price.groups())

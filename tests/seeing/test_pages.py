@@ -297,7 +297,9 @@ def test_the_lab_lists_its_sweeps_with_their_answers(lab: Lab, page: Page) -> No
         page.open(url)
         page.wait("document.querySelectorAll('#lab .finding').length === 5")
         assert page.js("document.querySelectorAll('#lab article').length") == 5
-        assert answer(lab, trials_frame(lab, "grid")).sentence in page.text("#lab")
+        assert answer(
+            lab, trials_frame(lab, "grid"), lab.sweep("grid").plan()
+        ).sentence in page.text("#lab")
         assert "16 completed" in page.text("#lab") and "kB" in page.text("#lab")
         page.click("#lab a[href='#sweep=grid']")
         page.wait("document.querySelector('#question').innerText.startsWith('Where should')")

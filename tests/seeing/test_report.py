@@ -11,8 +11,7 @@ from tests.browser import Page
 from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.report.pdf import print_pdf
-from tread_lab.analysis.report.report import write_report
+from tread_lab.analysis.report.report import print_pdf, write_report
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 

@@ -22,8 +22,7 @@ def figures(options: Figures) -> int:
 
 def report(options: Report) -> int:
     """Write the report, by default beside the plan, and print its path; return the exit code."""
-    from tread_lab.analysis.report.pdf import print_pdf
-    from tread_lab.analysis.report.report import write_report
+    from tread_lab.analysis.report.report import print_pdf, write_report
 
     path = write_report(Lab.existing(options.root), *options.names, path=options.output)
     print(path)

@@ -165,9 +165,9 @@ def test_cells_beside_a_diverged_baseline_are_not_called_unmeasured(tmp_path: Pa
 
 def test_the_answer_says_that_the_baseline_has_no_result(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
-    dense = lab.sweep("placement").plan().trials[0].run
-    lab.run(dense).finish(RunState.DIVERGED, step=200, reason="on purpose")
-    found = answer(lab, trials_frame(lab, "placement"))
+    plan = lab.sweep("placement").plan()
+    lab.run(plan.trials[0].run).finish(RunState.DIVERGED, step=200, reason="on purpose")
+    found = answer(lab, trials_frame(lab, "placement"), plan)
     assert found.sentence == "There is nothing to compare with."
     assert found.certainty == (
         "3 trials completed, but the baseline diverged: there is nothing to compare with."

@@ -9,8 +9,9 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report import answer as module
-from tread_lab.analysis.report.answer import answer
+from tread_lab.analysis.report.answer import Answer
 from tread_lab.frames import trials_frame
+from tread_lab.records.lab import Lab
 
 GAP = ("gap/heldout", "gap/heldout:low", "gap/heldout:high")
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
@@ -23,6 +24,10 @@ INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the head
     ((3, -1, 7), (2, -1, 5), (-1, -1.8, -0.2)): "own interval, but not at 95% as the best of 3: h",
     ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "best of 3 cells is 5→8 s=0.5; it is better",
 }
+
+
+def answer(lab: Lab, frame: pd.DataFrame, **more: pd.DataFrame) -> Answer:
+    return module.answer(lab, frame, lab.sweep("placement").plan(), **more)
 
 
 @pytest.mark.parametrize("intervals", INTERVALS)

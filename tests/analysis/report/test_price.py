@@ -80,26 +80,26 @@ def test_a_dense_run_of_other_settings_is_no_point_of_the_cells_own_curve(tmp_pa
 
 def test_more_than_dense_spends_cannot_be_said(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(images=4, levels=2))
-    frame = trials_frame(lab, "placement")
+    frame, plan = trials_frame(lab, "placement"), lab.sweep("placement").plan()
     frame.loc[frame["role"] == "trial", "cost/train_flops"] *= 2
-    text = answer(lab, frame).cost
+    text = answer(lab, frame, plan).cost
     assert "at step 567, cannot be said: it was trained for 400 steps" in text
     frame.attrs["at_step"] = {}
-    text = answer(lab, frame).cost
+    text = answer(lab, frame, plan).cost
     assert "the same runs answer that at equal training FLOPs" in text and "completed" not in text
 
 
 def test_flops_and_time_stand_beside_those_of_dense_with_their_mark(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
-    frame = trials_frame(lab, "placement")
+    frame, plan = trials_frame(lab, "placement"), lab.sweep("placement").plan()
     fair = "Training 2→8 s=0.5 takes 8.5 TFLOP, 0.71 times dense's 12 TFLOP, and 46 s against"
-    assert answer(lab, frame).cost.startswith(f"{fair} dense's 60 s. ")
-    assert answer(lab, frame).cost.endswith(
+    assert answer(lab, frame, plan).cost.startswith(f"{fair} dense's 60 s. ")
+    assert answer(lab, frame, plan).cost.endswith(
         "The 4 completed runs took 40 TFLOP and 3 min of training, added up over runs that may"
         " overlap."
     )
     frame.loc[frame["role"] == "baseline", "cost/train_seconds"] = 200.0
-    assert module.DISTURBED in answer(lab, frame).cost
+    assert module.DISTURBED in answer(lab, frame, plan).cost
     alone = frame.drop(columns="cost/train_seconds")
-    assert "0.71 times dense's 12 TFLOP. " in answer(lab, alone).cost
-    assert answer(lab, frame.drop(columns="cost/train_flops")).cost == ""
+    assert "0.71 times dense's 12 TFLOP. " in answer(lab, alone, plan).cost
+    assert answer(lab, frame.drop(columns="cost/train_flops"), plan).cost == ""
