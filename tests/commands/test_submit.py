@@ -243,6 +243,8 @@ def test_what_sbatch_refuses_is_one_line(
         (["--gpus-per-run=12"], "a run needs 12 CPU cores and 12 GPUs, and a node has"),
         (["--gpus=0", "--processes=12", "--cores=8"], "a node has 8 and 0"),
         (["--gpus-per-run=3"], "train.batch: 4 images are no equal shares for 3 devices"),
+        (["--budget=hour=2"], "budget: unknown key 'hour', did you mean 'hours'?"),
+        (["--budget=hours=0"], "budget: hours: must be positive"),
         (["--time=noon"], "--time: 'noon' is no time of Slurm's"),
         (["--time=5:00"], "--margin: 300 s of 300 s"),
         (["--", "gpu"], "'gpu': after `--` come options of sbatch"),

@@ -114,6 +114,11 @@ class Driven(Watched, OfLab, Changed):
     processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")
 
+    @property
+    def changes(self) -> list[str]:
+        """What is changed of the file: the overrides, and the limits of the budget."""
+        return [*self.overrides, *(f"budget.{limit}" for limit in self.budget)]
+
 
 @dataclass(kw_only=True)
 class Sweep(Driven, OnDevice, AsJson):

@@ -90,7 +90,7 @@ def _check(options: Slurm, lab: Lab, resources: TrialResources) -> str:
     Raises:
         UserError: it has a mistake.
     """
-    name, spec, experiment = load_sweep(options.file, options.overrides)
+    name, spec, experiment = load_sweep(options.file, options.changes)
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     gpus = resources.gpus > 0
     rates = "H100" if gpus else "cpu"  # stands for a device that is not here

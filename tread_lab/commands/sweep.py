@@ -109,8 +109,7 @@ def sweep(options: Sweep) -> int:
     lab = Lab.at(options.root)
     if not options.plan:
         lab.check_writable()  # before anything is timed
-    overrides = [*options.overrides, *(f"budget.{limit}" for limit in options.budget)]
-    name, spec, experiment = load_sweep(options.file, overrides)
+    name, spec, experiment = load_sweep(options.file, options.changes)
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
     resources = TrialResources(device, options.cpus, gpus, *counts)
@@ -140,9 +139,9 @@ def sweep(options: Sweep) -> int:
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
         return notified(target, lab, plan.name, lambda: _drive(launch, redraw=grows))
-    asked = asked_file(options.file, overrides)
+    asked = asked_file(options.file, options.changes)
     if asked is not None:
-        print(sweep_text(asked[1], [options.file, *overrides]), end="", flush=True)
+        print(sweep_text(asked[1], [options.file, *options.changes]), end="", flush=True)
     _show(launch, notices if asked else answers)
     return DONE
 
