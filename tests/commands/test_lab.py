@@ -110,7 +110,8 @@ def test_notes_and_tags_are_shown_with_what_they_are_said_of(
         ["tag", RUN[:6], "keep"],
     ):
         assert main([*words, *root]) == 0
-    assert capsys.readouterr().out == "paper, b2\npaper\nkeep\n"
+    noted = ["noted of placement", "paper, b2", "paper", f"noted of {RUN}", "keep"]
+    assert capsys.readouterr().out.splitlines() == noted
     assert main(["note", "placement", *root]) == 0
     assert capsys.readouterr().out == "one seed only\n"
     assert main(["status", "placement", *root]) == 0

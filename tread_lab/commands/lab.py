@@ -51,11 +51,12 @@ def stop(options: Stop) -> int:
 
 def note(options: Note) -> int:
     """Add a note to a sweep or a run, or print those that it has; return the exit code."""
-    remarks = Lab.existing(options.root).known(options.name).remarks
-    if options.text is not None:
-        remarks.add_note(options.text)
-    for text in remarks.notes if options.text is None else ():
-        answer(text)
+    folder = Lab.existing(options.root).known(options.name)
+    if options.text is None:
+        show_lines(answers, folder.remarks.notes)
+    else:
+        folder.remarks.add_note(options.text)
+        answer(f"noted of {folder.name}")
     return DONE
 
 
