@@ -19,13 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tests.docs.pages import ROOT
 from tread_lab.cli import parse
 from tread_lab.commands.resolve import run_spec
 from tread_lab.config import load
-from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -86,12 +83,6 @@ def stated(text: str) -> list[Stated]:
 def tasks_of(line: str) -> tuple[int, list[Task], str]:
     """Return how many runs a command makes, every run that it may choose from, and what a sweep
     matches."""
-    return _tasks_in(Path.cwd(), line)
-
-
-@functools.cache
-def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task], str]:
-    """Plan a command in the current folder, whose files must not change."""
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
         experiment = load.load_experiment(options.experiment, options.overrides)
@@ -103,9 +94,17 @@ def _tasks_in(folder: Path, line: str) -> tuple[int, list[Task], str]:
         )
         return len(train), train, ""
     assert options.command == "sweep", line
-    name, sweep, experiment = load.load_sweep(options.file, options.overrides)
+    return _swept(Path.cwd(), options.file, tuple(options.overrides), "data.path" in line)
+
+
+@functools.cache
+def _swept(
+    folder: Path, file: str, overrides: Sequence[str], on_gpu: bool
+) -> tuple[int, list[Task], str]:
+    """Plan a sweep in the current folder, whose files must not change."""
+    name, sweep, experiment = load.load_sweep(file, overrides)
     device = {"type": "cpu", "precisions": CPU}
-    if "data.path" in line:
+    if on_gpu:
         device = {"type": "cuda", "precisions": GPU}
     seconds = TrainSeconds(Lab(folder), Devices.here("cpu"), "cpu")
     plan = make_plan(name, sweep, experiment, {"device": device}, seconds)
@@ -130,13 +129,6 @@ def planned(line: str) -> str:
         _measured([e for task in tasks for e in task.evaluations], {s.data.source for s in specs}),
     ]
     return "; ".join(parts)
-
-
-def parameters_when_built(spec: RunSpec) -> int:
-    """Return the trainable parameters of the real network, built without memory."""
-    with torch.device("meta"):
-        network = build_network(spec)
-    return sum(p.numel() for p in network.parameters() if p.requires_grad)
 
 
 def _models(specs: Sequence[RunSpec]) -> str:

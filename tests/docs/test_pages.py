@@ -32,9 +32,7 @@ COMMANDS = [
     ("page", "line"), [c for c in COMMANDS if c[1].startswith("tread-lab ")], ids=str
 )
 def test_a_command_parses(page: str, line: str) -> None:
-    options = parse(shlex.split(line.removeprefix("tread-lab ")))
-    if options.command == "sweep" and options.file in {p.name for p in ROOT.glob("sweeps/*")}:
-        load.load_sweep(options.file, [o for o in options.overrides if ".yaml" not in o])
+    parse(shlex.split(line.removeprefix("tread-lab ")))
 
 
 def test_other_commands_are_known_programs() -> None:
