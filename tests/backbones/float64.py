@@ -63,10 +63,10 @@ def block(
 
 
 def embedded(w: Weights, z: np.ndarray, t: float, y: int, p: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens x_ND of an image of one channel, and the conditioning c_D."""
+    """Tokens x_ND of an image, and the conditioning c_D."""
     side = z.shape[1] // p
     kernel = w["x_embedder.proj.weight"].reshape(len(w["x_embedder.proj.weight"]), -1)
-    patches = (z[0, p * (n // side) :, p * (n % side) :][:p, :p] for n in range(side * side))
+    patches = (z[:, p * (n // side) :, p * (n % side) :][:, :p, :p] for n in range(side * side))
     x = np.stack([kernel @ patch.reshape(-1) for patch in patches])
     angle = t * np.exp(-math.log(10_000) * np.arange(128) / 128)
     waves = np.concatenate([np.cos(angle), np.sin(angle)])
@@ -76,13 +76,14 @@ def embedded(w: Weights, z: np.ndarray, t: float, y: int, p: int) -> tuple[np.nd
 
 
 def image(w: Weights, x: np.ndarray, c: np.ndarray, p: int) -> np.ndarray:
-    """The final layer's patches as an image of one channel."""
+    """The final layer's patches as an image."""
     side = math.isqrt(len(x))
     shift, scale = np.split(linear(w, "final_layer.adaLN_modulation.1", silu(c)), 2)
     out = linear(w, "final_layer.linear", norm(x) * (1 + scale) + shift)
-    whole = np.zeros((1, side * p, side * p))
+    whole = np.zeros((out.shape[1] // p**2, side * p, side * p))
     for n in range(side * side):
-        whole[0, p * (n // side) :, p * (n % side) :][:p, :p] = out[n].reshape(p, p)
+        pixels_CHW = out[n].reshape(p, p, -1).transpose(2, 0, 1)
+        whole[:, p * (n // side) :, p * (n % side) :][:, :p, :p] = pixels_CHW
     return whole
 
 

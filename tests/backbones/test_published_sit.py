@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
+import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from tests.backbones.float64 import Weights, block, embedded, image
 from tests.backbones.published_dit import published_shapes
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import sincos_positions
@@ -29,44 +27,17 @@ def sit_state(depth: int, d: int, p: int, side: int, c: int, classes: int) -> St
 
 
 def sit_forward(state: State, heads: int, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
-    """SiT's forward pass in float64, by its paper and the shapes of its tensors: AdaLN blocks on
-    patches, two halves of output channels of which the first is the velocity data - noise."""
-    w: Any = {name: tensor.double() for name, tensor in state.items()}
-    x, t = x.double(), t.double()
+    """SiT's forward pass by its paper: of twice the channels the first are data - noise."""
+    w: Weights = {name: tensor.double().numpy() for name, tensor in state.items()}
     _, channels, p, _ = w["x_embedder.proj.weight"].shape
-    batch, side = len(x), x.shape[-1] // p
-
-    def linear(name: str, h: Tensor) -> Tensor:
-        return h @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-    def normal(h: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-        h = (h - h.mean(-1, keepdim=True)) / (h.var(-1, keepdim=True, unbiased=False) + 1e-6).sqrt()
-        return h * (1 + scale[:, None]) + shift[:, None]
-
-    patches = x.unfold(2, p, p).unfold(3, p, p).permute(0, 2, 3, 1, 4, 5)
-    h = patches.reshape(batch, side * side, -1) @ w["x_embedder.proj.weight"].flatten(1).T
-    h = h + w["x_embedder.proj.bias"] + w["pos_embed"]
-    angles = t[:, None] * 10_000.0 ** (-torch.arange(128, dtype=torch.float64) / 128)
-    level = linear("t_embedder.mlp.0", torch.cat([angles.cos(), angles.sin()], dim=1))
-    level = linear("t_embedder.mlp.2", level * level.sigmoid())
-    c = level + w["y_embedder.embedding_table.weight"][y]
-    c = c * c.sigmoid()
     depth = len({name.split(".")[1] for name in w if name.startswith("blocks.")})
-    for l in range(depth):
-        b = f"blocks.{l}"
-        shift, scale, gate, shift2, scale2, gate2 = linear(f"{b}.adaLN_modulation.1", c).chunk(6, 1)
-        qkv = linear(f"{b}.attn.qkv", normal(h, shift, scale))
-        q, k, v = qkv.reshape(batch, -1, 3, heads, qkv.shape[-1] // 3 // heads).unbind(2)
-        scores = torch.einsum("bihd,bjhd->bhij", q, k) / math.sqrt(q.shape[-1])
-        mixed = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(2)
-        h = h + gate[:, None] * linear(f"{b}.attn.proj", mixed)
-        inner = linear(f"{b}.mlp.fc1", normal(h, shift2, scale2))
-        h = h + gate2[:, None] * linear(f"{b}.mlp.fc2", F.gelu(inner, approximate="tanh"))
-    out = linear(
-        "final_layer.linear", normal(h, *linear("final_layer.adaLN_modulation.1", c).chunk(2, 1))
-    )
-    image = out.reshape(batch, side, side, p, p, -1).permute(0, 5, 1, 3, 2, 4)
-    return image.reshape(batch, -1, side * p, side * p)[:, :channels]
+    outputs, side = [], x.shape[-1] // p
+    for z, level, label in zip(x.double().numpy(), t.double().tolist(), y.tolist()):
+        h, c = embedded(w, z, level, label, p)
+        for l in range(depth):
+            h = block(w, f"blocks.{l}", h, c, heads, [*range(side**2)], side)
+        outputs.append(image(w, h, c, p)[:channels])
+    return torch.from_numpy(np.stack(outputs))
 
 
 @pytest.fixture

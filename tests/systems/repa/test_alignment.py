@@ -75,22 +75,6 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
         assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
 
 
-def test_routed_tokens_of_the_block_have_no_say(tiny: Tiny) -> None:
-    spec = tiny(routes=["1->2"], repa=REPA)
-    network, projector = fresh_network(spec), fresh_projector(spec)
-    samples = open_data(spec.data, "train")
-    x, y = samples.take(torch.arange(4))
-    routing = draw_routing(spec.routes, (4, spec.tokens), "repa")
-    assert routing is not None and spec.repa is not None
-    aligned = Alignment(spec.repa, open_encoder(spec.repa, samples, CPU, side=8), projector)
-    streams: dict[int, Tensor] = {}
-    network(x, torch.zeros(4), y, routing, streams.__setitem__)
-    streams[2] = torch.where(routing[0].mask(spec.tokens).bool()[..., None], 7.0, streams[2])
-    spoiled = aligned.loss(streams, x, routing)
-    network(x, torch.zeros(4), y, routing, streams.__setitem__)
-    assert torch.equal(aligned.loss(streams, x, routing), spoiled)
-
-
 def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: Tiny) -> None:
     spec = tiny(steps=20, routes=["1->2"], repa=REPA)
     whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
@@ -113,12 +97,6 @@ def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: 
     assert (
         cost(spec).parameters == sum(p.numel() for p in fresh_network(spec).parameters()) - 64 * 16
     )
-
-
-def test_alignment_rises_with_training(tmp_path: Path, tiny: Tiny) -> None:
-    spec = tiny(steps=60, repa={**REPA, "weight": 5.0}, train={"lr": 1e-2})
-    losses = [progress.loss for progress in train(spec, RunFolder(tmp_path / "run"), CPU)]
-    assert losses[4] > -0.5 and losses[-1] < -1.5  # no denoising loss is negative: a cosine over .3
 
 
 def test_the_shipped_encoder_sees_the_right_places() -> None:

@@ -241,9 +241,13 @@ def test_a_step_pays_for_decoder_head_and_teacher() -> None:
     start = 16 * 16 * d + 256 * d + d * d
     decoder = 2 * d * d + 16 * d * e + 2 * one(16, e, d) + 2 * d * e + 16 * e * 16
     student, teacher = start + 4 * one(13, d, d), start + 4 * one(16, d, d)
-    in_head = 13 * (d * 12 + 12 * 12 + 12 * 4 + 4 * 6)
+    products = d * 12 + 12 * 12 + 12 * 4 + 4 * 6
+    in_head = 13 * products
     assert price.routed_macs == student + decoder
-    assert price.auxiliary_macs[1] == in_head and price.teacher_macs[1] == teacher + in_head
+    assert price.auxiliary_macs == (16 * products, in_head)
+    assert price.teacher_macs == (teacher + 16 * products, teacher + in_head)
+    state = 3 * (price.parameters + price.auxiliary) + price.teacher
+    assert price.checkpoint_bytes == price.weights_bytes + 4 * state
     trained_macs = student + decoder + in_head
     assert price.train_flops_per_image == 6 * trained_macs + 2 * (teacher + in_head)
     plain = cost(small_run(routes=[])).dense_macs

@@ -67,8 +67,8 @@ class Alignment:
         for route in routing or ():
             if route.start <= self.block <= route.end:
                 target_BnE = gather_tokens(target_BnE, route.keep_BK)
-                merged = self.block == route.end and h_BnD.shape[1] > target_BnE.shape[1]
-                h_BnD = gather_tokens(h_BnD, route.keep_BK) if merged else h_BnD
+                if h_BnD.shape[1] > target_BnE.shape[1]:  # the route has just ended
+                    h_BnD = gather_tokens(h_BnD, route.keep_BK)
                 real_Bn = route.real_BK
         found_BnE = self.projector(h_BnD)
         cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)

@@ -65,7 +65,7 @@ class CaptionSpec(ConditionSpec):
                 f"captions: text tokens have no place in a scan, a rotary or a relative position,"
                 f" and {run.model.name} has one of them; choose a model such as DiT-B/2"
             )
-        if run.routes and not isinstance(run.bypass, RouteBypass):
+        if not isinstance(run.bypass, RouteBypass):
             raise UserError(
                 f"captions: bypass {run.bypass} makes image tokens at the end of a route and knows"
                 " no text; leave it out"
