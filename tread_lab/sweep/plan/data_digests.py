@@ -47,7 +47,7 @@ class DataDigests:
             OtherData: the runs of the stored plan have no digests, and saw other data; or which of
                 its data these are cannot be told.
         """
-        runs = () if spec.data.is_embedded else self._stored_runs.get(_anywhere(spec.data), ())
+        runs = [] if spec.data.is_embedded else self._runs_without_digest(spec.data)
         if not runs:
             return self._with_digest(self._with_parent(spec))
         if spec.data not in self._agreed:
@@ -116,14 +116,10 @@ class DataDigests:
             found.setdefault(decode(DataSpec, tree.get("data", {})), []).append(run)
         return found
 
-    @cached_property
-    def _stored_runs(self) -> dict[DataSpec, list[str]]:
-        """The runs of the stored plan whose data have no digest, by their data at any path."""
-        found: dict[DataSpec, list[str]] = {}
-        for data, runs in self._stored_data.items():
-            if data.digest is None:
-                found.setdefault(_anywhere(data), []).extend(runs)
-        return found
+    def _runs_without_digest(self, data: DataSpec) -> list[str]:
+        """Return the runs of the stored plan on data of these settings that have no digest."""
+        older = (d for d in self._stored_data if d.digest is None)
+        return [r for d in older if _anywhere(d) == _anywhere(data) for r in self._stored_data[d]]
 
     def _seen(self, runs: Iterable[str]) -> set[str]:
         """Return the fingerprints of training parts that attempts at the runs have recorded."""

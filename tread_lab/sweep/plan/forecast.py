@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tread_lab.engine.cost.sampling import image_work, passes, reference_work
-from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, kind_of, rates_of
-from tread_lab.engine.cost.training import cost
+from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, Speed, kind_of, rates_of
 from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup
@@ -207,8 +206,7 @@ class TrainSeconds:
 
 def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
     """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
-    overhead, per_flop = speeds[_name_of_kind(spec)]
-    return spec.train.steps * overhead + cost(spec).train_flops * per_flop
+    return Speed(*speeds[_name_of_kind(spec)], call=0, per_call_flop=0).train_seconds(spec)
 
 
 def _name_of_kind(spec: RunSpec) -> str:
