@@ -91,21 +91,14 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
         check_plan(lab.sweep("p"), plan)
 
 
-def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny) -> None:
+@pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
+def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny, search: Any) -> None:
     folder = lab.sweep("p")
-    store_plan(folder, planned(tiny))
+    store_plan(folder, planned(tiny, search=search))
     text = folder.plan_path.read_text()
-    store_plan(folder, planned(tiny, question="Another question?"))
+    store_plan(folder, planned(tiny, search=search, question="Another question?"))
     store_plan(folder, load_plan(folder))
     assert folder.plan_path.read_text() == text and folder.earlier_plans == []
-
-
-def test_a_loaded_search_is_stored_as_it_is(lab: Lab, tiny: Tiny) -> None:
-    search = {"trials": 2, "objectives": ["cost/train_flops"]}
-    store_plan(lab.sweep("p"), planned(tiny, search=search))
-    text = lab.sweep("p").plan_path.read_text()
-    store_plan(lab.sweep("p"), load_plan(lab.sweep("p")))
-    assert lab.sweep("p").plan_path.read_text() == text
 
 
 def images(**fields: Any) -> dict[str, Any]:
@@ -176,26 +169,17 @@ def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
     assert to_stored(planned(tiny)).space == () and to_stored(planned(tiny)).search is None
 
 
-def test_an_objective_stored_under_its_earlier_name_is_the_same(tiny: Tiny) -> None:
-    """Versions before 0.3 called a distance to held-out images `fid@100`."""
-    search, evaluate = {"trials": 2, "objectives": ["fid@100"]}, ["fid@100"]
-    plan = planned(tiny, search=search, evaluate=evaluate)
-    stored = to_stored(plan)
-    assert stored.search is not None and stored.search["objectives"] == ["fid[heldout]@100"]
-    earlier = dataclasses.replace(stored, search={**stored.search, "objectives": ["fid@100"]})
-    assert is_stored(earlier, plan)
-    by_file = tuple({**tree, "reference": {"name": "r", "path": "a"}} for tree in stored.evaluate)
-    renamed = dataclasses.replace(earlier, evaluate=(*stored.evaluate, *by_file))
-    assert not is_stored(renamed, plan)
-
-
-def test_an_objective_by_a_file_of_references_keeps_its_name(tiny: Tiny) -> None:
+def test_an_objective_by_held_out_images_alone_has_another_name_today(tiny: Tiny) -> None:
+    """Versions before 0.3 called a distance to held-out images `fid@100`, as one to a file is."""
     search = {"trials": 2, "objectives": ["fid@100"]}
     by_file = {"samples": {**SAMPLES["samples"], "metrics": ["fid"]}}
-    plan = planned(tiny, search=search, evaluate=["heldout_loss", by_file])
-    stored = to_stored(plan)
-    assert stored.search is not None and stored.search["objectives"] == ["fid@100"]
-    assert is_stored(stored, plan)
+    for evaluate, name in ((["fid@100"], "fid[heldout]@100"), ([HELDOUT, by_file], "fid@100")):
+        plan = planned(tiny, search=search, evaluate=evaluate)
+        stored = to_stored(plan)
+        assert stored.search is not None and stored.search["objectives"] == [name]
+        earlier = dataclasses.replace(stored, search={**stored.search, "objectives": ["fid@100"]})
+        assert is_stored(stored, plan) and is_stored(earlier, plan)
+    assert version_of(plan) == "7ec1c8c0132b9f78"  # of every release
 
 
 def kept(*trials: tuple[str, str | None], evaluate: tuple[Any, ...] = (), **sweep: Any) -> Any:
@@ -265,26 +249,15 @@ def rates(found: Plan) -> list[Any]:
     return [trial.cell.get("rate", trial.role) for trial in found.trials]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (WIDER, "axes.rate was [0.25, 0.5], is [0.25, 0.5, 0.75]; 1 trial new (e.g. 2->8"),
-        (OTHER, "1 trial new (e.g. 2->8 s=0.75 seed 0), 2 trials gone (e.g. "),
-        ({**FIRST, "evaluate": ["fd@2k"]}, "measures fd@2k too; no longer fd@1k"),
-        ({**FIRST, "fixed": {"train": {"steps": 9}}}, "sweep.fixed.train.steps was nothing, is 9"),
-    ],
-)
-def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(
-    folder: SweepFolder, changes: dict[str, Any], said: str
-) -> None:
-    before = folder.plan_path.read_bytes()
-    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        plan_to_run(folder, edited(changes))
-    assert said in str(error.value)
-    assert "--extend" in str(error.value) and "--name" in str(error.value)
-    with pytest.raises(UserError):
-        store_plan(folder, edited(changes))
-    assert folder.plan_path.read_bytes() == before
+def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(folder: SweepFolder) -> None:
+    text, later = folder.plan_path.read_bytes(), edited({**FIRST, "fixed": {"train": {"steps": 9}}})
+    said = (
+        "sweep.fixed.train.steps was nothing, is 9; 2 trials new .* 2 trials gone .*--extend .*--n"
+    )
+    for refuse in (plan_to_run, check_plan, store_plan):
+        with pytest.raises(UserError, match=rf"^sweep 's' was planned with other settings: {said}"):
+            refuse(folder, later)
+    assert folder.plan_path.read_bytes() == text
 
 
 def test_the_same_file_and_another_question_are_no_edit(folder: SweepFolder) -> None:
@@ -388,29 +361,32 @@ def test_a_trial_beside_another_baseline_is_another_trial() -> None:
     assert what_is_added(stored, other).startswith("adds 2 trials (2->8 s=0.25 seed 0; ")
 
 
-def test_a_kill_between_the_copy_and_the_new_plan_costs_nothing(folder: SweepFolder) -> None:
-    both = plan_to_run(folder, edited(WIDER), extend=True)
-    folder.keep_plan()
-    store_plan(folder, both)
-    assert len(folder.earlier_plans) == 1
-
-
-def test_a_plan_that_was_extended_in_the_meantime_is_not_overwritten(folder: SweepFolder) -> None:
+def test_an_extension_survives_a_kill_and_overwrites_no_other(folder: SweepFolder) -> None:
     late = plan_to_run(folder, edited(WIDER), extend=True)
+    folder.keep_plan()  # and it was killed before it wrote the new plan
     store_plan(folder, plan_to_run(folder, edited({**FIRST, "seeds": [0, 1]}), extend=True))
+    assert len(folder.earlier_plans) == 1
     with pytest.raises(UserError, match="planned with other settings"):
         store_plan(folder, late)
 
 
-def test_a_search_is_not_extended_and_extends_nothing(folder: SweepFolder, tmp_path: Path) -> None:
-    axes = {"route": {"start": "0..3", "end": "6..9"}}
-    search = edited({"axes": axes, "search": {"trials": 3}})
-    with pytest.raises(UserError, match="a search is not extended"):
-        plan_to_run(folder, search, extend=True)
-    searched = Lab(tmp_path / "other").sweep("s")
-    store_plan(searched, search)
-    with pytest.raises(UserError, match="a search is not extended"):
-        plan_to_run(searched, edited(FIRST), extend=True)
+SPACE = {"axes": {"route": {"start": "0..3", "end": "6..9"}}, "search": {"trials": 3}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "changes", "said"),
+    [
+        (FIRST, SPACE, "a search is not extended"),
+        (SPACE, FIRST, "a search is not extended"),
+        (FIRST, {**WIDER, "match": "train_flops"}, "compares at equal steps, and this file at eq"),
+    ],
+)
+def test_neither_a_search_nor_another_question_extends_a_sweep(
+    lab: Lab, stored: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    store_plan(lab.sweep("s"), edited(stored))
+    with pytest.raises(UserError, match=f"^sweep 's'.* {said}"):
+        plan_to_run(lab.sweep("s"), edited(changes), extend=True)
 
 
 def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
@@ -423,8 +399,3 @@ def test_what_the_earlier_file_had_alone_is_noted(folder: SweepFolder) -> None:
     assert [sorted(file) for file in files] == [["experiment", "sweep"]] * 2
     unmeasured = extended(edited(FIRST), edited({**FIRST, "evaluate": []}))
     assert len(unmeasured.sources["earlier"]) == 1  # the same trials, and it measured them
-
-
-def test_runs_of_two_questions_do_not_stand_in_one_sweep(folder: SweepFolder) -> None:
-    with pytest.raises(UserError, match=r"^sweep 's' compares at equal steps, and this file at eq"):
-        plan_to_run(folder, edited({**WIDER, "match": "train_flops"}), extend=True)
