@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, signature
@@ -29,60 +28,54 @@ from tread_lab.sweep.plan.goals import cell_values, objectives_of
 Tiny = Callable[..., RunSpec]
 
 
-def test_a_cell_with_one_infinite_objective_has_no_values(lab: Lab, tiny: Tiny) -> None:
-    task = planned(tiny).tasks[0]
-    trial = replace(planned(tiny).trials[0], role="trial", baseline=None)
-    folder = lab.run(task.run)
-    folder.create(task.spec)
-    metrics = {"cost/train_flops": 1.0, "heldout/loss": math.inf}
-    folder.finish(RunState.COMPLETED, step=20, metrics=metrics)
-    assert cell_values(lab, [trial], ["cost/train_flops"], ()) == (1.0,)
-    assert cell_values(lab, [trial], ["cost/train_flops", "heldout/loss"], ()) is None
-
-
 AT_END = HeldoutSpec(images=8, levels=2)
+FLOPS, LOSS = "cost/train_flops", "heldout/loss"
 
 
-def measured(lab: Lab, spec: RunSpec, baseline: str | None = None, **metrics: float) -> Trial:
+def measured(
+    lab: Lab, spec: RunSpec, baseline: str | None = None, *, flops: float = 10.0, loss: Any = None
+) -> Trial:
     """A trial whose run has ended with these training FLOPs and this held-out loss."""
     folder = lab.run_of(spec)
     folder.create(spec)
-    folder.finish(RunState.COMPLETED, step=20, metrics={"cost/train_flops": metrics["flops"]})
-    if "loss" in metrics:
-        folder.evaluation(AT_END).write(AT_END, {"heldout/loss": metrics["loss"]})
+    folder.finish(RunState.COMPLETED, step=20, metrics={FLOPS: flops})
+    if loss is not None:
+        folder.evaluation(AT_END).write(AT_END, {LOSS: loss})
     return Trial("trial", {}, spec.seed, spec, folder.name, baseline)
 
 
 def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab, tiny: Tiny) -> None:
-    names = ["cost/train_flops", "heldout/loss"]
-    dense = [measured(lab, tiny(seed=s), flops=10.0, loss=1.0 + s) for s in (0, 1)]
+    dense = [measured(lab, tiny(seed=s), loss=1.0 + s) for s in (0, 1)]
     routed = [
         measured(lab, tiny(seed=s, routes=["0->2"]), dense[s].run, flops=8.0 - s, loss=4.0)
         for s in (0, 1)
     ]
-    assert cell_values(lab, routed, names, [AT_END]) == (-2.5, 2.5)
-    assert cell_values(lab, dense, names, [AT_END]) == (10.0, 1.5)
+    assert cell_values(lab, routed, [FLOPS, LOSS], [AT_END]) == (-2.5, 2.5)
+    assert cell_values(lab, dense, [FLOPS, LOSS], [AT_END]) == (10.0, 1.5)
 
 
-def test_a_gap_without_records_or_without_baseline_is_no_value(lab: Lab, tiny: Tiny) -> None:
-    dense = measured(lab, tiny(), flops=10.0, loss=1.0)
-    routed = measured(lab, tiny(routes=["0->2"]), dense.run, flops=8.0, loss=2.0)
-    assert cell_values(lab, [dense], ["gap/heldout"], [AT_END]) is None
-    assert cell_values(lab, [routed], ["gap/heldout"], [AT_END]) is None  # no losses an image
+def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab, tiny: Tiny) -> None:
+    infinite = measured(lab, tiny(), loss=math.inf)
+    routed = measured(lab, tiny(routes=["0->2"]), infinite.run, loss=2.0)
     unmeasured = Trial("trial", {}, 5, tiny(seed=5), lab.run_of(tiny(seed=5)).name, None)
-    assert cell_values(lab, [unmeasured], ["cost/train_flops"], [AT_END]) is None
+    for trial, names, values in (
+        (infinite, [FLOPS], (10.0,)),
+        (infinite, [FLOPS, LOSS], None),
+        (infinite, ["gap/heldout"], None),  # it has no baseline
+        (routed, ["gap/heldout"], None),  # no losses an image
+        (unmeasured, [FLOPS], None),
+    ):
+        assert cell_values(lab, [trial], names, [AT_END]) == values
 
 
 def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab, tiny: Tiny) -> None:
-    spec = tiny()
     (early,) = at_steps((replace(AT_END, step=10),), 20)
-    trial = measured(lab, spec, flops=10.0)
-    lab.run(trial.run).evaluation(early).write(early, {"heldout/loss": 9.0})
-    assert cell_values(lab, [trial], ["cost/train_flops"], [AT_END]) == (10.0,)
+    trial = measured(lab, tiny())
+    lab.run(trial.run).evaluation(early).write(early, {LOSS: 9.0})
     with pytest.raises(UserError, match="no run measures 'heldout/loss'"):
-        cell_values(lab, [trial], ["heldout/loss"], [early])
-    lab.run(trial.run).evaluation(AT_END).write(AT_END, {"heldout/loss": 1.0})
-    assert cell_values(lab, [trial], ["heldout/loss"], [AT_END, early]) == (1.0,)
+        cell_values(lab, [trial], [LOSS], [early])
+    lab.run(trial.run).evaluation(AT_END).write(AT_END, {LOSS: 1.0})
+    assert cell_values(lab, [trial], [LOSS], [AT_END, early]) == (1.0,)
 
 
 def objectives(
