@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,13 +105,10 @@ def test_a_parent_that_is_no_trial_is_counted_apart(tiny: Tiny) -> None:
     assert [task.evaluations == () for task in plan.tasks] == [True, False, True, False]
 
 
-def test_baselines_come_first_only_where_runs_are_judged_by_them(tiny: Tiny) -> None:
+def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it(tiny: Tiny) -> None:
     assert planned(tiny).baselines_first == {}
     plan = planned(tiny, stop_early={"grace": 5})
     assert plan.baselines_first == {t.run: t.baseline for t in plan.trials if t.role == "trial"}
-
-
-def test_under_a_search_every_cell_waits_for_its_baseline(tiny: Tiny) -> None:
     plan = planned(tiny, search=SEARCH, stop_early={"grace": 5})
     assert plan.search is not None
     first, second = (trial.run for trial in plan.trials)
@@ -169,26 +166,23 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
     assert seeds == [0, 1] * (sum(of_each_cell) // 2)
 
 
-def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
+def test_counts_and_the_price_of_each_run_stand_in_the_json(tiny: Tiny) -> None:
     holes = {"axes": {"route": ["0->1", "0->2", "0->3", "0->1"]}, "where": "end < 2"}
-    counts = plan_with_costs(planned(tiny, seeds=[0], **holes))["counts"]
-    assert (counts["trials"], counts["holes"], counts["duplicates"]) == (1, 2, 1)
-    plan = planned(tiny, seeds=[0])
-    tree = plan_with_costs(plan)
-    spec = plan.trials[1].spec
+    tree = plan_with_costs(plan := planned(tiny, seeds=[0], **holes))
     assert tree["counts"] == {
-        "trials": 2, "baselines": 1, "parents": 0, "runs": 3, "evaluations": 1, "holes": 0,
-        "duplicates": 0,
+        "trials": 1, "baselines": 1, "parents": 0, "runs": 2, "evaluations": 1, "holes": 2,
+        "duplicates": 1,
     }  # fmt: skip
     assert tree["cost"] == {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
-    assert tree["runs"][plan.trials[1].run] == {
-        "parameters": cost(spec).parameters,
-        "train_flops": cost(spec).train_flops,
-        "speedup": round(cost(spec).speedup, 4),
-        "speedup_on_gpu": round(cost(spec).speedup, 4),
-        "checkpoint_bytes": cost(spec).checkpoint_bytes,
+    dense, routed = plan.trials
+    assert tree["runs"][dense.run]["speedup"] == 1.0
+    assert tree["runs"][routed.run] == {
+        "parameters": cost(routed.spec).parameters,
+        "train_flops": cost(routed.spec).train_flops,
+        "speedup": round(cost(routed.spec).speedup, 4),
+        "speedup_on_gpu": round(cost(routed.spec).speedup_on_gpu, 4),
+        "checkpoint_bytes": cost(routed.spec).checkpoint_bytes,
     }
-    assert tree["runs"][plan.trials[0].run]["speedup"] == 1.0
 
 
 @pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
@@ -207,22 +201,24 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
 
 
-def test_a_search_has_its_mean_and_its_worst_cells_before_it(lab: Lab, tiny: Tiny) -> None:
-    plan = searched(tiny, trials=3)
+@pytest.mark.parametrize(("most", "sampled"), [(400, range(36)), (2, (9, 27))])
+def test_a_search_has_its_mean_and_its_worst_cells_before_it(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, most: int, sampled: Sequence[int]
+) -> None:
+    """Of a large space a sample tells."""
+    monkeypatch.setattr(plan_module, "_SAMPLED_CELLS", most)
+    plan = searched(tiny, trials=5)
     assert plan.search is not None
-    flops = [
-        sum(cost(trial.spec).train_flops for trial in trials if trial.role == "trial")
-        for trials in plan.search.trials.values()
-    ]
+    of_cells = [plan.search.trials_of(plan.search.cells[number]) for number in sampled]
+    flops = sorted(sum(cost(t.spec).train_flops for t in own[-2:]) for own in of_cells)
     forecast = search_forecast(plan, lab)
-    for number, cell in enumerate(plan.search.cells[:4]):  # its trials were lowered
-        folder = lab.sweep(plan.name)
-        folder.add_suggestion(Suggestion(number, cell, (), {}))
+    assert (forecast.suggested, forecast.trials) == (0, 5)
+    assert forecast.mean_flops == 5 * sum(flops) / len(flops)
+    assert forecast.worst_flops == sum(flops[-5:]) + max(5 - len(flops), 0) * flops[-1]
+    for number, cell in enumerate(plan.search.cells[:6]):  # its trials were lowered
+        lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, (), {}))
     lowered = search_forecast(plan, lab)
-    assert (lowered.suggested, lowered.mean_flops, lowered.worst_flops) == (4, 0, 0)
-    assert (forecast.suggested, forecast.trials) == (0, 3)
-    assert forecast.mean_flops == 3 * sum(flops) / 36
-    assert forecast.worst_flops == sum(sorted(flops)[-3:])
+    assert (lowered.suggested, lowered.mean_flops, lowered.worst_flops) == (6, 0, 0)
 
 
 def test_a_search_over_rate_0_keeps_its_baselines(tiny: Tiny) -> None:
@@ -234,21 +230,6 @@ def test_a_search_over_rate_0_keeps_its_baselines(tiny: Tiny) -> None:
     assert [trial.role for trial in plan.trials] == ["baseline"]
 
 
-def test_of_a_large_space_a_sample_tells_the_mean(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_module, "_SAMPLED_CELLS", 2)
-    plan = searched(tiny, trials=5)
-    assert plan.search is not None
-    flops = [
-        sum(cost(t.spec).train_flops for t in plan.search.trials_of(cell) if t.role == "trial")
-        for cell in (plan.search.cells[9], plan.search.cells[27])
-    ]
-    forecast = search_forecast(plan, lab)
-    assert forecast.mean_flops == 5 * sum(flops) / 2
-    assert forecast.worst_flops == sum(flops) + 3 * max(flops)
-
-
 def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) -> None:
     plan = searched(tiny, trials=3)
     assert plan.search is not None
@@ -258,19 +239,6 @@ def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) 
     folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {}))
     begun = [task.run for task in started_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
-
-
-def test_what_a_plan_says_of_its_sweep_is_what_the_file_says(tiny: Tiny) -> None:
-    axes = {"route": ["0->1", "0->2", "0->2"]}
-    more = {"question": "Why?", "where": "end < 3", "budget": {"trials": 3}, "stop_early": "asha"}
-    plan = planned(tiny, **{**more, "axes": axes})
-    assert (plan.name, plan.question, plan.experiment) == ("p", "Why?", "tiny")
-    assert plan.budget is not None and plan.budget.trials == 3
-    assert plan.stop_early is not None and plan.stop_early.kind == "asha"
-    assert [(hole.reason, hole.count) for hole in plan.duplicates] == [("written again", 1)]
-    assert plan.sources["sweep"]["question"] == "Why?"
-    assert plan.sources["experiment"]["name"] == "tiny"
-    assert [spec.kind for spec in plan.evaluations] == ["heldout_loss"]
 
 
 @pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))
