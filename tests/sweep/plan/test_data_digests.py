@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tread_lab.cli import main
+from tread_lab.data import open_data
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.signature import signature
@@ -42,9 +43,7 @@ def recorded(lab: Lab, spec: RunSpec, fingerprint: str) -> None:
     folder.attempts.close(folder.attempts.open(fingerprint=made_with), "completed")
 
 
-def fingerprint(lab: Lab, spec: RunSpec) -> str:
-    from tread_lab.data import open_data
-
+def fingerprint(spec: RunSpec) -> str:
     return open_data(spec.data, "train").fingerprint
 
 
@@ -122,7 +121,7 @@ def test_a_run_that_is_older_than_digests_goes_on_where_its_samples_agree(
     lab: Lab, tmp_path: Path
 ) -> None:
     spec, said = run_on(write_set(tmp_path / "one")), list[str]()
-    recorded(lab, spec, fingerprint(lab, spec))
+    recorded(lab, spec, fingerprint(spec))
     digests = DataDigests(lab, say=said.append)
     assert digests.alone(spec) == spec
     child = run_on(tmp_path / "one", init_from={"run": encode(spec)}, train={"steps": 5})
@@ -146,7 +145,7 @@ def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
         old = load_sweep(str(file), path=lab.root).plan
     store_plan(lab.sweep("s"), old)
     first = old.tasks[0].spec
-    recorded(lab, first, seen := fingerprint(lab, first))
+    recorded(lab, first, seen := fingerprint(first))
     digests = DataDigests(lab, lab.sweep("s"), said.append)
     assert [digests.planned(task.spec) for task in old.tasks] == [t.spec for t in old.tasks]
     assert (
@@ -156,7 +155,7 @@ def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
     here = ["--root", str(lab.root), "--executor", "inline", "--device", "cpu", "--plan"]
     assert main(["sweep", str(file), *here]) == 0
     write_set(tmp_path / "one", seed=2)
-    now = fingerprint(lab, first)
+    now = fingerprint(first)
     expected = (
         f"^data: the training part in .* has the fingerprint {now}, and the runs of this sweep saw"
         f" {seen}; put the data back, or give another --name$"

@@ -10,12 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.forecast import forecast
-from tread_lab.sweep.plan.preflight import check_arithmetic
-from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
 
@@ -23,13 +19,10 @@ NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
 OLD = DeviceFacts("cuda", "V100", ("fp32", "fp16"), 16)
 
 
-def test_a_run_may_meet_any_device_so_the_poorest_decides(tiny: Tiny) -> None:
+def test_a_run_may_meet_any_device_so_the_poorest_decides() -> None:
     devices = Devices((NEW, OLD))
     assert devices.names() == {"device": {"type": "cuda", "precisions": ["fp32", "fp16"]}}
-    assert devices.memory == 16
-    with pytest.raises(UserError, match=r"cuda \(V100\) has no bf16; choose one of fp32, fp16"):
-        check_arithmetic([Task(tiny(precision="bf16"))], devices)
-    check_arithmetic([Task(tiny(precision="bf16"))], Devices((NEW,)))
+    assert devices.memory == 16 and Devices((OLD, NEW)).precisions == ("fp32", "fp16")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +55,6 @@ def test_a_device_of_this_process_says_what_it_is() -> None:
     assert (here.kinds, here.slots, here.runs_per_device) == ((facts,), 3, 2)
     assert (here.local, here.idle_gpus) == (torch.device("cpu"), 0)
     assert (facts.type, facts.precisions[0]) == ("cpu", "fp32") and facts.memory > 2**20
-    assert Devices((OLD, NEW)).precisions == ("fp32", "fp16") and Devices((OLD,)).local is None
 
 
 def test_a_gpu_is_asked_by_a_process_that_ends(
@@ -89,9 +81,3 @@ def test_runs_are_timed_where_they_will_run(tiny: Tiny, monkeypatch: pytest.Monk
     assert timed == [([tiny()], torch.device("cpu")), {"slots": 2, "threads": 3}]
     assert Devices((OLD,), timer=away).time([tiny(), tiny()], at_once=1) == [2]
     assert Devices((OLD,)).time([tiny()], at_once=1) is None
-
-
-def test_another_machine_is_forecast_from_its_own_rates(lab: Lab, tiny: Tiny) -> None:
-    found = forecast(lab, [Task(tiny())], Devices((NEW,)), start=1.0)
-    source = found.total([Task(tiny())]).source
-    assert source == "from stated rates of H200"  # nothing was timed on this machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,16 +16,18 @@ import torch
 
 import tread_lab
 from tread_lab.cli import main
+from tread_lab.config.load import load_experiment
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
-from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, meaning, measured_with
+from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, measured_with
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.fields import run_of
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan import preflight as module
 from tread_lab.sweep.plan import timing
@@ -37,7 +40,6 @@ from tread_lab.sweep.plan.preflight import (
     check_provenance,
     preflight,
 )
-from tread_lab.sweep.trial import attempt
 from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
@@ -59,21 +61,14 @@ def test_runs_that_do_not_fit_one_device_together_are_refused(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     monkeypatch.setattr(timing, "trial_batch", lambda *_: 0)  # nothing is timed
-    big = int(memory(CPU) / 2 / _image_bytes())
+    image_bytes = cost(run_of(load_experiment("tiny", []).run)).activation_bytes
+    big = int(memory(CPU) / 2 / image_bytes)
     (in_folder / "big.yaml").write_text(SWEEP % big)
     before = sorted(in_folder.rglob("*"))
     assert main(["sweep", "big.yaml", "--device", "cpu", "--no-mlflow"]) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert "4 runs at once on one cpu device need about" in line and "--concurrent" in line
     assert sorted(in_folder.rglob("*")) == before
-
-
-def _image_bytes() -> float:
-    """What one image of the tiny experiment keeps for the backward pass."""
-    from tread_lab.config.load import load_experiment
-    from tread_lab.specs.fields import run_of
-
-    return cost(run_of(load_experiment("tiny", []).run)).activation_bytes
 
 
 @pytest.mark.parametrize(
@@ -106,15 +101,15 @@ def test_the_largest_run_decides_how_many_share_the_smallest_device(
                 check_memory(tasks, devices)
 
 
-def test_the_precision_of_a_sampler_is_checked_like_that_of_training(tiny: Tiny) -> None:
-    exact = Devices((DeviceFacts("cpu", "x", ("fp32", "tf32"), 2**40),))
+def test_precisions_of_training_and_samplers_are_those_of_every_device(tiny: Tiny) -> None:
+    kinds = [DeviceFacts("cpu", "x", ("fp32", "tf32"), 2**40)]
+    kinds += [DeviceFacts("cpu", "y", ("fp32", "tf32", "bf16"), 2**40)]
     samples = decode(SamplesSpec, {"count": 8, "sampler": {"precision": "bf16"}})
-    check_arithmetic([Task(tiny()), Task(tiny(precision="tf32"))], exact)
     for lacking in (Task(tiny(), (samples,)), Task(tiny(precision="bf16"))):
-        with pytest.raises(UserError, match=r"cpu \(x\) has no bf16; choose one of fp32, tf32"):
-            check_arithmetic([Task(tiny()), lacking], exact)
-        with pytest.raises(UserError, match="has no bf16"):
-            preflight([lacking], exact)
+        check_arithmetic([lacking], Devices((kinds[1],)))
+        for check in (check_arithmetic, preflight):
+            with pytest.raises(UserError, match=r"cpu \(x\) has no bf16; choose one of fp32, tf32"):
+                check([Task(tiny(precision="tf32")), lacking], Devices(tuple(reversed(kinds))))
 
 
 FD, MORE, KID = (
@@ -177,6 +172,10 @@ ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
             [({"seed": 3}, (FD, MORE)), ({"seed": 4}, (FD, MORE))],
             [DEVIATION, ("start", 4), (("fd",), None, False, SMALL)],
         ),
+        (  # other starts
+            [({"seed": 1, "init_from": {"file": "w.pt"}}, ()), ({"seed": 2}, ())],
+            [DEVIATION, ("start", 1), ("start", 2)],
+        ),
         (  # other processes
             [({"process": kind, "seed": k}, ()) for k, kind in enumerate(("edm", "flow", "edm"))],
             [DEVIATION, ("deviation", "flow", 16, "train"), ("start", 2), ("start", 1)],
@@ -209,22 +208,26 @@ ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
     ],
 )
 def test_each_distinct_requirement_of_a_sweep_is_asked_once(
-    runs: Any, calls: list[Any], tiny: Tiny, asked: list[Any]
+    runs: Any,
+    calls: list[Any],
+    tiny: Tiny,
+    asked: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    preflight([Task(tiny(**changes), evaluations) for changes, evaluations in runs], ROOMY)
+    """And each run is held against the device of this process."""
+    tasks = [Task(tiny(**changes), evaluations) for changes, evaluations in runs]
+    preflight(tasks, ROOMY)
     assert asked == calls
+    on_device: list[Any] = []
+    monkeypatch.setattr(module.memory, "check_memory", lambda *what: on_device.append(what))
+    preflight(tasks, ROOMY)
+    assert on_device == [], "it is another machine's"
+    preflight([*tasks, *tasks], replace(ROOMY, local=CPU))
+    assert Counter(on_device) == Counter({(task.spec, CPU, 1): 1 for task in tasks})
 
 
 def sized(tiny: Tiny, size: int, **more: Any) -> RunSpec:
     return tiny(data={"size": size}, model=LARGE["model"], **more)
-
-
-def test_a_run_that_starts_from_another_is_asked_for_its_start(
-    tiny: Tiny, asked: list[Any]
-) -> None:
-    child = tiny(seed=1, init_from={"run": encode(tiny())})
-    preflight([Task(child), Task(tiny(seed=2))], ROOMY)
-    assert asked[1:] == [("start", 1), ("start", 2)]
 
 
 @pytest.mark.usefixtures("asked")
@@ -273,77 +276,62 @@ def test_what_decides_a_provenance_is_asked_for_apart(
     assert made == [7, 1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.usefixtures("asked")
-def test_each_run_is_checked_against_the_device_of_this_process(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checked: list[Any] = []
-    monkeypatch.setattr(module.memory, "check_memory", lambda *what: checked.append(what))
-    preflight([Task(tiny()), Task(tiny())], ROOMY)
-    assert checked == []
-    preflight([Task(tiny()), Task(tiny())], replace(ROOMY, local=CPU))
-    assert checked == [(tiny(), CPU, 1)]
-
-
 def run(lab: Lab, *tasks: Task) -> None:
     InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
 
 
-def test_first_images_of_few_classes_and_classes_without_images_are_told_before_anything_runs(
+@pytest.mark.usefixtures("asked")
+def test_first_images_of_few_classes_are_told_before_anything_runs(tiny: Tiny) -> None:
+    def told(size: int, evaluation: object) -> list[str]:
+        evaluations = decode_evaluations([evaluation])
+        return preflight([Task(sized(tiny, size), evaluations)], ROOMY)
+
+    (line,) = told(64, {"heldout_loss": {"images": 20, "at": "50%, end"}})
+    assert line == (
+        "heldout_loss: the first 20 held-out samples are of 2 classes only;"
+        " {heldout_loss: {images: 20, pick: even}} takes them from 10"
+    )
+    assert told(64, {"heldout_loss": {"images": 20, "pick": "even"}}) == []
+    assert told(64, {"layer_similarity": {"images": 50}}) == [], "half of the classes are enough"
+    assert told(16, {"heldout_loss": {"images": 20}}) == []
+
+
+def test_classes_without_a_training_sample_are_told_before_images_are_drawn(
     tiny: Tiny, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "latents.npy", rng.normal(0, 0.5, (400, 4, 8, 8)).astype(np.float16))
     np.save(tmp_path / "labels.npy", np.repeat(np.arange(5), 80))  # 4 of each are held out
     data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
-    spec = tiny(data=data)
-
-    def told(*evaluations: object) -> list[str]:
-        return preflight([Task(spec, decode_evaluations(evaluations))], Devices.here("cpu"))
-
-    (line,) = told({"heldout_loss": {"images": 5, "at": "50%, end"}})
-    assert line == (
-        "heldout_loss: the first 5 held-out samples are of 2 classes only;"
-        " {heldout_loss: {images: 5, pick: even}} takes them from 5"
-    )
-    assert told({"heldout_loss": {"images": 5, "pick": "even"}}) == []
-    assert told({"layer_similarity": {"images": 20}}) == []
-    (line,) = told({"samples": {"count": 4}})
+    drawn = decode_evaluations([{"samples": {"count": 4}}])
+    (line,) = preflight([Task(tiny(data=data), drawn)], Devices.here("cpu"))
     assert line == (
         "samples: 5 of 10 classes have no training sample (the first is 5), and images are drawn"
         " of all; data whose labels have no gaps leave them out"
     )
-    evaluations = ["heldout_loss", "layer_similarity", {"samples": {"count": 4}}]
-    fashion = Task(tiny(), decode_evaluations(evaluations))
-    assert preflight([fashion], Devices.here("cpu")) == []
+    assert preflight([Task(tiny(), drawn)], Devices.here("cpu")) == []
 
 
-def test_what_says_nothing_to_the_interpreter_is_not_in_the_digest() -> None:
-    source = 'def f(x):\n    """Old."""\n    return x + 1  # why\n'
-    same = '"""A module."""\n\ndef f(\n    x,\n):\n    return x+1\n'
-    assert meaning(source) == meaning(same)
-    assert meaning(source) != meaning(source.replace("+ 1", "+ 2"))
-
-
-def test_the_digest_covers_what_decides_and_not_what_shows() -> None:
+def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert all((ROOT / name).exists() for name in DECIDES)
     assert {*DECIDES} == {
         *("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling"),
         *("metrics", "engine", "systems"),
     }
     assert code_digest() == code_digest() and len(code_digest()) == 16
-
-
-def test_the_code_is_that_of_every_package_below_what_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(tread_lab, "__file__", str(tmp_path / "__init__.py"))
-    nested, digests = tmp_path / "engine" / "cost" / "blocks.py", set[str]()
+    nested, digests = tmp_path / "engine" / "cost" / "blocks.py", list[str]()
     nested.parent.mkdir(parents=True)
-    for text in ("a = 1", "a = 2", "a = 2  # a comment"):
+    for text in (
+        'def f(x):\n    """Old."""\n    return x + 1  # why\n',
+        '"""A module."""\n\ndef f(\n    x,\n):\n    return x+1\n',
+        "def f(x):\n    return x + 2\n",
+    ):
         nested.write_text(text)
-        digests.add(code_digest.__wrapped__())
-    assert len(digests) == 2
+        digests.append(code_digest.__wrapped__())
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
@@ -487,8 +475,9 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
     (images,) = decode_evaluations(["fid@1k"])
     one, other = tiny(data=data), Task(tiny(data=data, seed=1), (images,))
     said = r"^decoder of latents x 1.7 differs: \w+ in 1 run, .* --allow-"
-    for seed, name in enumerate(("ema", "mse", "ema-again")):
-        write_autoencoder(tmp_path / name, seed=seed % 2)
+    for seed, name in enumerate(("ema", "mse")):
+        write_autoencoder(tmp_path / name, seed=seed)
+    shutil.copytree(tmp_path / "ema", tmp_path / "ema-again")
     for name, refused in (("mse", False), ("ema", False), ("ema-again", False), ("mse", True)):
         monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / name))
         with pytest.raises(UserError, match=said) if refused else nullcontext():
@@ -502,16 +491,9 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
     assert list(made) == whats
 
 
-def test_changed_code_between_the_attempts_of_a_run_is_told(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = Task(tiny(steps=4))
-    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "a"})
-    reports = attempt.attempt(lab.run(task.run), task.spec, CPU, attempt.WorkerInfo())
-    with pytest.raises(KeyboardInterrupt), reports:
-        raise KeyboardInterrupt
-    monkeypatch.setattr(attempt, "fingerprint", lambda *_: {"code": "b"})
-    run(lab, task)
-    name = task.run
-    (found,) = provenance_differences(provenances_of(lab, [name]))
-    assert found.within == [name] and "it changed within 1 of them" in str(found)
+def test_changed_code_between_the_attempts_of_a_run_is_told(lab: Lab) -> None:
+    attempts = lab.run("a").attempts
+    for code in ("a", "b"):
+        attempts.close(attempts.open(fingerprint={"code": code}), "interrupted")
+    (found,) = provenance_differences(provenances_of(lab, ["a"]))
+    assert found.within == ["a"] and "it changed within 1 of them" in str(found)
