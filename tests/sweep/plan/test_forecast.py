@@ -33,12 +33,8 @@ from tread_lab.sweep.trial.task import Task
 Tiny = Callable[..., RunSpec]
 
 
-def test_a_run_starts_in_the_slot_that_is_free_first() -> None:
+def test_a_run_starts_in_the_first_free_slot_and_the_last_to_start_need_not_end_last() -> None:
     assert starts([5.0, 1.0, 1.0, 4.0], 2) == [0.0, 0.0, 1.0, 2.0]
-    assert starts([2.0, 3.0], 1) == [0.0, 2.0]
-
-
-def test_the_last_run_to_end_need_not_be_the_last_to_start() -> None:
     assert makespan([9.0, 1.0, 1.0], 2) == 9.0
     assert makespan([2.0, 3.0], 0) == 5.0
     assert makespan([], 2) == 0.0
@@ -49,18 +45,6 @@ def test_the_longest_run_is_first_with_its_evaluations(lab: Lab, tiny: Tiny) -> 
     measured = Task(tiny(steps=10, seed=1), (decode(HeldoutSpec, {"images": 512}),))
     ordered = Forecast(lab).longest_first([short, long, measured])
     assert ordered == [measured, long, short]
-
-
-def test_of_a_begun_run_only_what_is_left_takes_time(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
-    begun, fresh = Task(tiny(steps=20)), Task(tiny(steps=20, seed=1))
-    speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
-    timed = Forecast(lab, {kind_of(begun.spec): Timing(speed)}, start=3.0)
-    with lab.run(begun.run).log() as log:
-        log(15, **{"train/loss": 1.0})
-    assert timed.total([begun]).seconds == 3 + 5 + 0.5
-    assert timed.total([begun, fresh]).seconds == 3 + 5 + 20 + 2 * 0.5
 
 
 def evaluated(tiny: Tiny, **more: Any) -> Task:
@@ -153,6 +137,7 @@ def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab, tiny:
     with lab.run(tasks[0].run).log() as log:
         log(15, **{"train/loss": 1.0})
     assert timed.device_seconds(tasks) == (45.0, 0.0)
+    assert timed.total(tasks).seconds == 3 + 5.5 + 20.5  # the last starts after the first
     assert timed.total([]) == RemainingTime(0.0, 0)
     assert Forecast(lab).total(tasks) == RemainingTime(None, 3)
     assert Forecast(lab).device_seconds(tasks) is None

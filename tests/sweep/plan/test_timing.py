@@ -77,15 +77,30 @@ def test_two_runs_of_a_real_cpu_predict_the_others_within_an_eighth(lab: Lab, wi
 FIRST = ((), (2, 8, 0.5))
 
 
-def test_an_evaluation_takes_what_it_took_before(lab: Lab) -> None:
+def test_an_evaluation_takes_what_it_took_before_where_that_is_readable(lab: Lab) -> None:
+    """Settings compare whatever their order, and at any step."""
     spec, asked = ours(32, None), HeldoutSpec(images=64)
     record(lab, spec, 0.1)
-    lab.run_of(spec).evaluation(asked).write(asked, {"heldout/loss": 1.0}, seconds=7.0)
+    folder = lab.run_of(spec).evaluation(asked)
+    folder.write(asked, {"heldout/loss": 1.0}, seconds=7.0)
     task = Task(replace(spec, seed=1), (HeldoutSpec(images=64, step=50), HeldoutSpec(images=32)))
-    found = forecast(lab, [task], CPU, start=0.0)
-    first, second = (sum(found.parts(task.spec, e).values()) for e in task.evaluations)
-    assert first == pytest.approx(7.0)
-    assert second != pytest.approx(3.5, rel=0.01)  # another one, by the speed of the steps
+
+    def parts() -> list[dict[str, float]]:
+        found = forecast(lab, [task], CPU, start=0.0)
+        return [found.parts(task.spec, evaluation) for evaluation in task.evaluations]
+
+    known, another = parts()
+    assert known == {"all": pytest.approx(7.0)} and list(another) == ["sampling"]
+    path = folder.path / "metrics.json"
+    tree = json.loads(path.read_text())
+    reversed_spec = dict(reversed(tree["spec"].items()))
+    for text, kinds in (
+        (json.dumps({**tree, "spec": reversed_spec}), ["all"]),
+        (json.dumps({**tree, "spec": None}), ["sampling"]),
+        ("{", ["sampling"]),
+    ):
+        path.write_text(text)
+        assert list(parts()[0]) == kinds
 
 
 @pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
@@ -179,22 +194,6 @@ def test_of_a_kind_the_newest_eight_count_among_the_newest_hundred_of_the_lab(la
     assert times(lab, spec) == [9.5, 8.5, 7.5]
 
 
-def test_settings_compare_whatever_their_order_and_what_is_unreadable_is_none(lab: Lab) -> None:
-    spec, asked = ours(32, None), HeldoutSpec(images=64)
-    record(lab, spec, 0.1)
-    path = lab.run_of(spec).evaluation(asked).path / "metrics.json"
-    lab.run_of(spec).evaluation(asked).write(asked, {"heldout/loss": 1.0}, seconds=7.0)
-    tree, task = json.loads(path.read_text()), Task(replace(spec, seed=1), (asked,))
-    reversed_spec = dict(reversed(tree["spec"].items()))
-    for text, found in (
-        (json.dumps({**tree, "spec": reversed_spec}), ["all"]),
-        (json.dumps({**tree, "spec": None}), ["sampling"]),
-        ("{", ["sampling"]),
-    ):
-        path.write_text(text)
-        assert list(forecast(lab, [task], CPU, start=0.0).parts(task.spec, asked)) == found
-
-
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """How many runs were timed, how many at once; the first has a load of 1.99, others of 2."""
@@ -221,23 +220,30 @@ def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
     assert timed[-1][:2] == (1, 4)  # no more than slots
 
 
+@pytest.mark.parametrize("local", [torch.device("cpu"), None])  # or a node elsewhere
 @pytest.mark.parametrize(
-    ("local", "idle", "busy"),
-    [
-        (torch.device("cpu"), "this CPU", "this busy CPU"),
-        (None, "CPU", "a busy CPU"),  # a node elsewhere
-    ],
+    ("images", "said"), [(8, ""), (7, " of 7 images"), (2, " of 2 images"), (1, " of 1 image")]
 )
 def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
-    lab: Lab, tiny: Tiny, timed: list[Any], local: Any, idle: str, busy: str
+    lab: Lab,
+    tiny: Tiny,
+    timed: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    local: Any,
+    images: int,
+    said: str,
 ) -> None:
-    """What others take of the CPU is said from twice the time on."""
-    specs = [tiny(train={"batch": batch}) for batch in range(8, 16)]
+    """What others take of the CPU is said from twice the time on, and a step of fewer images."""
+    monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
+    specs = [tiny(model={"depth": depth, "width": 16, "heads": 2}) for depth in range(2, 10)]
     found = timings(lab, [Task(spec) for spec in specs], replace(HERE, local=local), None)
+    one_step = [replace(spec, train=replace(spec.train, batch=images)) for spec in specs[:6]]
+    assert timed[0][2] == one_step
     assert [found[kind_of(spec)].speed.overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
+    idle, busy = ("this CPU", "this busy CPU") if local else ("CPU", "a busy CPU")
     assert [found[kind_of(spec)].source for spec in specs[5:]] == [
-        f"from 6 steps on {busy} as if it were idle",
-        *[f"from 6 steps on {idle}"] * 2,
+        f"from 6 steps{said} on {busy} as if it were idle",
+        *[f"from 6 steps{said} on {idle}"] * 2,
     ]
 
 
@@ -255,19 +261,6 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
         for stated in (rates, None):
             timings(lab, [Task(tiny(precision="bf16"))], devices, stated)
     assert asked == [30.0, None, None, None]
-
-
-@pytest.mark.parametrize(
-    ("images", "said"), [(8, ""), (7, " of 7 images"), (2, " of 2 images"), (1, " of 1 image")]
-)
-def test_steps_of_fewer_images_are_timed_and_said(
-    lab: Lab, tiny: Tiny, timed: list[Any], monkeypatch: pytest.MonkeyPatch, images: int, said: str
-) -> None:
-    spec = tiny()
-    monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
-    found = timings(lab, [Task(spec)], HERE, None)
-    assert timed[0][2] == [replace(spec, train=replace(spec.train, batch=images))]
-    assert found[kind_of(spec)].source == f"from 6 steps{said} on this CPU"
 
 
 @pytest.mark.parametrize("error", [UserError("no data"), RuntimeError("out of memory")])
