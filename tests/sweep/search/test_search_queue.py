@@ -48,6 +48,7 @@ def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Tiny) -> None:
     assert plan.search is not None
     folder = lab.sweep("searched")
     folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {"generation": 3}))
+    folder.add_suggestion(Suggestion(1, {"start": 50, "end": 60}, (), {}))  # of another space
     (cell,) = SearchQueue(lab, plan).observations
     assert (cell.cell, cell.notes) == (4, {"generation": 3})
 
@@ -74,12 +75,6 @@ def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
     assert [cell.notes for cell in queue.observations] == notes
     (first, *_) = lab.sweep("searched").suggestions()
     assert (first.number, first.notes, len(first.trials)) == (0, {"generation": 0}, 4)
-
-
-def test_a_suggestion_of_another_space_is_none_of_this_search(lab: Lab, tiny: Tiny) -> None:
-    folder = lab.sweep("searched")
-    folder.add_suggestion(Suggestion(0, {"start": 50, "end": 60}, (), {}))
-    assert SearchQueue(lab, planned(tiny, trials=2)).observations == []
 
 
 def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tiny: Tiny) -> None:
