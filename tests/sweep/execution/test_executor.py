@@ -1,4 +1,4 @@
-"""Signals that stop an executor, and the exit code of a driver whose cluster went with it."""
+"""Signals that stop an executor, mistakes of tasks, and attempts in this process."""
 
 from __future__ import annotations
 
@@ -37,23 +37,6 @@ def test_another_thread_sees_the_signal_before_the_main_thread_handles_it() -> N
         thread.join()
     assert flags == [True]
     assert signal.getsignal(signal.SIGTERM) == handlers
-
-
-@pytest.mark.parametrize(("stopping", "code"), [(True, 130), (False, 3)])
-def test_a_lost_cluster_is_code_130_if_the_driver_was_asked_to_stop(
-    stopping: bool, code: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution import ray_cluster
-
-    codes: list[Any] = []
-
-    def exits(message: str, last: Any, code: int = 3) -> None:
-        codes.append(code)
-
-    monkeypatch.setattr(ray_cluster, "leave", exits)
-    ray_cluster.Driver(lambda: stopping).leave("the cluster is lost")
-    assert codes == [code]
 
 
 def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(lab: Lab, tiny: Tiny) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -164,69 +163,6 @@ def test_a_cluster_in_use_is_neither_started_nor_ended(
     assert ended == []
 
 
-def test_a_cluster_of_this_machine_leaves_no_scratch_folder(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[Any] = []
-    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(module.ray, "shutdown", lambda: started.append("ended"))
-    monkeypatch.setattr(module, "_init", lambda address, **more: started.append((address, more)))
-    with module.cluster():
-        ((address, options),) = started
-        assert address is None and options["include_dashboard"] is False
-        scratch = Path(options["_temp_dir"])
-        assert scratch.parent == Path("/tmp") and scratch.name.startswith("tread-lab-")
-        assert (scratch / ".tread-lab-scratch").is_file()
-    assert started[1:] == ["ended"] and not scratch.exists()
-
-
-def test_an_address_where_nothing_answers_is_one_line_and_is_not_joined(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(module.ray, "init", lambda **options: pytest.fail("joined"))
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        monkeypatch.setenv("RAY_ADDRESS", address)
-        with pytest.raises(Unavailable, match=rf"nothing has answered at {address} \(RAY"):
-            module.cluster().__enter__()
-
-
-def test_a_cluster_that_wants_a_token_is_one_line_and_is_not_joined(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(address: str) -> None:
-        raise module.ray.exceptions.AuthenticationError("RPC error: InvalidAuthToken")
-
-    monkeypatch.setattr(module, "answers", lambda *asked, **more: True)
-    monkeypatch.setattr(module, "GcsClient", refused)
-    monkeypatch.setattr(module, "_init", lambda address: pytest.fail("joined"))
-    said = r"10\.0\.0\.2:1 \(RAY_ADDRESS\) wants a token: export RAY_AUTH_MODE=token"
-    with pytest.raises(Unavailable, match=said):
-        module._joined("10.0.0.2:1", module.Driver()).__enter__()
-
-
-def test_any_other_answer_of_a_head_is_left_to_ray(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def odd(address: str) -> None:
-        raise module.ray.exceptions.RpcError("of another version")
-
-    monkeypatch.setattr(module, "answers", lambda *asked, **more: True)
-    monkeypatch.setattr(module, "GcsClient", odd)
-    module._refuse_silence("10.0.0.2:1")
-
-
-@pytest.mark.parametrize("address", ["ray://head:10001", "local", "nonsense"])
-def test_an_address_without_host_and_port_is_left_to_ray(
-    module: Any, monkeypatch: pytest.MonkeyPatch, address: str
-) -> None:
-    monkeypatch.setattr(module, "answers", lambda *asked, **more: pytest.fail("asked"))
-    module._refuse_silence(address)
-
-
 def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,64 +174,104 @@ def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
     assert shown == [["a", "b"]]
 
 
-def test_a_driver_leaves_with_its_message_and_the_last_thing_to_do(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left: list[Any] = []
-    monkeypatch.setattr(module, "leave", lambda *what, **how: left.append((what, how)))
-    module.Driver().leave("lost", print)
-    module.Driver(lambda: True).leave("lost", print)
-    stopped = "stopped; run the same command again to continue from the last checkpoints"
-    assert left == [(("lost", print), {}), ((stopped, print), {"code": 130})]
-
-
 @pytest.mark.parametrize(
     ("address", "head"),
-    [("10.0.0.2:1", ("10.0.0.2", 1)), ("[fe80::1]:6379", ("fe80::1", 6379))],
+    [
+        ("10.0.0.2:1", ("10.0.0.2", 1)),
+        ("[fe80::1]:6379", ("fe80::1", 6379)),
+        *((odd, None) for odd in ("ray://head:10001", "local", "nonsense")),  # for Ray to judge
+    ],
 )
-def test_a_cluster_that_is_joined_is_watched_from_then_on(
-    module: Any, monkeypatch: pytest.MonkeyPatch, address: str, head: Any
+@pytest.mark.parametrize(
+    ("answers", "error", "said"),
+    [
+        (False, "", r"nothing has answered at \S+ \(RAY_ADDRESS\) for 30 s"),
+        (
+            True,
+            "AuthenticationError",
+            r"_ADDRESS\) wants a token: export RAY_AUTH_MODE=token",
+        ),
+        (True, "RpcError", "joined"),  # of another version
+    ],
+)
+def test_a_cluster_that_is_silent_or_wants_a_token_is_one_line_and_is_not_joined(
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    address: str,
+    head: Any,
+    answers: bool,
+    error: str,
+    said: str,
 ) -> None:
+    asked: list[Any] = []
+
+    def client(address: str) -> None:
+        raise getattr(module.ray.exceptions, error)("of the head")
+
+    def join(address: str) -> None:
+        raise Unavailable(f"joined {address}")
+
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(module.ray, "shutdown", lambda: None)
+    monkeypatch.setattr(module, "answers", lambda *at, **how: asked.append((*at, how)) or answers)
+    monkeypatch.setattr(module, "GcsClient", client)
+    monkeypatch.setattr(module, "_init", join)
+    if head:  # no resolver of this machine is asked
+        monkeypatch.setattr(module.services, "canonicalize_bootstrap_address", str)
+    with pytest.raises(Unavailable, match=said if head else "joined"):
+        module.cluster().__enter__()
+    assert asked == ([(head, {"within": 30.0})] if head else [])
+
+
+@pytest.fixture
+def calls(module: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What becomes of a cluster, and how its driver is asked to leave when it is lost."""
     calls: list[Any] = []
 
     @contextmanager
-    def watched(addresses: Any, lost: Any) -> Iterator[None]:
-        calls.append((addresses, lost))
+    def watched(what: Any, lost: Any) -> Iterator[None]:
+        calls.append(what() if callable(what) else what)
+        lost("gone")
         yield
         calls.append("unwatched")
 
-    monkeypatch.setattr(module.services, "canonicalize_bootstrap_address", lambda named: named)
-    monkeypatch.setattr(module.ray, "shutdown", lambda: calls.append("left"))
-    monkeypatch.setattr(module, "_init", lambda *what: calls.append(what))
-    monkeypatch.setattr(module, "monitor_addresses", watched)
-    monkeypatch.setattr(module, "answers", lambda where, **_: calls.append(where) or True)
-    driver = module.Driver()
-    with module._joined(address, driver):
-        daemons = {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
-        assert calls == [head, (address,), (daemons, driver.leave)]
-    assert calls[3:] == ["unwatched", "left"]
-
-
-def test_the_daemons_of_a_cluster_of_this_machine_are_watched_before_it_starts(
-    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[Any] = []
-
-    @contextmanager
-    def watched(ended: Any, lost: Any) -> Iterator[None]:
-        assert ended is module._ended_daemon
-        calls.append("watched")
-        lost("gone")
-        yield
-
-    monkeypatch.setattr(module, "new_scratch", lambda: tmp_path / "never made")
+    monkeypatch.setattr(module.ray, "is_initialized", lambda: False)
     monkeypatch.setattr(module.ray, "shutdown", lambda: calls.append("ended"))
-    monkeypatch.setattr(module, "_init", lambda *what, **how: calls.append("started"))
+    monkeypatch.setattr(module, "answers", lambda *_, **__: True)
+    monkeypatch.setattr(module, "_init", lambda *what, **how: calls.append((*what, how)))
+    monkeypatch.setattr(module, "_ended_daemon", lambda: "raylet")
+    monkeypatch.setattr(module, "leave", lambda *what, **how: calls.append((*what, how)))
+    monkeypatch.setattr(module, "monitor_addresses", watched)
     monkeypatch.setattr(module, "monitor_daemons", watched)
-    driver = SimpleNamespace(leave=lambda *what: calls.append(what))
-    with module._started(driver):
-        assert calls == ["watched", ("gone", module._kill_daemons), "started"]
-    assert calls[3:] == ["ended"]
+    return calls
+
+
+def test_a_cluster_that_is_joined_is_watched_from_then_on(
+    module: Any, monkeypatch: pytest.MonkeyPatch, calls: list[Any]
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:6379")
+    with module.cluster():
+        daemons = {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
+        assert calls == [("10.0.0.2:6379", {}), daemons, ("gone", {})]
+    assert calls[3:] == ["unwatched", "ended"]
+
+
+def test_a_cluster_of_this_machine_is_watched_before_it_starts_and_leaves_no_scratch_folder(
+    module: Any, calls: list[Any]
+) -> None:
+    with module.cluster() as driver:
+        watched, left, (address, options) = calls
+        assert (watched, left, address) == ("raylet", ("gone", {}), None)
+        assert options["include_dashboard"] is False
+        scratch = Path(options["_temp_dir"])
+        assert scratch.parent == Path("/tmp") and scratch.name.startswith("tread-lab-")
+        assert (scratch / ".tread-lab-scratch").is_file()
+        driver.stopping = lambda: True
+        driver.leave("lost")
+        stopped = "stopped; run the same command again to continue from the last checkpoints"
+        assert calls[3:] == [(stopped, {"code": 130})]
+    assert calls[4:] == ["unwatched", "ended"] and not scratch.exists()
 
 
 def test_runs_are_packed_on_nodes_that_are_there(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.watchdog import (
     HeartbeatMonitor,
-    Patience,
     Watchdog,
     every_forward_pass,
     watched,
@@ -39,21 +38,6 @@ class Clock:
 
     def pass_by(self, seconds: float) -> None:
         self.now += seconds
-
-
-def test_patience_grows_with_the_runs_own_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, patience = Clock(monkeypatch), Patience()
-    assert patience.limit == 1800
-    for pause, limit in ((1.0, 600.0), (12.5, 625.0), (60.0, 3000.0), (1.0, 3000.0)):
-        clock.pass_by(pause)
-        patience.progress()
-        assert (patience.limit, patience.silence) == (limit, 0)
-    patience.start_phase()
-    fixed = Patience(7.0)
-    assert (patience.limit, fixed.limit) == (1800.0, 70.0)
-    clock.pass_by(3.0)
-    fixed.progress()
-    assert fixed.limit == 7.0
 
 
 @pytest.fixture
@@ -88,10 +72,35 @@ def test_the_timer_in_c_waits_two_seconds_more_and_is_set_at_progress(
         assert timers[2:] == [(9.0, True), (72.0, True)] and pulse.read_text() == "70.000\n"
         clock.pass_by(100.0)
         dog.resume()
-        assert dog.patience.silence == 0 and len(timers) == 5
+        assert timers[4:] == [(72.0, True)]
         dog.pause()
         assert timers[5:] == ["off"]
     assert timers[6:] == ["off"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pauses", "limits"),
+    [
+        (None, (0.0, 1.0, 12.5, 60.0, 1.0), (1800, 600, 625, 3000, 3000)),
+        (7.0, (0.0, 3.0, 60.0), (70, 7, 7)),
+    ],
+)
+def test_the_limit_grows_with_the_runs_own_pace_unless_it_is_fixed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    timers: list[Any],
+    seconds: float | None,
+    pauses: Sequence[float],
+    limits: Sequence[float],
+) -> None:
+    clock, pulse = Clock(monkeypatch), tmp_path / ".pulse"
+    with Watchdog(tmp_path / "stacks" / "1.txt", pulse, seconds) as dog:
+        for pause, limit in zip(pauses, limits):
+            clock.pass_by(pause)
+            dog.progress()
+            assert pulse.read_text() == f"{limit:.3f}\n"
+        dog.start_phase()
+        assert pulse.read_text() == f"{limits[0]:.3f}\n"
 
 
 def test_within_a_block_alone_the_watchdog_of_the_process_counts(
@@ -104,10 +113,15 @@ def test_within_a_block_alone_the_watchdog_of_the_process_counts(
     with Watchdog(tmp_path / "stacks" / "1.txt", tmp_path / ".pulse", 7.0) as dog:
         clock.pass_by(50.0)
         with watched():
-            assert dog.patience.silence == 0 and timers[1:] == [(72.0, True)]
-        assert timers[2:] == ["off"]
+            assert timers[1:] == [(72.0, True)]
+            clock.pass_by(1.0)
+            dog.progress()
+            clock.pass_by(0.25)  # the 50 seconds outside were no pause
+            dog.progress()
+            assert timers[2:] == [(9.0, True)] * 2
+        assert timers[4:] == ["off"]
     with watched():
-        assert timers[3:] == ["off"]
+        assert timers[5:] == ["off"]
 
 
 def test_every_call_of_a_network_is_progress_while_measuring() -> None:

@@ -94,19 +94,9 @@ def _monitor(
         over.set()
 
 
-def leave(
-    message: str,
-    last: Callable[[], None] = lambda: None,
-    *,
-    code: int = Unavailable.exit_code,
-) -> None:
-    """End this process and those that it has started at once with one line; what is on record is
-    whole.
-
-    Args:
-        last: called before the end; nothing that Ray prints meanwhile is seen.
-        code: the exit code of the process.
-    """
+def leave(message: str, *, code: int = Unavailable.exit_code) -> None:
+    """End this process and those that it has started at once with one line, after which nothing
+    that Ray prints is seen; what is on record is whole."""
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a live display may have hidden it
     os.write(2, f"{cursor}\ntread-lab: {message}\n".encode())
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -115,10 +105,7 @@ def leave(
     for tell in farewells:
         with contextlib.suppress(Exception):
             tell(message, code)
-    started = descendants(os.getpid())
-    with contextlib.suppress(Exception):
-        last()
-    for pid in started:
+    for pid in descendants(os.getpid()):
         kill(pid)
     os._exit(code)
 

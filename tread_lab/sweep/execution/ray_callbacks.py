@@ -13,11 +13,9 @@ import ray
 from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
-from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
-from tread_lab.records.attempts import Attempt
+from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
-from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes
 from tread_lab.sweep.execution.ray_worker import (
@@ -34,11 +32,6 @@ from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
 from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
-# What Ray raises -> how the attempt ended, and the reason; for a lost node Ray names an RPC error.
-_ENDED: dict[type[Exception], tuple[str, Callable[[Attempt, Exception], str]]] = {
-    ray.exceptions.OutOfMemoryError: ("oom", lambda _, error: first_line(error)),
-    ray.exceptions.ActorUnavailableError: ("lost", lambda left, _: unreachable(left)),
-}
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
 
 
@@ -102,7 +95,6 @@ class QueueSearcher(_InDriver, Searcher):
         self.count = 0
         self.running: dict[str, Task] = {}
         self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
-        self._found: dict[Any, dict[str, str]] = {}
 
     def suggest(self, trial_id: str) -> Any:
         task = None
@@ -117,18 +109,11 @@ class QueueSearcher(_InDriver, Searcher):
         self.count += 1
         self.running[trial_id] = task
         self._may_come_back.add(trial_id)
-        expected = {}
+        expected: dict[str, str] = {}
         with self.errors.collect():
-            expected = self._expected(task.spec)
+            expected = of_nodes(fingerprint(task.spec, "cpu"))
         where = place(self.resources, self.refusals.nodes, self.devices)
         return {"task": SentTask(task, expected, where)}
-
-    def _expected(self, spec: RunSpec) -> dict[str, str]:
-        """Return what every node must have for a run as this one has it."""
-        key = decisive(spec)
-        if key not in self._found:
-            self._found[key] = of_nodes(fingerprint(spec, "cpu"))
-        return self._found[key]
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         self._may_come_back.discard(trial_id)
@@ -244,9 +229,12 @@ class TrialWatcher(_InDriver, tune.Callback):
         it, as when the network is cut."""
         attempts = self.lab.run(task.run).attempts
         last = next(reversed(attempts.read()), None)
-        for error_type, (ended, reason) in _ENDED.items():
-            if last and not last.ended and isinstance(error, error_type):
-                attempts.close(last, ended, reason=reason(last, error))
+        if last is None or last.ended:
+            return
+        if isinstance(error, ray.exceptions.OutOfMemoryError):
+            attempts.close(last, "oom", reason=first_line(error))
+        elif isinstance(error, ray.exceptions.ActorUnavailableError):  # it names an RPC error
+            attempts.close(last, "lost", reason=unreachable(last))
 
     def _say_lost(self, task: Task, error: Exception) -> None:
         """Say in one line what was lost, and what follows."""

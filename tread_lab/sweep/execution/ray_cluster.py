@@ -48,16 +48,16 @@ class Driver:
 
     stopping: Callable[[], bool] = lambda: False
 
-    def leave(self, lost: str, last: Callable[[], None] = lambda: None) -> None:
+    def leave(self, lost: str) -> None:
         """End this process because its cluster is lost.
 
         A signal to the whole process group ends the daemons too: that is an interruption.
         """
         if self.stopping():
             message = "stopped; run the same command again to continue from the last checkpoints"
-            leave(message, last, code=Interrupted.exit_code)
+            leave(message, code=Interrupted.exit_code)
         else:
-            leave(lost, last)
+            leave(lost)
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _started(driver: Driver) -> Iterator[None]:
     # Ray's sockets need a short path, so this is not below the lab.
     scratch = new_scratch()
     try:
-        with monitor_daemons(_ended_daemon, lambda lost: driver.leave(lost, _kill_daemons)):
+        with monitor_daemons(_ended_daemon, driver.leave):
             with few_daemons():
                 _init(None, include_dashboard=False, _temp_dir=str(scratch))
             yield
@@ -220,12 +220,6 @@ def _ended_daemon() -> str:
     if node is None:  # not started yet, or shut down
         return ""
     return next((name for name, _ in node.dead_processes() if name in _DAEMONS), "")
-
-
-def _kill_daemons() -> None:
-    """Kill what is left of the cluster that this process has started."""
-    started: Any = ray._private.worker._global_node
-    started.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def end_attempt(attempt: Attempt) -> None:

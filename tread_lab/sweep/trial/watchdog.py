@@ -31,42 +31,6 @@ MARGIN = 15.0  # seconds more that the driver waits
 _POLL = 1.0  # seconds between two polls of the driver
 
 
-class Patience:
-    """How long a silence may last: a fixed time, or a multiple of the longest pause so far.
-
-    Args:
-        seconds: the fixed time; `None` to derive it from the run's own pace.
-    """
-
-    def __init__(self, seconds: float | None = None) -> None:
-        self.fixed = seconds
-        self.start_phase()
-
-    def start_phase(self) -> None:
-        """Start a phase, whose first progress may take long."""
-        self._longest, self._last = 0.0, time.monotonic()
-
-    def progress(self) -> None:
-        self._longest = max(self._longest, self.silence)
-        self._last = time.monotonic()
-
-    def resume(self) -> None:
-        """Count the silence from now on."""
-        self._last = time.monotonic()
-
-    @property
-    def silence(self) -> float:
-        """Seconds since the last progress."""
-        return time.monotonic() - self._last
-
-    @property
-    def limit(self) -> float:
-        """Seconds of silence that are too many."""
-        if self.fixed is not None:
-            return self.fixed if self._longest else START * self.fixed
-        return max(LEAST, FACTOR * self._longest) if self._longest else FIRST
-
-
 class Watchdog:
     """Ends this process when its run makes no progress for too long, whatever holds it up.
 
@@ -81,8 +45,7 @@ class Watchdog:
     """
 
     def __init__(self, dump: Path, heartbeat: Path, seconds: float | None) -> None:
-        self.patience = Patience(seconds or None)
-        self._on, self._dump, self._heartbeat = seconds != 0, dump, heartbeat
+        self._seconds, self._dump, self._heartbeat = seconds, dump, heartbeat
         self._file: IO[str] | None = None
         self._written_limit = 0.0
         self._due = math.inf
@@ -91,7 +54,7 @@ class Watchdog:
     def __enter__(self) -> Watchdog:
         global _current
         _current = self
-        if self._on:
+        if self._seconds != 0:
             self._dump.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._dump.open("w")
             threading.Thread(target=self._guard, name="watchdog", daemon=True).start()
@@ -110,19 +73,19 @@ class Watchdog:
         self._heartbeat.unlink(missing_ok=True)
 
     def start_phase(self) -> None:
-        """Start another phase of the work."""
-        self.patience.start_phase()
-        self._beat()
+        """Start a phase, whose first progress may take long."""
+        self._longest = 0.0
+        self.resume()
 
     def progress(self) -> None:
         """Note progress; may be called as often as one likes."""
-        if self.patience.silence >= _EVERY:
-            self.patience.progress()
-            self._beat()
+        if self._silence >= _EVERY:
+            self._longest = max(self._longest, self._silence)
+            self.resume()
 
     def resume(self) -> None:
         """Count from now on."""
-        self.patience.resume()
+        self._last = time.monotonic()
         self._beat()
 
     def pause(self) -> None:
@@ -131,8 +94,19 @@ class Watchdog:
         if self._file is not None:
             faulthandler.cancel_dump_traceback_later()
 
+    @property
+    def _silence(self) -> float:
+        return time.monotonic() - self._last
+
+    @property
+    def _limit(self) -> float:
+        """Seconds of silence that are too many."""
+        if self._seconds:
+            return self._seconds if self._longest else START * self._seconds
+        return max(LEAST, FACTOR * self._longest) if self._longest else FIRST
+
     def _beat(self) -> None:
-        limit = self.patience.limit
+        limit = self._limit
         if self._file is None or limit == self._written_limit:
             self._heartbeat.touch()
         else:
@@ -147,7 +121,7 @@ class Watchdog:
             if time.monotonic() > self._due:
                 assert self._file is not None
                 faulthandler.dump_traceback(self._file)
-                run, silence = self._dump.parents[1].name, self.patience.silence
+                run, silence = self._dump.parents[1].name, self._silence
                 line = (
                     f"\ntread-lab: run {run} made no progress for {silence:.0f} s; it is ended and"
                     f" stood at {self._dump}; the same command goes on\n"
