@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tests.tracking.conftest import Store
 from tread_lab.engine.checkpoint import load_latest
@@ -32,7 +31,7 @@ class Run:
 
 def outcome(lab: Lab) -> dict[str, Run]:
     """Run -> what its record holds."""
-    return {path.name: _run(lab.run(path.name)) for path in sorted((lab.root / "runs").iterdir())}
+    return {folder.name: _run(folder) for folder in lab.runs()}
 
 
 def _run(folder: RunFolder) -> Run:
@@ -59,24 +58,18 @@ def _weights(folder: RunFolder) -> str:
 
 def attempts(lab: Lab) -> dict[str, int]:
     """Run -> how often it was started, as its record tells."""
-    return {path.parent.name: _attempts(lab, path.parent.name) for path in specs(lab)}
+    return {folder.name: len(folder.origin()) for folder in begun(lab)}
 
 
-def _attempts(lab: Lab, run: str) -> int:
-    return len(lab.run(run).origin())
-
-
-def specs(lab: Lab) -> list[Path]:
-    """The specs of all runs that were begun."""
-    return sorted(lab.root.glob("runs/*/spec.yaml"))
+def begun(lab: Lab) -> list[RunFolder]:
+    """The folders of all runs that were begun."""
+    return [folder for folder in lab.runs() if (folder.path / "spec.yaml").exists()]
 
 
 def seconds(lab: Lab) -> dict[str, float]:
     """Run -> how long it was trained, all attempts together."""
-    results = {path.parent.name: lab.run(path.parent.name).result() for path in specs(lab)}
-    return {
-        run: found["metrics"][metric_names.TRAIN_SECONDS] for run, found in results.items() if found
-    }
+    results = {folder.name: folder.result() for folder in begun(lab)}
+    return {run: r["metrics"][metric_names.TRAIN_SECONDS] for run, r in results.items() if r}
 
 
 @dataclass
@@ -99,9 +92,9 @@ class Book:
 def replayed(lab: Lab) -> dict[str, int]:
     """Run -> how many log entries were written more than once."""
     counts = {}
-    for path in specs(lab):
-        keys = [(e.key, e.step) for e in read_entries(path.with_name("log.jsonl"))]
-        counts[path.parent.name] = len(keys) - len(set(keys))
+    for folder in begun(lab):
+        keys = [(e.key, e.step) for e in read_entries(folder.log_path)]
+        counts[folder.name] = len(keys) - len(set(keys))
     return counts
 
 
@@ -118,6 +111,6 @@ def check_store(lab: Lab, *, runs: int, sweeps: int = 1, store: Store | None = N
     assert store.count("runs WHERE lifecycle_stage = 'active'") == runs + sweeps
     points = store.rows(f"SELECT run_uuid, key, step FROM metrics {active}")
     assert len(points) == len(set(points))
-    logged = Counter(e.key for path in specs(lab) for e in lab.run(path.parent.name).entries())
+    logged = Counter(entry.key for folder in begun(lab) for entry in folder.entries())
     for key, count in logged.items():
         assert store.rows(f"SELECT count(*) FROM metrics {active} AND key = ?", key) == [(count,)]

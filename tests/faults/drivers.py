@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from tread_lab.records.lab import Lab
@@ -61,15 +61,10 @@ class Zygote:
 
     def run(self, folder: Path, *argv: str, prelude: str = "", **env: str) -> Done:
         """Run `tread-lab ARGV` in a folder, with this process's environment, to its end."""
-        told = Path(tempfile.mkdtemp(prefix="told"))
-        out, err = told / "out", told / "err"
-        driver = self.start(folder, *argv, out=out, err=err, prelude=prelude, **env)
-        try:
-            status = driver.wait(550)
-            return Done(status, out.read_text(), err.read_text())
-        finally:
-            driver.kill()
-            shutil.rmtree(told)
+        with tempfile.TemporaryDirectory(prefix="told") as told:
+            out, err = Path(told, "out"), Path(told, "err")
+            with self.start(folder, *argv, out=out, err=err, prelude=prelude, **env) as driver:
+                return Done(driver.wait(550), out.read_text(), err.read_text())
 
     def python(self, code: str, *arguments: str) -> Done:
         """Run Python code with arguments in a process of its own, to its end."""
@@ -154,12 +149,7 @@ class Driver:
     def __enter__(self) -> Driver:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
 
@@ -198,14 +188,10 @@ class Place:
         out = self.folder / f"driver-{self.started}.txt"
         tricks = "from tests.faults.tricks import *\n"
         quiet = "" if extras else "without_extras()\n"
-        pid = self.zygote.ask(
-            argv=list(argv),
-            cwd=str(self.folder),
-            env={"HOME": str(self.folder), **env},
-            prelude=tricks + quiet + prelude,
-            out=str(out),
-        )["pid"]
-        return Driver(self.zygote, pid, out)
+        given = {"HOME": str(self.folder), **env}
+        return self.zygote.start(
+            self.folder, *argv, out=out, prelude=tricks + quiet + prelude, **given
+        )
 
     def sweep(
         self, *more: str, name: str = "small", executor: str = "inline", **options: Any
@@ -242,14 +228,9 @@ def reached(run: RunFolder, step: int) -> None:
 
 def session(leader: int) -> list[int]:
     """The live processes of a session."""
-    return [pid for pid, sid in _sessions() if sid == leader]
-
-
-def _sessions() -> Iterator[tuple[int, int]]:
+    found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            yield int(path.parent.name), int(fields[3])
+        with suppress(OSError):
+            state, _, _, sid, *_ = path.read_text().rpartition(")")[2].split()
+            found += [int(path.parent.name)] if state != "Z" and int(sid) == leader else []
+    return found

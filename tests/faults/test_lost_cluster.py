@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.faults.drivers import DONE, Driver, Zygote, eventually
+from tests.faults.drivers import DONE, Driver, Zygote, eventually, session
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.sweep.execution.cluster_heartbeat import command_line, kill
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.storage import load_plan
 
@@ -59,27 +58,13 @@ def ended(driver: Driver) -> Iterator[Driver]:
     finally:
         driver.kill()
         for pid in offspring(driver.pid):
-            sigkill(pid)
-
-
-def sigkill(pid: int) -> None:
-    """Kill a process, unless the death of another has ended it already."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+            kill(pid)
 
 
 def offspring(driver: int) -> dict[int, str]:
     """The processes of a driver's local cluster that live, by name; all are of its session."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
-            name = (path / "cmdline").read_bytes().split(b"\0")[0].decode()
-        except OSError:
-            continue
-        if int(session) == driver and state != "Z" and int(path.name) != driver:
-            found[int(path.name)] = name.rpartition("/")[2].rstrip()
-    return found
+    names = {pid: command_line(pid).split(b"\0")[0].decode() for pid in session(driver)}
+    return {pid: n.rpartition("/")[2].rstrip() for pid, n in names.items() if pid != driver}
 
 
 def working(driver: int) -> dict[int, str]:
@@ -94,13 +79,13 @@ def lost(tmp_path: Path, zygote: Zygote) -> RunFolder:
     with driving(zygote, tmp_path, steps=300) as driver:
         (path,) = (tmp_path / "lab" / "runs").iterdir()
         run = lab.run(path.name)
-        sigkill(run.attempts.read()[-1].pid)
+        kill(run.attempts.read()[-1].pid)
         eventually(lambda: len(run.attempts.read()) == 2, 100)
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
-        assert not [c for c in map(_command, offspring(driver.pid)) if b"monitor.py" in c]
+        assert not [c for c in map(command_line, offspring(driver.pid)) if b"monitor.py" in c]
         for pid in daemons:
-            sigkill(pid)
+            kill(pid)
         assert driver.wait(60) == 3, printed(tmp_path)
         eventually(lambda: not working(driver.pid), 30)
     assert driver.said() == ""
@@ -139,7 +124,7 @@ def test_on_a_fresh_cluster_two_processes_complete_what_one_began(
     with ended(start(zygote, tmp_path, "--processes=2")) as again:
         again.until(lambda: len(lost.entries()) > logged, 280)
         (other,) = (p for p, name in offspring(again.pid).items() if "_Following" in name)
-        sigkill(other)
+        kill(other)
         tasks = load_plan(lab.sweep("one")).tasks
         InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
         assert again.wait(280) == DONE, printed(tmp_path)
@@ -206,18 +191,11 @@ def kill_at(driver: Driver, process: bytes, moment: Callable[[], bool]) -> None:
     found: list[int] = []
 
     def seen() -> bool:
-        found[:] = [pid for pid in offspring(driver.pid) if process in _command(pid)]
+        found[:] = [pid for pid in offspring(driver.pid) if process in command_line(pid)]
         return bool(found) and moment()
 
     driver.until(seen, 120)
-    sigkill(found[0])
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    kill(found[0])
 
 
 @pytest.mark.slow

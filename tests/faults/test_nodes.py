@@ -46,6 +46,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         found.shutdown()
 
 
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A folder with other code of this package."""
+    shutil.copytree(Path(tread_lab.__file__).parent, tmp_path / "other" / "tread_lab")
+    with (tmp_path / "other" / "tread_lab" / "draws.py").open("a") as file:
+        file.write("OTHER = 1\n")
+    return tmp_path / "other"
+
+
 @pytest.mark.fault(
     8,
     survived="the trial goes on there from its last checkpoint, bitwise as if nothing had happened;"
@@ -86,16 +95,13 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     tiny: Callable[..., RunSpec],
     cluster: Any,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    other: Path,
 ) -> None:
     import ray
 
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    other, here = tmp_path / "other", os.environ.get("PYTHONPATH", "")
-    shutil.copytree(Path(tread_lab.__file__).parent, other / "tread_lab")
-    with (other / "tread_lab" / "draws.py").open("a") as file:
-        file.write("OTHER = 1\n")
+    here = os.environ.get("PYTHONPATH", "")
     (equal,) = cluster.worker_nodes  # that which came when another was lost, above
 
     class Busy:  # within the test: its worker need not import the tests
@@ -132,16 +138,13 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
 
 @pytest.mark.long
 def test_the_doctor_names_what_is_wrong_on_each_node(
-    lab: Lab, cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lab: Lab, cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: Path
 ) -> None:
     from tread_lab.metrics.fidelity import STAND_IN
     from tread_lab.sweep.execution.health import judge, of_driver, question
     from tread_lab.sweep.execution.ray_probe import nodes_health
 
-    other, weights = tmp_path / "other", tmp_path / "stand-in.txt"
-    shutil.copytree(Path(tread_lab.__file__).parent, other / "tread_lab")
-    with (other / "tread_lab" / "draws.py").open("a") as file:
-        file.write("OTHER = 1\n")
+    weights = tmp_path / "stand-in.txt"
     weights.write_text(STAND_IN)
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(other))

@@ -18,18 +18,6 @@ from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
 
 
-def test_a_worker_without_a_share_of_a_gpu_uses_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    from tread_lab.sweep.execution.ray_probe import take
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert TrialResources().worker_device == "cpu"
-    assert take(TrialResources().worker_device).type == "cpu"
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
-    assert TrialResources(gpus=0.5).worker_device == "cuda"
-
-
 @pytest.mark.parametrize(
     ("cpus", "gpus", "has", "slots"),
     [
@@ -153,17 +141,7 @@ def test_an_executor_has_the_resources_the_patience_and_the_judge_that_it_is_giv
         EXECUTORS["inline"].make(TrialResources("cpu"), None, early)
 
 
-def test_runs_of_one_node_alone_share_a_device() -> None:
-    assert TrialResources().at_once([4, 2]) == (6, 4)
-    assert TrialResources(concurrent=5).at_once([4, 2]) == (5, 4)
-    assert TrialResources(concurrent=3).at_once([2, 4]) == (3, 3)
-    assert TrialResources(gpus=0.5).at_once([4, 2]) == (6, 2)
-    assert TrialResources(gpus=0.25, concurrent=2).at_once([4]) == (2, 2)
-    default = TrialResources()
-    assert (default.cpus, default.gpus, default.device, default.concurrent) == (1, 0.0, None, None)
-
-
-def test_the_devices_of_a_joined_cluster_are_those_that_it_says(
+def test_a_joined_cluster_says_its_devices_and_this_process_has_the_named_one(
     machine: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ray")
@@ -173,10 +151,5 @@ def test_the_devices_of_a_joined_cluster_are_those_that_it_says(
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     large = TrialResources(cpus=99)
     assert EXECUTORS["ray"].devices(large) == ("cluster", large)
-    assert EXECUTORS["inline"].devices(TrialResources("cpu", cpus=4)).slots == 1
-    assert machine == [("cpu", 4)]
-
-
-def test_in_this_process_runs_go_one_by_one_on_the_named_device(machine: list[Any]) -> None:
-    devices = EXECUTORS["inline"].devices(TrialResources("mps", cpus=3))
-    assert (devices.slots, devices.runs_per_device, machine) == (1, 1, [("mps", 3)])
+    here = EXECUTORS["inline"].devices(TrialResources("mps", cpus=3))
+    assert (here.slots, here.runs_per_device, machine) == (1, 1, [("mps", 3)])

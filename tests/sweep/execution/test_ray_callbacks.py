@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -50,22 +51,6 @@ def error_file(lab: Lab, error: Exception | None) -> str:
     return str(path)
 
 
-class Monitor:
-    """A heartbeat monitor that notes what it is told."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, ...]] = []
-
-    def begin(self, run: str) -> None:
-        self.calls.append(("begin", run))
-
-    def forget(self, run: str) -> None:
-        self.calls.append(("forget", run))
-
-    def poll(self) -> None:
-        self.calls.append(("poll",))
-
-
 class Watched:
     """A watcher of one task, with all that it tells others."""
 
@@ -74,7 +59,7 @@ class Watched:
         from tread_lab.sweep.execution.ray_worker import SentTask
 
         self.task, self.stop, self.reports = task, False, list[Report]()
-        self.monitor: Any = Monitor()
+        self.monitor = Mock()
         self.mistakes, self.refusals = UserErrors(), Refusals()
         config = {"task": SentTask(task)}
         self.trial = SimpleNamespace(config=config, pickled_error_file=error_file(lab, error))
@@ -130,27 +115,17 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
         watcher.errors.raise_first()
 
 
-NO_START = "Ray cannot start a worker: no memory"
-
-
-def test_starts_that_train_a_parent_are_no_fruitless_starts(lab: Lab, tiny: Tiny) -> None:
+def test_a_cluster_is_given_up_after_starts_in_a_row_that_attempt_neither_a_run_nor_its_parent(
+    lab: Lab, tiny: Tiny
+) -> None:
     child = Task(tiny(init_from={"run": encode(tiny())}))
     seen = Watched(lab, child, RuntimeError("no memory\nx"))
-    parent = lab.run_of(tiny()).attempts
-    for _ in range(8):
-        parent.close(parent.open(), "died")
-        seen.starts_again()
-    # the next ones make no attempt at either
-    assert [seen.starts_again() for _ in range(6)] == [""] * 5 + [NO_START]
-
-
-def test_a_start_that_makes_an_attempt_is_a_new_beginning(lab: Lab, tiny: Tiny) -> None:
-    seen = Watched(lab, Task(tiny()), RuntimeError("no memory"))
-    attempts = lab.run_of(tiny()).attempts
-    for _ in range(3):
+    assert [seen.starts_again() for _ in range(6)] == [""] * 6
+    for spec in (tiny(), child.spec, child.spec):
+        attempts = lab.run_of(spec).attempts
         attempts.close(attempts.open(), "died")
-        assert [seen.starts_again() for _ in range(6)] == [""] * 6
-    assert seen.starts_again() == NO_START
+        assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
+    assert seen.starts_again() == "Ray cannot start a worker: no memory"
 
 
 def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -> None:
@@ -166,6 +141,11 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -
     assert list(seen.mistakes.messages) == ["write it otherwise"]
     assert not seen.watcher.stopping()
     seen.watcher.raise_if_stopped()
+    seen.stop = True
+    assert seen.watcher.stopping()
+    with pytest.raises(Interrupted):
+        seen.watcher.raise_if_stopped()
+    seen.stop = False
     seen.reports_phase("unavailable", "the disk is full")
     assert seen.watcher.stopping() and len(seen.reports) == 4
     with pytest.raises(Unavailable, match="the disk is full"):
@@ -197,7 +177,8 @@ def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
     seen.watcher.on_step_end(0, [])
     seen.watcher.on_trial_complete(0, [], seen.trial)
     seen.watcher.on_trial_recover(0, [], seen.trial)
-    assert seen.monitor.calls == [("begin", run), ("poll",), ("forget", run), ("forget", run)]
+    expected = [call.begin(run), call.poll(), call.forget(run), call.forget(run)]
+    assert seen.monitor.mock_calls == expected
     assert seen.watcher.errors.first is None
 
 
@@ -315,20 +296,6 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny:
         "node here of process 7 on h cannot be reached; the run goes back to the queue, with all"
         " its tries"
     )
-
-
-def test_a_driver_that_is_asked_to_stop_is_interrupted(lab: Lab, tiny: Tiny) -> None:
-    seen = Watched(lab, Task(tiny()))
-    seen.stop = True
-    assert seen.watcher.stopping()
-    with pytest.raises(Interrupted):
-        seen.watcher.raise_if_stopped()
-
-
-def test_a_worker_that_never_starts_is_given_up_after_five_more_tries(lab: Lab, tiny: Tiny) -> None:
-    seen = Watched(lab, Task(tiny()))
-    assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
-    assert seen.starts_again() == "Ray cannot start a worker: the worker died"
 
 
 def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray: Any) -> None:

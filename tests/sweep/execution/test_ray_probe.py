@@ -30,7 +30,7 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Any:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution import ray_probe
 
-    nodes = [node("large", 4, 2), node("small", 2), node("gone", 64, alive=False)]
+    nodes = [node("small", 2), node("large", 4, 2), node("gone", 64, alive=False)]
     there: list[bool] = []
 
     @contextmanager
@@ -78,7 +78,7 @@ def test_runs_share_a_device_only_with_those_of_their_node(
 
 
 def test_a_share_that_no_node_has_is_refused_with_what_they_have(probe: Any) -> None:
-    with pytest.raises(UserError, match=r"8 CPU cores .*: large \(large\) has 4 CPU cores and 2 G"):
+    with pytest.raises(UserError, match=r"8 CPU cores .*; large \(large\) has 4 CPU cores and 2 G"):
         probe.cluster_devices(TrialResources(cpus=8))
 
 

@@ -78,20 +78,6 @@ def test_what_went_wrong_once_is_mended_by_another_attempt(
         lab.run(task.run).reopen()
 
 
-def test_the_same_exception_again_fails_the_run_with_its_traceback_and_others_go_on(
-    lab: Lab, tiny: Tiny, failing: Callable[..., None]
-) -> None:
-    failing(*[RuntimeError("always")] * 2)
-    bad, good = tiny(steps=6), tiny(steps=6, seed=1)
-    reports = run(lab, Task(bad), Task(good))
-    result = lab.run_of(bad).result() or {}
-    assert (result["state"], result["kind"]) == ("failed", "exception")
-    assert result["reason"] == "RuntimeError: always" and "in train" in result["traceback"]
-    assert [r.phase for r in reports if r.phase != "train"] == ["failed", "completed"]
-    assert run(lab, Task(bad))[-1].phase == "failed"
-    assert endings(lab.run_of(bad)) == ["exception", "exception"]
-
-
 def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
     lab: Lab, tiny: Tiny, failing: Callable[..., None]
 ) -> None:

@@ -62,16 +62,6 @@ def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
     return found.part(part)
 
 
-def test_the_plan_shows_the_parent_as_a_task_of_its_own_before_its_children(tiny: Tiny) -> None:
-    plan = family_plan(tiny(routes=["1->2"]))
-    parent, short, long = plan.tasks
-    assert [trial.spec for trial in plan.trials] == [short.spec, long.spec]
-    assert parent.spec == tiny(routes=["1->2"]) and parent.evaluations == ()
-    assert short.spec.ancestors == long.spec.ancestors == (parent.spec,)
-    flops = [cost(task.spec).train_flops for task in plan.tasks]
-    assert plan.train_flops == sum(flops)
-
-
 def test_the_parent_is_trained_once_for_all_its_children(lab: Lab, tiny: Tiny) -> None:
     plan = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), plan)
@@ -273,25 +263,28 @@ def archived(source: Lab, lab: Lab, path: Path, *, weights: bool) -> None:
     deque(import_sweep(lab, path), maxlen=0)
 
 
-def test_an_imported_sweep_goes_on_where_it_was_and_ends_bitwise_equal(
-    lab: Lab, tiny: Tiny, tmp_path: Path
+@pytest.mark.parametrize(
+    ("with_weights", "share", "steps"), [(True, 0.75, [4]), (False, 0, [1, 2, 3, 4])]
+)
+def test_an_imported_run_goes_on_where_its_weights_are_and_ends_bitwise_equal(
+    lab: Lab, tiny: Tiny, tmp_path: Path, with_weights: bool, share: float, steps: list[int]
 ) -> None:
     every = {"checkpoint_every": 2, "log_every": 1}
     spec, source = tiny(steps=4, routes=["1->2"], execution=every), Lab(tmp_path / "s")
-    plan = family_plan(spec)
-    store_plan(source.sweep("family"), plan)
+    store_plan(source.sweep("family"), family_plan(spec))
     going = run_trial(source, Task(spec), CPU)
     assert [next(going).step for _ in range(3)][-1] == 3
-    going.close()
+    going.close()  # type: ignore[attr-defined]
     assert source.run_of(spec).state() is RunState.INTERRUPTED
-    archived(source, lab, tmp_path / "a.zip", weights=True)
-    assert done_share(lab, Task(spec)) == 0.75
-    for root in (lab, source):
-        InlineExecutor(device="cpu").run(root, plan.tasks, lambda report: None)
-    for task in plan.tasks:
-        ours, theirs = (weights(root.run(task.run), "model") for root in (lab, source))
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    archived(source, lab, tmp_path / "a.zip", weights=with_weights)
+    assert (done_share(source, Task(spec)), done_share(lab, Task(spec))) == (0.75, share)
+    reports = [[*run_trial(root, Task(spec), CPU)] for root in (lab, source)]
+    trained_steps = [report.step for report in reports[0] if report.phase == "train"]
+    assert trained_steps[-len(steps) :] == steps and reports[0][-1].phase == "completed"
+    assert not lab.run_of(spec).lacks_weights
+    ours, theirs = (weights(root.run_of(spec), "model") for root in (lab, source))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_a_run_that_was_imported_without_weights_is_trained_anew_where_these_are_needed(
@@ -316,21 +309,6 @@ def test_a_run_that_was_imported_without_weights_is_trained_anew_where_these_are
     assert not folder.lacks_weights and len(folder.attempts.read()) == 2
     assert [*run_trial(lab, more, CPU)][-1].phase == "completed" and is_complete(lab, more)
     assert len(folder.attempts.read()) == 3 and folder.step() == 4
-
-
-def test_a_run_that_was_interrupted_and_imported_without_weights_begins_again(
-    lab: Lab, tiny: Tiny, tmp_path: Path
-) -> None:
-    spec, source = tiny(steps=4, routes=["1->2"], execution={"log_every": 1}), Lab(tmp_path / "s")
-    store_plan(source.sweep("family"), family_plan(spec))
-    going = run_trial(source, Task(spec), CPU)
-    assert [next(going).step for _ in range(3)][-1] == 3
-    going.close()
-    archived(source, lab, tmp_path / "a.zip", weights=False)
-    assert done_share(source, Task(spec)) == 0.75 and done_share(lab, Task(spec)) == 0
-    reports = [*run_trial(lab, Task(spec), CPU)]
-    assert [r.step for r in reports if r.phase == "train"][-4:] == [1, 2, 3, 4]
-    assert reports[-1].phase == "completed" and not lab.run_of(spec).lacks_weights
 
 
 def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:

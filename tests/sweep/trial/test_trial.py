@@ -286,16 +286,6 @@ def test_a_request_to_stop_counts_while_a_run_is_set_up(
     assert phases == [("train", 1), ("stopped", 1)]
 
 
-def test_a_run_does_not_start_from_one_that_was_stopped(
-    lab: Lab, tiny: Tiny, training: Any
-) -> None:
-    child = Task(tiny(seed=1, init_from={"run": encode(tiny())}))
-    lab.run_of(tiny()).request_stop()
-    *_, last = run_trial(lab, child, CPU)
-    assert (last.phase, training.given) == ("failed", [])
-    assert last.note.endswith("which it starts from, has stopped")
-
-
 def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
     lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,17 +295,21 @@ def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
     assert lab.run(task.run).kept_steps() == {5} and lab.run(task.run).spec() == task.spec
 
 
-def test_a_run_fails_of_a_parent_that_diverged_and_is_not_attempted(
-    lab: Lab, tiny: Tiny, training: Any
+@pytest.mark.parametrize("state", ["stopped", "diverged"])
+def test_a_run_fails_of_a_parent_without_weights_and_is_not_attempted(
+    lab: Lab, tiny: Tiny, training: Any, state: str
 ) -> None:
     parent, child = lab.run_of(tiny()), Task(tiny(seed=1, init_from={"run": encode(tiny())}))
     parent.create(tiny())
-    parent.finish(RunState.DIVERGED, step=3)
-    (last,) = run_trial(lab, child, CPU)
+    if state == "stopped":
+        parent.request_stop()
+    else:
+        parent.finish(RunState.DIVERGED, step=3)
+    *_, last = run_trial(lab, child, CPU)
     assert (last.phase, last.step, last.steps) == ("failed", 20, 20)
-    assert last.note == f"run {parent.name}, which it starts from, has diverged"
+    assert last.note == f"run {parent.name}, which it starts from, has {state}"
     assert (lab.run(child.run).result() or {})["kind"] == "parent"
-    assert lab.run(child.run).attempts.read() == []
+    assert lab.run(child.run).attempts.read() == training.given == []
 
 
 def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None:
