@@ -44,7 +44,7 @@ HEAD = f"""# Faults that a sweep survives
 Every accepted trial reaches exactly one recorded result. A test causes each fault for real: with
 drivers and workers in processes of their own, real signals, files, servers and clusters. What is
 left is compared with the same sweep undisturbed. `make faults` runs the tests and writes this page;
-`python tests/faults/crash.py --kills 200` kills a sweep at random moments.
+`TREAD_LAB_KILLS=200 pytest tests/faults/test_crash.py` kills a sweep at random moments.
 
 | exit code | meaning |
 |---|---|

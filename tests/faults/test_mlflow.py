@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.compare import Run, check_store, outcome
-from tests.faults.crash import PRELUDE
 from tests.faults.drivers import DONE, Place, eventually
 from tests.tracking.conftest import Store
 from tests.tracking.test_live_server import server
 from tests.tracking.test_store import free_port
 
-EAGER = (
-    "from tread_lab.tracking import tracker\ntracker.SLOWEST = 0.5\n"  # asks a lost server so often
-)
 WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
 
 
@@ -30,7 +26,7 @@ def test_mlflow_down_at_the_start_in_the_middle_and_at_the_end(
     address = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
     gates = "".join(f"gate({WINDOW!r}, nth={n}, path='{p}')\n" for n, p in ((9, "a"), (17, "b")))
     store = Store(place.folder / "server.db")
-    with place.sweep(prelude=PRELUDE + EAGER + gates, **address) as driver:
+    with place.sweep(prelude="eager_sync()\n" + gates, **address) as driver:
         driver.until(place.at_gate("a"))
         with server(place.folder, port):
             eventually(lambda: "RUNNING" in store.statuses().values(), 90, driver.said)

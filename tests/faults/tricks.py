@@ -66,6 +66,14 @@ def without_extras() -> None:
     wrap("tread_lab.analysis.figures.catalogue:write_figures", lambda *args, **options: [])
 
 
+def eager_sync() -> None:
+    """MLflow follows at once, and a lost server is asked often."""
+    from tread_lab.tracking import tracker
+
+    tracker.LiveSync.__init__.__kwdefaults__["every"] = 0.3
+    tracker.SLOWEST = 0.5
+
+
 def limit_memory(gigabytes: float) -> None:
     """Let this process have that much more memory than it has now."""
     now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

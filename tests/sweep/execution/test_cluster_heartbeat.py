@@ -22,13 +22,10 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
 )
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_asked_until_it_answers_or_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cluster_heartbeat, "_EVERY", 0.05)
-
-
-@pytest.mark.usefixtures("quick")
-def test_an_address_is_asked_until_it_answers_or_its_time_is_over() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         address = server.getsockname()
@@ -39,33 +36,6 @@ def test_an_address_is_asked_until_it_answers_or_its_time_is_over() -> None:
         coming.start()
         assert answers(address, within=20) and answers(address)
         coming.join()
-
-
-@pytest.mark.usefixtures("quick")
-def test_an_address_that_stops_answering_is_lost_and_one_that_answers_is_not() -> None:
-    lost: list[str] = []
-    told = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        server = socket.create_server(("127.0.0.1", 0))
-        addresses = {server.getsockname(): 0.5, other.getsockname(): 0.5}
-        with monitor_addresses(addresses, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
-            assert not told.wait(1.0)
-            server.close()
-            closed = time.monotonic()
-            assert told.wait(5.0) and time.monotonic() - closed > 0.4
-    assert f":{next(iter(addresses))[1]} has not answered" in lost[0] and len(lost) == 1
-
-
-def test_a_killed_daemon_of_a_local_cluster_is_noticed_at_once() -> None:
-    lost: list[str] = []
-    told = threading.Event()
-    with subprocess.Popen(["sleep", "60"]) as daemon:
-        ended = lambda: "raylet" if daemon.poll() is not None else ""  # noqa: E731
-        with monitor_daemons(ended, lambda message: (lost.append(message), told.set())):  # type: ignore[func-returns-value]
-            assert not told.wait(0.5)
-            daemon.kill()
-            assert told.wait(2.0)
-    assert "its process raylet has ended" in lost[0] and len(lost) == 1
 
 
 @pytest.mark.parametrize(("how", "exit_code"), [("", 3), (", code=130", 130)])
@@ -164,4 +134,5 @@ def test_the_monitor_ends_with_its_process_and_says_once_that_all_is_lost() -> N
         assert watcher.daemon and watcher.name == "cluster-heartbeat"
         watcher.join(20)
         assert not watcher.is_alive()
-    assert len(lost) == 1
+    (message,) = lost
+    assert message.startswith("the Ray cluster is lost (its process raylet has ended); records")

@@ -41,11 +41,7 @@ def saved(lab: Lab, run: str, step: int) -> None:
     save(lab.run(run).checkpoints, Checkpoint(step, {}, {}), keep=1)
 
 
-def test_rungs_are_steps() -> None:
-    assert StopEarlySpec(grace=10, reduction=3).rungs(90) == (10, 30)
-    assert StopEarlySpec().rungs(900) == (100, 300)
-    assert StopEarlySpec(kind="median", grace=25).rungs(90) == (25, 50, 75)
-    assert decode(StopEarlySpec, "median", "stop_early").kind == "median"
+def test_an_unknown_rule_is_named() -> None:
     with pytest.raises(UserError, match=r"stop_early\.kind"):
         decode(StopEarlySpec, "hyperband", "stop_early")
 

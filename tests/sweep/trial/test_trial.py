@@ -1,4 +1,4 @@
-"""What a run's record says of its speed."""
+"""What is reported and recorded of a task, however its run ends."""
 
 from __future__ import annotations
 
@@ -27,21 +27,10 @@ from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report, median_step_seconds, run_trial
+from tread_lab.sweep.trial.trial import Report, run_trial
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
-
-
-def entries(*speeds: float) -> list[Entry]:
-    found = [Entry(2 * k, 20 * k, "train/images_per_s", s, 0.0) for k, s in enumerate(speeds)]
-    return [*found, Entry(99, 20, "train/loss", 0.5, 0.0)]
-
-
-def test_the_step_time_is_a_median_without_the_warm_up() -> None:
-    assert median_step_seconds(entries(1.0, 320.0, 160.0, 320.0), 32) == 0.1
-    assert median_step_seconds(entries(320.0), 32) is None
-    assert Report("a", "train", 0, 0, 0.0).share == 0.0
 
 
 def step(n: int, steps: int = 20, **more: Any) -> Progress:
@@ -387,7 +376,8 @@ def test_a_run_without_steps_is_completed_at_once(
     parent.finish(RunState.COMPLETED, step=20)
     spec = tiny(steps=0, init_from={"run": encode(tiny())})
     monkeypatch.setattr(trial, "has_lost_its_end", lambda *_: False)
-    assert [report.phase for report in run_trial(lab, Task(spec), CPU)] == ["completed"]
+    (report,) = run_trial(lab, Task(spec), CPU)
+    assert (report.phase, report.share) == ("completed", 0.0)
     assert (lab.run_of(spec).result() or {})["step"] == 0
 
 
