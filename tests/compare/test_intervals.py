@@ -21,7 +21,7 @@ def test_an_interval_lies_around_the_mean_of_its_values() -> None:
     assert t_interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2 - 12.7062, 2 + 12.7062))
 
 
-@pytest.mark.parametrize("rho", [0.0, 0.9, 0.99])
+@pytest.mark.parametrize("rho", [0.0, 0.9])
 def test_pairing_keeps_one_minus_rho_of_the_variance_over_seeds(rho: float) -> None:
     rng, seeds = np.random.default_rng(3), 20_000
     shared = np.sqrt(rho) * rng.normal(size=seeds)
