@@ -20,7 +20,6 @@ SPANNING = {
     "frames/test_evaluation_columns.py",
     "sampling/test_path_drop.py",
     "sampling/test_selections.py",
-    "specs/test_sampler_axes.py",
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
     "systems/test_bypasses.py",

@@ -149,6 +149,11 @@ def test_power_is_how_often_simulation_separates_two_cells(difference: float, se
     assert power(difference, 1.0, cells=10, seeds=seeds) == pytest.approx(shut_out, abs=0.04)
 
 
+def test_power_is_that_of_the_noncentral_t() -> None:
+    expected = stats.nct.sf(dunnett_quantile(9, 18), 18, 2.0 / (0.5 * np.sqrt(2 / 3)))
+    assert power(2.0, 0.5, cells=10, seeds=3) == pytest.approx(expected, abs=1e-8)
+
+
 def test_seeds_needed_is_the_least_with_that_power() -> None:
     n = seeds_needed(1.0, 1.0, cells=16)
     assert n is not None and power(1.0, 1.0, cells=16, seeds=n) >= 0.8

@@ -39,6 +39,8 @@ def value(text: str) -> Any:
         ("(1, 2) == [1, 2]", True),
         ("10 * (start or B)", 20),
         ("0 or B and start", 2),
+        ("1" + " " * 999, 1),
+        ("not " * 49 + "0", True),
     ],
 )
 def test_an_expression_has_the_value_that_python_gives_it(text: str, result: Any) -> None:
@@ -71,63 +73,30 @@ def test_an_expression_is_what_python_makes_of_it_or_is_refused(text: str) -> No
         assert (type(result), result) == (type(made), made)
 
 
-@pytest.mark.parametrize(
-    "text", ["9223372036854775807 + 2", "-9223372036854775807 - 2", "1e308 * 10"]
-)
-def test_a_number_of_either_sign_that_is_too_large_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="the result is too large"):
-        value(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "'a' + 'b'",
-        "[1] * 9",
-        "B ** 2",
-        "B.real()",
-        "min()",
-        "~B",
-        "[x for x in [B]]",
-        "1 if B else 2",
-    ],
-)
-def test_texts_lists_and_other_calls_are_refused(text: str) -> None:
-    with pytest.raises(UserError):
-        value(text)
+NOT_ALLOWED = "is not allowed here; compare fields and numbers"
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("9223372036854775807 + 2", "the result is too large"),
+        ("-9223372036854775807 - 2", "the result is too large"),
+        ("1e308 * 10", "the result is too large"),
+        ("'a' + 'b'", "'a' is not a number"),
+        ("[1] * 9", "is not a number"),
+        *((text, NOT_ALLOWED) for text in ("B ** 2", "min()", "~B", "B.real()", "B(1)")),
+        *((text, NOT_ALLOWED) for text in ("[x for x in [B]]", "1 if B else 2")),
         ("1 / 0", r"^cannot evaluate '1 / 0': division by zero"),
         ("1 < 'a'", r"^cannot evaluate \"1 < 'a'\": '<' not supported"),
-        ("'a' + 1", "'a'.* is not a number"),
         ("1 +", r"'1 \+' is not an expression; write e.g."),
         ("a\0b", "is not an expression"),
-        ("B(1)", "'B\\(1\\)' is not allowed here"),
+        ("1" + " " * 1000, "is longer than 1000 characters"),
+        ("not " * 50 + "0", "is nested more than 50 deep"),
     ],
 )
 def test_what_cannot_be_computed_is_one_line(text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         value(text)
-
-
-def test_an_error_of_a_name_is_told_as_it_is() -> None:
-    def unknown(name: str) -> Any:
-        raise UserError(f"unknown name {name}")
-
-    with pytest.raises(UserError, match=r"^unknown name x$"):
-        evaluate("x + 1", unknown)
-
-
-def test_an_expression_has_at_most_1000_characters_and_50_levels() -> None:
-    assert value("1" + " " * 999) == 1
-    with pytest.raises(UserError, match="is longer than 1000 characters"):
-        value("1" + " " * 1000)
-    assert value("not " * 49 + "0") is True
-    with pytest.raises(UserError, match="is nested more than 50 deep"):
-        value("not " * 50 + "0")
 
 
 MODEL = {"depth": 12, "width": 32, "heads": 2, "patch": 4}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tread_lab.specs import DataSpec, encode, signature
+from tread_lab.specs import DataSpec, signature
 
 
 @pytest.mark.parametrize(
@@ -42,15 +42,6 @@ def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
     assert [DataSpec(source=source, normalise=said).normalised for source, said in given] == [
         True, True, False, False, True, False
     ]  # fmt: skip
-
-
-def test_posteriors_are_sampled_and_images_mirrored_unless_told_otherwise() -> None:
-    spec = DataSpec(source="latents")
-    assert (spec.posterior, spec.flips, spec.normalise, spec.deviation) == (
-        "sampled", True, None, None
-    )  # fmt: skip
-    added = ("posterior", "flips", "normalise", "deviation", "decoder_scale")
-    assert not set(added) & set(encode(spec))
 
 
 @pytest.mark.parametrize(

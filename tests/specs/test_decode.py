@@ -7,7 +7,7 @@ import math
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
@@ -41,6 +41,7 @@ RUNS = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(RUNS)
 def test_decode_after_encode_is_the_identity_and_the_tree_has_the_name_of_its_spec(
     tree: dict[str, Any],

@@ -17,12 +17,8 @@ from tread_lab.specs.evaluation import (
     respaced,
     steps_of,
 )
-from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations, evaluation_label
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
-
-
-def steps(*items: Any) -> list[Any]:
-    return [spec.step for spec in decode_evaluations(items)]
 
 
 @pytest.mark.parametrize(
@@ -44,65 +40,6 @@ def test_steps_are_written_as_a_text_a_list_or_a_key(items: list[Any]) -> None:
     ]
 
 
-def test_other_items_of_a_list_are_no_steps() -> None:
-    specs = decode_evaluations(["heldout_loss at 10", 20, "fd@1k", {"layer_similarity": {"at": 5}}])
-    assert [(spec.kind, spec.step) for spec in specs] == [
-        ("heldout_loss", 10),
-        ("heldout_loss", 20),
-        ("samples", None),
-        ("layer_similarity", 5),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("item", "problem"),
-    [
-        ("fd@1k at 0", r"evaluate\[0\].samples: '0' is no step; the first one is 1"),
-        ("fd@1k at soon", r"'soon' is no step; steps are written as in `fd@1k at 250, 50%, end`"),
-        ("heldout_loss at 101%", "'101%' is no step"),
-        ({"heldout_loss": {"at": []}}, "at: has no steps"),
-        ({"heldout_loss": {"at": [True]}}, "True is no step"),
-        ({"heldout_loss": {"step": -1}}, "-1 is no step"),
-        ({"heldout_loss": {"at": 5, "step": 5}}, "say the same; leave one"),
-        (
-            "heldoutloss at 5",
-            r"evaluate\[0\]: unknown evaluation 'heldoutloss', did you mean 'heldout_loss'",
-        ),
-    ],
-)
-def test_what_is_no_step_is_said_in_one_line(item: Any, problem: str) -> None:
-    with pytest.raises(UserError, match=problem):
-        decode_evaluations([item])
-
-
-def test_a_run_makes_steps_of_shares_and_its_last_one_is_the_end() -> None:
-    specs = at_steps(decode_evaluations(["heldout_loss at 1%, 25%, 300, 400, end"]), 400)
-    assert [spec.step for spec in specs] == [4, 100, 300, None]
-    with pytest.raises(UserError, match="step 300 lies beyond the 200 steps of training"):
-        at_steps(decode_evaluations(["heldout_loss at 300"]), 200)
-
-
-def test_an_evaluation_of_the_end_is_signed_as_before_there_were_steps() -> None:
-    assert "step" not in encode(HeldoutSpec())
-    assert signature(HeldoutSpec(step=None)) == signature(HeldoutSpec()) == "62fa427c5a99abb1"
-    assert signature(HeldoutSpec(step=10)) != signature(HeldoutSpec())
-    assert signature(HeldoutSpec(pick="even")) != signature(HeldoutSpec(pick="first"))
-    assert signature(HeldoutSpec(pick="first")) == "62fa427c5a99abb1"
-    again = decode(HeldoutSpec, encode(HeldoutSpec(step=10)))
-    assert again.step == 10
-
-
-def test_a_metric_has_one_name_at_all_steps() -> None:
-    early, late = map(encode, decode_evaluations(["fd@1k at 10, end"]))
-    assert [evaluation_label(tree) for tree in (early, late)] == ["fd@1k at 10", "fd@1k"]
-    names = MetricNames([early, late])
-    assert [names.name("fd@1k", signature(tree), tree) for tree in (early, late)] == ["fd@1k"] * 2
-
-
-def test_steps_are_said_in_words() -> None:
-    assert [in_words(own) for own in ([], [5], [5, 10, 20])] == ["none", "5", "5, 10 and 20"]
-
-
 @pytest.mark.parametrize(
     ("written", "found"),
     [
@@ -114,16 +51,55 @@ def test_steps_are_said_in_words() -> None:
         ("250, 50%, 250 end,", (250, "50%", None)),
         ([5, "5", 7], (5, 7)),
         (9, (9,)),
+        *((wrong, None) for wrong in (True, [False], "0%", "0", "101%", "-5", "1.5", "", 0.5)),
     ],
 )
-def test_steps_in_every_spelling(written: Any, found: tuple[Any, ...]) -> None:
-    assert steps_of(written) == found
-
-
-@pytest.mark.parametrize("written", [True, [False], "0%", "0", "101%", "-5", "1.5", "", 0.5])
-def test_what_is_no_step_is_refused(written: Any) -> None:
+def test_steps_in_every_spelling(written: Any, found: tuple[Any, ...] | None) -> None:
+    if found is not None:
+        assert steps_of(written) == found
+        return
     with pytest.raises(UserError, match=r"is no step|has no steps"):
         steps_of(written)
+
+
+@pytest.mark.parametrize(
+    ("shares", "total", "steps"),
+    [
+        (["1%", "25%", 300, 400, None], 400, [4, 100, 300, None]),
+        (["1%", "25%", "26%", "99%"], 10, [1, 2, 3, None]),
+        (["50%", 5, 10, None], 10, [5, None]),
+    ],
+)
+def test_a_share_is_the_nearest_step_and_equal_steps_are_one(
+    shares: list[Any], total: int, steps: list[int | None]
+) -> None:
+    specs = [HeldoutSpec(step=share) for share in shares]
+    assert [spec.step for spec in at_steps(specs, total)] == steps
+    with pytest.raises(UserError, match=rf"step {total + 1} lies beyond the {total} steps of tra"):
+        at_steps([HeldoutSpec(step=total + 1)], total)
+    assert [in_words(own) for own in ([], [5], [5, 10, 20])] == ["none", "5", "5, 10 and 20"]
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (["fd@1k at 0"], r"evaluate\[0\].samples: '0' is no step; the first one is 1"),
+        (["fd@1k at soon"], r"'soon' is no step; steps are written as in `fd@1k at 250, 50%, end`"),
+        ([{"heldout_loss": {"step": -1}}], "-1 is no step"),
+        ([{"heldout_loss": {"at": 5, "step": 5}}], "say the same; leave one"),
+        (["a at 5"], r"evaluate\[0\]: unknown evaluation 'a'"),
+        ("fd@1k", r"^evaluate: expected a list such as \[heldout_loss, fd@1k\], got 'fd@1k'"),
+        ([5], r"^evaluate\[0\]: expected a name or \{name: options\}, got 5"),
+        ([{"a": {}, "b": {}}], r"evaluate\[0\]: expected a name or"),
+        ([{"samples": {"sampler": 5}}], r"samples.sampler: expected a mapping, got 5"),
+        (["fid@0"], "count"),
+        (["fd@1k at "], "no step"),
+        (["heldout_loss at "], "no step"),
+    ],
+)
+def test_a_mistake_in_an_evaluation_is_said_with_its_place(items: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        decode_evaluations(items)
 
 
 @pytest.mark.parametrize("step", [True, "100%", "5k", "end", 0, "25.0%", "5"])
@@ -131,20 +107,6 @@ def test_a_spec_takes_a_step_in_one_spelling_alone(step: Any) -> None:
     with pytest.raises(UserError, match=r"is no step"):
         HeldoutSpec(step=step)
     assert [HeldoutSpec(step=own).step for own in (None, 1, "25%")] == [None, 1, "25%"]
-
-
-@pytest.mark.parametrize(
-    ("share", "total", "step"), [("1%", 10, 1), ("25%", 10, 2), ("26%", 10, 3), ("99%", 10, None)]
-)
-def test_a_share_is_the_nearest_step_and_at_least_the_first(
-    share: str, total: int, step: int | None
-) -> None:
-    assert [spec.step for spec in at_steps([HeldoutSpec(step=share)], total)] == [step]
-
-
-def test_evaluations_that_meet_at_one_step_are_one() -> None:
-    specs = [HeldoutSpec(step="50%"), HeldoutSpec(step=5), HeldoutSpec(step=10), HeldoutSpec()]
-    assert at_steps(specs, 10) == (HeldoutSpec(step=5), HeldoutSpec())
 
 
 RUN = {"model": "DiT-S/2"}
@@ -219,8 +181,10 @@ def test_metrics_of_the_same_images_are_one_evaluation() -> None:
     ]
     other = {"samples": {"metrics": ["kid"], "count": 1000, "sampler": {"steps": 9}}}
     assert len(decode_evaluations(["fd@1k", other])) == 2
-    loss = ["heldout_loss", {"heldout_loss": {"levels": 8}}, {"heldout_loss": {"levels": 2}}]
-    assert decode_evaluations(loss) == (HeldoutSpec(), HeldoutSpec(levels=2))
+    loss = ["heldout_loss at 10", 20, {"heldout_loss": {"at": 10}}, {"heldout_loss": {"levels": 2}}]
+    steps = (HeldoutSpec(step=10), HeldoutSpec(step=20))  # a number goes on with the steps
+    assert decode_evaluations(loss) == (*steps, HeldoutSpec(levels=2))
+    assert SamplesSpec(metrics=("fd", "kid", "fd"), count=1000).metrics == ("fd", "kid")
 
 
 def test_an_evaluation_takes_its_own_reference_before_that_of_all() -> None:
@@ -232,63 +196,18 @@ def test_an_evaluation_takes_its_own_reference_before_that_of_all() -> None:
     assert references == [(("fid", "is"), "coco"), (("fid",), None), (("fid",), "other")]
     (score,) = decode_evaluations(["is@1k"], reference=file)
     assert score.reference is None  # type: ignore[union-attr]
-
-
-def test_the_experiments_sampler_is_that_of_every_evaluation_without_its_own() -> None:
-    own = {"samples": {"metrics": ["fd"], "count": 500, "sampler": {"steps": 9}}}
-    found = decode_evaluations(["fd@1k", own], {"steps": 5, "rho": 6.0})
-    samplers = [(spec.sampler.steps, spec.sampler.rho) for spec in found]  # type: ignore[union-attr]
-    assert samplers == [(5, 6.0), (9, 6.0)]
+    made = SamplesSpec(metrics=("fd",), count=1000)
+    assert decode_evaluations([made], {"steps": 5}, reference=file) == (made,)
 
 
 def test_cells_of_the_sampler_multiply_samples_alone() -> None:
-    cells = [{"guidance.weight": 1.0}, {"guidance.weight": 2.0, "steps": 7}]
-    found = decode_evaluations(["heldout_loss", "fd@1k"], {"guidance": 3.0}, cells=cells)
-    assert found[0] == HeldoutSpec() and len(found) == 3
+    cells = [{"guidance.weight": 1.0}, {"guidance.weight": 2.0, "steps": 7}, {"rho": 6.0}]
+    sampler = {"guidance": {"weight": 3.0}, "steps": 5}
+    own = {"samples": {"metrics": ["fd"], "count": 500, "sampler": {"steps": 9}}}
+    found = decode_evaluations(["heldout_loss", "fd@1k", own], sampler, cells=cells)
+    assert found[0] == HeldoutSpec()
     weights = [(s.sampler.guidance.weight, s.sampler.steps) for s in found[1:]]  # type: ignore[union-attr]
-    assert weights == [(1.0, 40), (2.0, 7)]
+    assert weights == [(1.0, 5), (2.0, 7), (3.0, 5), (1.0, 9), (2.0, 7), (3.0, 9)]
+    assert sampler == {"guidance": {"weight": 3.0}, "steps": 5}
     (given,) = decode_evaluations([found[2]], cells=[{"steps": 11}])
     assert (given.sampler.steps, given.sampler.guidance.weight) == (11, 2.0)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("items", "said"),
-    [
-        ("fd@1k", r"^evaluate: expected a list such as \[heldout_loss, fd@1k\], got 'fd@1k'"),
-        ([5], r"^evaluate\[0\]: expected a name or \{name: options\}, got 5"),
-        ([{"a": {}, "b": {}}], r"evaluate\[0\]: expected a name or"),
-        ([{"samples": {"sampler": 5}}], r"samples.sampler: expected a mapping, got 5"),
-        (["fid@0"], "count"),
-        (["fd@1k at "], "no step"),
-        (["heldout_loss at "], "no step"),
-    ],
-)
-def test_a_mistake_in_an_evaluation_is_said_with_its_place(items: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        decode_evaluations(items)
-
-
-def test_an_evaluation_that_is_made_stays_as_it_is_without_cells() -> None:
-    made = SamplesSpec(metrics=("fd",), count=1000)
-    assert decode_evaluations([made], {"steps": 5}) == (made,)
-    assert decode_evaluations([made, HeldoutSpec()], reference=ReferenceSpec(name="coco")) == (
-        made,
-        HeldoutSpec(),
-    )
-
-
-def test_cells_do_not_change_what_they_were_given() -> None:
-    sampler = {"guidance": {"weight": 3.0}}
-    cells = [{"guidance.weight": 1.0}, {"guidance.channels": "first3"}]
-    found = decode_evaluations(["fd@1k"], sampler, cells=cells)
-    assert [(s.sampler.guidance.weight, s.sampler.guidance.channels) for s in found] == [  # type: ignore[union-attr]
-        (1.0, "all"), (3.0, "first3")
-    ]  # fmt: skip
-    assert sampler == {"guidance": {"weight": 3.0}}
-
-
-def test_a_metric_that_is_named_twice_is_measured_once() -> None:
-    twice, once = (
-        SamplesSpec(metrics=metrics, count=1000) for metrics in (("fd", "kid", "fd"), ("fd", "kid"))
-    )
-    assert twice.metrics == ("fd", "kid") and signature(twice) == signature(once)

@@ -38,7 +38,7 @@ def guided(weight: float, steps: int = 20) -> SamplesSpec:
     ("spec", "label"),
     [
         (HeldoutSpec(), "heldout_loss"),
-        (SamplesSpec(metrics=("fd", "kid"), count=1000), "fd+kid@1k"),
+        (SamplesSpec(metrics=("fd", "kid"), count=1000, step=10), "fd+kid@1k at 10"),
         (SamplesSpec(metrics=(), count=64), "samples@64"),
     ],
 )
@@ -56,20 +56,44 @@ def test_a_label_says_that_held_out_images_stand_in_for_a_file() -> None:
     assert evaluation_label(encode(own), "fashion16") == "fd+kid@1k"
 
 
-def test_settings_name_what_differs_alone() -> None:
-    assert setting_names([guided(2.0), guided(3.0)]) == ["w=2", "w=3"]
-    assert setting_names([guided(2.0, 20), guided(2.0, 50)]) == ["steps=20", "steps=50"]
-    assert setting_names([guided(2.0)]) == [""]
+def routed(route: str, weight: float) -> SamplesSpec:
+    guidance = {"weight": weight, "weak": {"rate": 0.5}, "routes": [route]}
+    return decode(SamplesSpec, {"count": 1000, "sampler": {"guidance": guidance}})
 
 
-def test_a_name_belongs_to_its_evaluation_whatever_else_is_planned() -> None:
-    heldout, one, two = (encode(spec) for spec in (HeldoutSpec(), guided(1.0), guided(2.0)))
-    for planned in ([heldout], [one], [two], [two, heldout, one]):
-        names = MetricNames(planned, {"sampler": {"steps": 20, "guidance": 3}})
-        assert names.name("heldout/loss", signature(heldout), heldout) == "heldout/loss"
-        assert names.name("fd[x]@1k", signature(one), one) == "fd[x]@1k"
-        assert names.name("fd[x]@1k", signature(two), two) == "fd[x]@1k w=2"
-        assert names.name("cost/sample_flops", signature(two), two) == "cost/sample_flops w=2"
+@pytest.mark.parametrize(
+    ("specs", "names"),
+    [
+        ([guided(2.0), guided(3.0)], ["w=2", "w=3"]),
+        ([guided(2.0, 20), guided(2.0, 50)], ["steps=20", "steps=50"]),
+        ([guided(2.0)], [""]),
+        ([HeldoutSpec(step=5), HeldoutSpec(levels=2)], ["levels=8", "levels=2"]),
+        ([HeldoutSpec(), HeldoutSpec(levels=2, step=5)], ["levels=8", "levels=2"]),
+        ([routed("2->8", 2), routed("2->6", 2)], ["routes=2->8", "routes=2->6"]),
+        ([routed("2->8", 2), routed("2->6", 3)], ["w=2", "w=3"]),  # routes only where it must be
+        (
+            [routed("2->8", 2), routed("2->6", 2), routed("2->6", 3)],
+            ["w=2 routes=2->8", "w=2 routes=2->6", "w=3 routes=2->6"],
+        ),
+    ],
+)
+def test_settings_name_what_differs_alone(specs: list[EvaluationSpec], names: list[str]) -> None:
+    assert setting_names(specs) == names
+
+
+def test_a_name_says_what_is_not_usual_whatever_else_is_planned() -> None:
+    probe, few = HeldoutSpec(), HeldoutSpec(images=8)
+    for planned in ([probe], [guided(1.0)], [guided(2.0), probe, guided(1.0), few]):
+        base = {"sampler": {"steps": 20, "guidance": 3}}
+        names = MetricNames(list(map(encode, planned)), base)
+        for metric, spec, name in (
+            ("heldout/loss", probe, "heldout/loss"),
+            ("heldout/loss", few, "heldout/loss images=8"),
+            ("fd[x]@1k", guided(1.0), "fd[x]@1k"),
+            ("fd[x]@1k", guided(2.0, 50), "fd[x]@1k steps=50 w=2"),
+            ("cost/sample_flops", guided(2.0), "cost/sample_flops w=2"),
+        ):
+            assert names.name(metric, signature(spec), encode(spec)) == name
 
 
 BRANCHES = {
@@ -148,13 +172,6 @@ def test_the_first_planned_probe_keeps_its_name_beside_others() -> None:
         assert names.name("heldout/loss", signature(many), many) == "heldout/loss images=64"
 
 
-def test_the_defaults_and_the_experiments_sampler_are_usual() -> None:
-    names = MetricNames([], {"sampler": {"steps": 20}})
-    longer, images = encode(guided(2.0, 50)), encode(HeldoutSpec(images=8))
-    assert names.name("fd[x]@1k", signature(longer), longer) == "fd[x]@1k steps=50 w=2"
-    assert names.name("heldout/loss", signature(images), images) == "heldout/loss images=8"
-
-
 def compared(reference: str | None, steps: int = 20) -> SamplesSpec:
     named = None if reference is None else ReferenceSpec(name=reference, path=f"/{reference}.npz")
     sampler = SamplerSpec(steps=steps)
@@ -163,37 +180,13 @@ def compared(reference: str | None, steps: int = 20) -> SamplesSpec:
 
 def test_a_reference_is_said_where_it_is_not_the_experiments_and_its_path_never() -> None:
     heldout, one, two = (encode(compared(name)) for name in (None, "imagenet256", "coco256"))
+    assert signature(compared("coco256")) == signature(two) != signature(heldout) != signature(one)
     base = {"reference": {"name": "imagenet256"}, "sampler": {"steps": 20}}
     for planned in ([heldout, one], [one, two], []):
         names = MetricNames(planned, base)
         assert names.name("fid[heldout]@1k", signature(heldout), heldout) == "fid[heldout]@1k"
         assert names.name("fid@1k", signature(one), one) == "fid@1k"
         assert names.name("fid@1k", signature(two), two) == "fid@1k reference=coco256"
-
-
-def test_the_path_of_a_reference_is_not_signed() -> None:
-    here = compared("imagenet256")
-    there = replace(here, reference=ReferenceSpec(name="imagenet256"))
-    assert signature(here) == signature(there) == signature(encode(here))
-    assert signature(here) != signature(compared(None)) != signature(compared("coco256"))
-
-
-def test_an_extrapolation_needs_20000_images() -> None:
-    with pytest.raises(UserError, match="too few for fid_inf, which needs 20000"):
-        SamplesSpec(metrics=("fid_inf",), count=10_000)
-    assert SamplesSpec(metrics=("fid_inf",), count=20_000).count == 20_000
-
-
-def test_routes_of_guidance_are_said_only_where_nothing_else_differs() -> None:
-    def routed(route: str, weight: float) -> SamplesSpec:
-        tree = {"weight": weight, "weak": {"rate": 0.5}, "routes": [route]}
-        guidance = decode(GuidanceSpec, tree)
-        return SamplesSpec(metrics=("fd",), count=1000, sampler=SamplerSpec(guidance=guidance))
-
-    assert setting_names([routed("2->8", 2), routed("2->6", 2)]) == ["routes=2->8", "routes=2->6"]
-    assert setting_names([routed("2->8", 2), routed("2->6", 3)]) == ["w=2", "w=3"]
-    three = [routed("2->8", 2), routed("2->6", 2), routed("2->6", 3)]
-    assert setting_names(three) == ["w=2 routes=2->8", "w=2 routes=2->6", "w=3 routes=2->6"]
 
 
 def test_a_reference_parts_names_of_metrics_that_do_not_compare() -> None:
@@ -207,8 +200,3 @@ def test_an_evaluation_of_a_later_version_has_the_name_of_its_metric() -> None:
     tree = {"kind": "sharpness", "images": 8}
     assert MetricNames([]).name("sharpness@8", "abc", tree) == "sharpness@8"
     assert MetricNames([]).name("other", "abc", {**tree, "step": 5}) == "other"
-
-
-def test_steps_of_a_run_are_no_settings() -> None:
-    assert setting_names([HeldoutSpec(step=5), HeldoutSpec(levels=2)]) == ["levels=8", "levels=2"]
-    assert setting_names([HeldoutSpec(), HeldoutSpec(levels=2, step=5)]) == ["levels=8", "levels=2"]

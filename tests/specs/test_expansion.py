@@ -1,15 +1,17 @@
-"""Claims about expansion: what is checked first, which cells are left, and what each hole says."""
+"""Claims about expansion: which cells and trials a sweep makes, its holes, and its mistakes."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
+from tread_lab.specs import HeldoutSpec, RunSpec, SamplesSpec, UserError, decode, signature
+from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -18,14 +20,29 @@ RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
 COCO = ReferenceSpec(name="coco")
 
 
-def expansion(run: dict[str, Any] | None = None, **sweep: Any) -> Expansion:
+def expansion(
+    run: dict[str, Any] | None = None,
+    sampler: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    **sweep: Any,
+) -> Expansion:
     tree = decode(SweepSpec, {"experiment": "tiny", **sweep})
     evaluate = ("heldout_loss", "fid@1k")
-    named = Experiment(name="tiny", run=run or RUN, evaluate=evaluate, reference=COCO)
-    return expand(tree, named)
+    named = Experiment(
+        name="tiny", run=run or RUN, sampler=sampler or {}, evaluate=evaluate, reference=COCO
+    )
+    return expand(tree, named, facts)
 
 
-@settings(deadline=None)
+def trials(**sweep: Any) -> list[Trial[RunSpec]]:
+    return [trial for trial in expansion(**sweep).trials if trial.role == "trial"]
+
+
+def cells(**sweep: Any) -> list[dict[str, Any]]:
+    return [trial.cell for trial in trials(**sweep)]
+
+
+@settings(deadline=None, max_examples=30)
 @given(
     starts=st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True),
     ends=st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True),
@@ -53,24 +70,12 @@ def test_trials_and_excluded_and_repeated_cells_are_the_product_paired_seed_by_s
     assert sum(hole.count for hole in found.duplicates) == repeated
 
 
-def test_a_mistake_in_the_base_is_told_before_any_cell() -> None:
-    with pytest.raises(UserError, match=r"^train: batch: must be positive, got 0$"):
-        expansion({**RUN, "train": {"batch": 0}}, axes={"train.batch": [1, 2]})
-
-
 def test_evaluations_are_the_sweeps_else_the_experiments_with_its_reference() -> None:
     usual = expansion(axes={"route": ["2->8"]}).evaluations
     assert usual == (HeldoutSpec(), SamplesSpec(metrics=("fid",), count=1000, reference=COCO))
     own = expansion(axes={"route": ["2->8"]}, evaluate=["is@500"]).evaluations
     assert own == (SamplesSpec(metrics=("is",), count=500),)
     assert expansion(axes={"route": ["2->8"]}, evaluate=[]).evaluations == ()
-
-
-def test_a_mistake_in_a_rule_is_told_without_a_cell() -> None:
-    with pytest.raises(UserError, match=r"^where: unknown name 'strat', did you mean 'start'\?$"):
-        expansion(axes={"route": {"start": [0, 2], "end": [8]}}, where="strat == 0")
-    with pytest.raises(UserError, match=r"^axes at start=9, end=8: .*; leave it out by `where`$"):
-        expansion(axes={"route": {"start": [0, 9], "end": [8]}})
 
 
 def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -> None:
@@ -89,13 +94,22 @@ def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -
     )
 
 
-def test_axes_times_variants_are_counted_before_they_are_crossed(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("sweep", "too_many"),
+    [
+        ({"variants": {"how": {"a": {}, "b": {"seed": 0}}}}, "axes and variants: 4"),
+        ({"seeds": "0..1"}, "cells and seeds: 4"),
+    ],
+)
+def test_all_cells_are_counted_before_they_are_crossed(
+    sweep: dict[str, Any], too_many: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    axes = {"route": ["2->8", "2->6"]}
+    monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 4)
+    assert len(trials(axes=axes, **sweep)) == 4
     monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 3)
-    variants = {"how": {"a": {}, "b": {"seed": 0}}}
-    with pytest.raises(UserError, match=r"^axes and variants: 4 cells, more than 3; split"):
-        expansion(axes={"route": ["2->8", "2->6"]}, variants=variants)
+    with pytest.raises(UserError, match=f"^{too_many} cells, more than 3; split"):
+        expansion(axes=axes, **sweep)
 
 
 def test_cells_are_in_the_order_of_variants_axes_and_listed_trials_seed_by_seed() -> None:
@@ -113,3 +127,275 @@ def test_cells_are_in_the_order_of_variants_axes_and_listed_trials_seed_by_seed(
     assert [(t.seed, t.spec.train.warmup) for t in found.trials if t.role == "baseline"] == [
         (1, 0), (1, 1), (0, 0), (0, 1)
     ]  # fmt: skip
+
+
+def test_listed_trials_stand_alone_or_beside_axes_and_meet_the_same_rules() -> None:
+    listed = [{"route": "2->8"}, {"route": {"start": 0, "end": 3}, "train": {"ema": 0.9}}, {}]
+    assert cells(trials=listed) == [
+        {"route": "2->8"},
+        {"start": 0, "end": 3, "train.ema": 0.9},
+        {},
+    ]
+    beside = expansion(
+        axes={"route": {"start": "0..1", "end": [8]}}, trials=listed[:2], where="start < 2"
+    )
+    assert [t.cell.get("start") for t in beside.trials[2:]] == [0, 1, 0]
+    assert [hole.count for hole in beside.excluded] == [1]
+
+
+def test_an_axis_or_a_trial_may_name_variants() -> None:
+    variants = {"method": {"a": {"routes": ["2->8"]}, "b": {"routes": ["0->3"]}}}
+    grids = [{"method": ["a"], "train.steps": [5, 6]}, {"method": ["b"], "train.steps": [7]}]
+    assert cells(variants=variants, axes=grids) == [
+        {"method": "a", "train.steps": 5},
+        {"method": "a", "train.steps": 6},
+        {"method": "b", "train.steps": 7},
+    ]
+    (extra,) = cells(variants=variants, trials=[{"method": "b", "rate": 0.25}])[2:]
+    assert extra == {"method": "b", "rate": 0.25}
+
+
+def test_a_value_may_be_computed_from_others_and_the_depth() -> None:
+    found = trials(
+        axes={
+            "model.depth": [12, 24],
+            "route": {"start": [2, 3], "end": "=start + B//2"},
+            "train.lr": "=6e-3 * (1 - rate)",
+        },
+        fixed={"train": {"warmup": "=train.steps // 5"}},
+    )
+    routes = [(t.spec.model.depth, str(t.spec.routes[0])) for t in found]
+    assert routes == [(12, "2->8"), (12, "3->9"), (24, "2->14"), (24, "3->15")]
+    assert {t.spec.train.lr for t in found} == {3e-3} and found[0].cell["train.lr"] == 3e-3
+    assert found[0].cell["end"] == 8 and {t.spec.train.warmup for t in found} == {2}
+
+
+def test_computed_values_are_found_everywhere_and_may_build_on_each_other() -> None:
+    found = expansion(
+        variants={"how": {"short": {"then": {"train": {"steps": "=train.steps // 2"}}}}},
+        axes={"rate": ["=N / 128", 0.25], "train.steps": ["=train.batch * 2"]},
+        fixed={"routes": [{"start": 2, "end": "=min(B - 4, 9)"}], "train.batch": "=B + 4"},
+        baseline={"routes": [], "train.lr": "=rate / 100"},
+    )
+    trial = found.trials[-1].spec
+    assert (trial.train.batch, trial.train.steps, trial.routes[0].end) == (16, 16, 8)
+    assert trial.init_from is not None and trial.init_from.run.train.steps == 32
+    assert sorted(t.spec.train.lr for t in found.trials if t.role == "baseline") == [2.5e-3, 5e-3]
+    assert found.trials[-2].spec.routes[0].rate == 0.5
+
+
+def test_a_rule_may_use_fields_that_nothing_sets_and_the_tokens() -> None:
+    found = expansion(
+        axes={"route": {"start": [0, 2], "end": [8]}},
+        where=["train.lr * N < 1", "precision == 'bf16'", "routes_from == start"],
+    )
+    assert [t.cell["start"] for t in found.trials if t.role == "trial"] == [0]
+
+
+def test_a_fixed_part_of_a_field_counts_where_a_cell_does_not_set_the_field_whole() -> None:
+    fixed, rows = {"process.p_mean": -1}, ({"train.lr": 1e-3}, {"process": "edm"})
+    found = trials(fixed=fixed, trials=rows)
+    assert [t.spec.process.p_mean for t in found] == [-1, -1.2]  # type: ignore[union-attr]
+
+
+def test_where_may_ask_what_the_device_can_do() -> None:
+    rule, device = "precision in device.precisions", {"precisions": ["fp32", "bf16"]}
+    axes = {"precision": ["fp32", "tf32", "bf16"]}
+    found = expansion(axes=axes, where=rule, facts={"device": device})
+    assert [t.spec.precision for t in found.trials if t.role == "trial"] == ["fp32", "bf16"]
+    assert found.excluded == (ExcludedCells(f"where: {rule}", 1, ({"precision": "tf32"},)),)
+
+
+def test_a_baseline_is_the_trial_with_some_fields_changed_so_groups_have_their_own() -> None:
+    axes = {"route": ["2->8"], "precision": ["fp32", "bf16"]}
+    found = expansion(axes=axes).trials
+    assert [t.spec.precision for t in found] == ["fp32", "bf16", "fp32", "bf16"]
+    assert [t.baseline for t in found] == [None, None, found[0].run, found[1].run]
+    shared = expansion(axes=axes, baseline={"routes": [], "precision": "fp32"}).trials
+    assert [t.baseline for t in shared] == [None, found[0].run, found[0].run]
+
+
+def test_equal_cells_and_equal_runs_are_said_once_for_all_seeds() -> None:
+    found = expansion(
+        axes=[{"route": ["2->8", "0->3"]}, {"route": ["2->8"]}, {"route": ["2->B-4"], "rate": [0]}],
+        trials=[{"route": "0->3"}, {"route": {"start": 2, "end": "B-4"}}],
+        seeds=[0, 1],
+    )
+    said = {same.reason: (same.count, same.examples) for same in found.duplicates}
+    assert said == {
+        "written again": (2, ({"route": "2->8"}, {"route": "0->3"})),
+        "the run of a baseline": (1, ({"route": "2->B-4", "rate": 0},)),
+        "the run of another cell": (1, ({"start": 2, "end": "B-4"},)),
+    }
+    assert [t.role for t in found.trials] == ["baseline"] * 2 + ["trial"] * 8
+    assert found.trials[4].run == found.trials[4].baseline == found.trials[0].run
+
+
+def test_a_finetune_family_shares_its_parent_and_is_compared_at_equal_steps() -> None:
+    then = {"routes": [], "train": {"steps": 5, "lr": 1e-3}}
+    variants = {"tune": {"none": {}, "some": {"then": then}, "more": {"then": {"routes": []}}}}
+    found = expansion(fixed={"routes": ["2->8"]}, variants=variants).trials
+    runs, (routed, *children) = {t.run: t.spec for t in found}, found[3:]
+    for child in children:
+        assert child.spec.parent is not None and signature(child.spec.parent) == routed.run
+        dense = runs[str(child.baseline)]
+        assert dense.train == child.spec.train and dense.parent is not None
+        assert dense.parent.routes == ()
+    assert len(runs) == 6
+
+
+SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
+
+
+def sampled(axes: Any, *evaluate: Any) -> list[tuple[Any, ...]]:
+    """Count, steps, weight, method and weak rate of each evaluation of samples."""
+    evaluate = evaluate or ("heldout_loss", "fd@1k", {"samples": {"count": 64}})
+    found = expansion(sampler=SAMPLER, sampler_axes=axes, evaluate=evaluate, trials=[{}])
+    assert len(found.trials) == 2, "no run is added"
+    specs = [spec for spec in found.evaluations if isinstance(spec, SamplesSpec)]
+    assert len(specs) == len(found.evaluations) - ("heldout_loss" in evaluate)
+    assert {spec.sampler.solver for spec in specs} == {"euler"}
+    guided = [(spec, spec.sampler, spec.sampler.guidance) for spec in specs]
+    return [(s.count, p.steps, g.weight, g.method, str(g.weak.rate)) for s, p, g in guided]
+
+
+def test_every_evaluation_of_samples_is_made_with_every_setting() -> None:
+    found = sampled({"guidance.weight": [1, 2], "steps": "4..6 step 2"})
+    assert {own[:3] for own in found} == {
+        (count, steps, w) for count in (1000, 64) for steps in (4, 6) for w in (1, 2)
+    }
+    assert len(found) == 8
+
+
+SPARSE = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
+OWN = {"samples": {"count": 64, "sampler": {"guidance": {"weight": 5, "weak": {"rate": 0.4}}}}}
+
+
+@pytest.mark.parametrize(
+    ("axes", "methods"),
+    [
+        ({"guidance": [1, 2, SPARSE]}, ["", "CFG", "SG(0.5/0.9)"]),
+        (  # weight 1 is one setting, made once
+            [
+                {"guidance.weight": [1, 2]},
+                {"guidance": {"weight": [1, 1.5], "weak.rate": [0.7, 0.9]}},
+            ],
+            ["", "CFG", "SG(0/0.7)", "SG(0/0.9)"],
+        ),
+    ],
+)
+def test_settings_of_the_sampler_are_written_as_axes_are(axes: Any, methods: list[str]) -> None:
+    assert [own[3] for own in sampled(axes, {"samples": {"count": 64}})] == methods
+
+
+def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthands() -> None:
+    assert [own[2] for own in sampled({"guidance.weight": [1, 2]}, OWN)] == [1, 2]
+    assert [own[2:] for own in sampled({"guidance.weak.rate.last": [0.1]}, OWN)] == [
+        (5, "SG(0/0.4->0.1)", "0.4->0.1")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
+        ({"axes": {"train": {"step": [1]}}}, "axes.train.step: no such field"),
+        ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
+        ({"axes": {"train.seed": [1]}}, "train.seed: no such field, did you mean 'seed'?"),
+        ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
+        ({"trials": [{"depth": 3}]}, "trials.depth: no such field, did you mean 'model.depth'?"),
+        ({"trials": [3]}, "trials[0]: expected a mapping"),
+        ({"axes": {"seed": [1]}}, "axes.seed: write `seeds: [0, 1]`"),
+        (
+            {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
+            "axes.zip: axes that vary together have equally many values; train.lr has 2",
+        ),
+        ({"axes": {"zip": [3]}}, "axes.zip: expected axes that vary together, got 3"),
+        ({"axes": {"route": {"start": "0..9", "end": "=strat+1"}}}, "did you mean 'start'?"),
+        ({"axes": {"train.lr": "=train.lr / 2"}}, "a circle"),
+        ({"axes": {"train.lr": "=1 +"}}, "'1 +' is not an expression"),
+        ({"axes": {"train.lr": "=1e308 * 10"}}, "too large"),
+        ({"axes": {"rate": [0]}, "where": "seed > 1"}, "'seed' is no name here"),
+        ({"axes": {"rate": [0]}, "where": "train.step > 1"}, "did you mean 'train.steps'?"),
+        ({"axes": {f"train.{n}": "1..99" for n in ("lr", "eps", "clip")}}, "axes: 970,299 cells"),
+        ({"axes": {"train.steps": "1..99999999"}}, "99,999,999 cells"),
+        ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
+        (
+            {"axes": {"zip": {"train.lr": [1], "rate": [0]}, "train": {"lr": [2]}}},
+            "axes.zip and axes.train both set train.lr; write one of them",
+        ),
+        (
+            {"axes": {"zip": [{"rate": [0]}, {"rate": [0.5]}]}},
+            "axes.zip[0] and axes.zip[1] both set rate",
+        ),
+        (
+            {"axes": {"zip": {"train": {"lr": [1]}, "train.lr": ["=rate"]}}},
+            "axes.zip.train and axes.zip.train.lr both set train.lr",
+        ),
+        (
+            {"trials": [{"train": {"lr": 1}, "train.lr": 2}]},
+            "trials[0].train and trials[0].train.lr both set train.lr",
+        ),
+        ({"axes": {"route": ["2->8"], "routes": [["2->5"]]}}, "routes and route both set routes"),
+        ({"axes": {"route": ["2->8"], "route.end": [7]}}, "route and route.end both set route.end"),
+        (
+            {"axes": {"routes": [[{"start": 0, "end": 1, "rate": 0.5}]], "rate": [0.25]}},
+            "routes and rate both set route.rate",
+        ),
+        (
+            {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},
+            "variants.m.a and train.lr both set train.lr",
+        ),
+        (
+            {"variants": {"m": {"a": {"route": "0->1"}}, "n": {"b": {"routes": []}}}},
+            "variants.m.a and variants.n.b both set routes",
+        ),
+        ({"variants": {"m": {}}}, "variants.m: has no values"),
+        (
+            {"fixed": {"process.p_mean": -1}, "axes": {"process": ["edm", "flow"]}},
+            "fixed.process.p_mean: every cell sets process whole; write it there",
+        ),
+        (
+            {"fixed": {"routes": ["2->8"], "rate": 0.25}, "axes": {"routes": [["0->1"]]}},
+            "fixed.rate: every cell sets routes whole",
+        ),
+        ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
+        ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: write `seeds: [0, 1]`"),
+        ({"baseline": {"seed": 3}}, "baseline.seed: write `seeds: [0, 1]`"),
+        ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
+        ({"axes": {"rate": []}}, "axes.rate: has no values"),
+        ({"axes": [1]}, "axes: expected a mapping of axes"),
+        ({"fixed": {"train": {"stepss": 3}}}, "train: unknown key 'stepss'"),
+        ({"axes": {"rate": [0.5]}, "where": "start > 1"}, "'start' needs a route"),
+        (
+            {"axes": {"rate": [0.5]}},
+            "routes[0]: missing key 'start': a route has a start and an end, as route=2->8 gives",
+        ),
+        ({"variants": {"m": ["a", "b"]}}, "variants.m: expected {name: {field: value}}"),
+        ({"variants": {"m": {"a": {"then": {"rotes": []}}}}}, "did you mean 'routes'"),
+        ({"sampler_axes": {"guidnce.weight": [1]}}, "unknown key 'guidnce', did you mean 'gui"),
+        ({"sampler_axes": {"steps": []}}, "sampler_axes.steps: has no values"),
+        ({"sampler_axes": ["steps"]}, "sampler_axes: expected a mapping of axes, got 'steps'"),
+        (
+            {"sampler_axes": {"steps": [4]}, "evaluate": ["heldout_loss"]},
+            "sampler_axes: there is no evaluation of samples",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
+        expansion(**sweep)
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "line"),
+    [
+        ({"fixed": {"train.batch": 0}, "axes": {"train.batch": [1]}}, "train: batch: must .* 0"),
+        ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
+        ({}, "axes at start=4, end=3: routes.* starts after its end; .*; leave it out by `where`"),
+    ],
+)
+def test_only_a_mistake_of_one_cell_is_told_with_the_cell(sweep: dict[str, Any], line: str) -> None:
+    with pytest.raises(UserError, match=f"^{line}$"):
+        expansion(**{"axes": {"route": {"start": "0..5", "end": [3]}}, **sweep})

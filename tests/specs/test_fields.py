@@ -7,18 +7,11 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.expansion import expand
 from tread_lab.specs.fields import dotted, run_of, with_cell, with_fields
-from tread_lab.specs.sweep import Experiment, SweepSpec
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 RUN = {"model": MODEL, "train": {"steps": 100, "batch": 16, "lr": 6e-3}}
 THEN = {"routes": [], "train": {"steps": 10, "lr": 1e-3}}
-
-
-def expansion(**sweep: Any):
-    experiment = Experiment(name="tiny", run=RUN, evaluate=("heldout_loss",))
-    return expand(decode(SweepSpec, {"experiment": "tiny", **sweep}), experiment)
 
 
 def test_then_is_a_run_that_starts_from_the_run_before() -> None:
@@ -79,49 +72,6 @@ def test_with_the_routes_off_masking_and_sprint_go_on_densely(bypass: str) -> No
     assert len(child.routed_steps) == 0 and child.bypass.kind == bypass
 
 
-def test_variants_are_an_axis_of_named_settings() -> None:
-    found = expansion(
-        variants={"method": {"a": {"routes": ["2->8"]}, "b": {"routes": ["0->4", "6->9"]}}},
-        axes={"rate": [0.25, 0.5]},
-    )
-    trials = [t for t in found.trials if t.role == "trial"]
-    cells = [("a", 0.25), ("a", 0.5), ("b", 0.25), ("b", 0.5)]
-    assert [(t.cell["method"], t.cell["rate"]) for t in trials] == cells
-    assert [[r.rate for r in t.spec.routes] for t in trials] == [
-        [0.25],
-        [0.5],
-        [0.25] * 2,
-        [0.5] * 2,
-    ]
-
-
-def test_a_finetune_family_shares_its_parent_and_is_compared_at_equal_steps() -> None:
-    found = expansion(
-        fixed={"routes": ["2->8"]},
-        variants={
-            "finetune": {"none": {}, "some": {"then": THEN}, "more": {"then": {"routes": []}}}
-        },
-    )
-    trials = {t.cell["finetune"]: t for t in found.trials if t.role == "trial"}
-    for name in ("some", "more"):
-        child = trials[name]
-        assert child.spec.init_from is not None
-        assert signature(child.spec.init_from.run) == trials["none"].run
-        baseline = next(t for t in found.trials if t.run == child.baseline).spec
-        assert baseline.train == child.spec.train and baseline.init_from is not None
-        assert baseline.init_from.run.routes == ()
-    assert len({t.run for t in found.trials}) == 6
-
-
-def test_mistakes_in_variants_and_then_are_said_with_their_place() -> None:
-    with pytest.raises(UserError, match=r"variants\.method"):
-        expansion(variants={"method": ["a", "b"]})
-    with pytest.raises(UserError, match="unknown key 'rotes', did you mean 'routes'"):
-        expansion(variants={"method": {"a": {"then": {"rotes": []}}}})
-    with pytest.raises(UserError, match="then: expected fields"):
-        run_of({**RUN, "then": 3})
-
-
 def test_leaves_have_dotted_names_and_lists_stay_whole() -> None:
     tree = {"train": {"lr": 1, "ema": {"halflife": 2}}, "routes": [{"start": 2}], "data": {}}
     assert dict(dotted(tree)) == {
@@ -173,7 +123,7 @@ def test_a_value_of_a_cell_is_no_part_of_a_tree_that_is_made_of_it() -> None:
     assert tree["ema"] == {"decay": 0.5}
 
 
-@pytest.mark.parametrize("then", [0, False, "", []])
+@pytest.mark.parametrize("then", [0, False, "", [], 3])
 def test_then_that_is_empty_and_no_mapping_is_refused(then: Any) -> None:
     with pytest.raises(UserError, match=r"^then: expected fields of the run that goes on, got "):
         run_of({**RUN, "then": then})
@@ -184,3 +134,18 @@ def test_then_that_is_empty_and_no_mapping_is_refused(then: Any) -> None:
 def test_a_mistake_in_fields_has_the_place_of_the_fields() -> None:
     with pytest.raises(UserError, match=r"^variants\.m\.a: routes: expected a list of routes"):
         with_cell({"routes": 3}, {"m": "a"}, {"m": {"a": {"rate": 0.5}}})
+
+
+def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
+    for fixed in ({"rate": 0.75, "routes": ["0->1"]}, {"routes": ["0->1"], "rate": 0.75}):
+        tree = with_fields({"routes": []}, fixed, "fixed")
+        assert [route["rate"] for route in tree["routes"]] == [0.75]
+    first = with_fields({}, {"route": "0->1", "routes": ["2->3", "4->5"]}, "fixed")["routes"]
+    assert first == [{"start": 0, "end": 1}, {"start": 4, "end": 5}]
+    variants = {"m": {"a": {"rate": 0.25, "model.depth": 4}}, "n": {"b": {"model": "DiT-S/2"}}}
+    tree = with_cell({}, {"m": "a", "n": "b", "routes": ["0->1"]}, variants)
+    assert (tree["model"]["depth"], tree["routes"][0]["rate"]) == (4, 0.25)
+    tree = with_fields({}, {"train.lr": 3, "train": {"lr": 1, "steps": 2}}, "fixed")
+    assert tree == {"train": {"lr": 3, "steps": 2}}
+    cell = {"rate": 0.25, "routes": ["0->1"]}
+    assert with_cell({}, cell, {})["routes"][0]["rate"] == 0.25

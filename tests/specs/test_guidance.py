@@ -37,6 +37,15 @@ def run(*routes: str, **changes: Any) -> RunSpec:
         ),
         ({"weight": 1, "strong": {"rate": 0.5}}, "routed(0.5)", ("class",)),
         ({"strong": {"label": "none", "step": 3}}, "unconditional+step(3)", ("none",)),
+        ({"weight": 3, "weak": {"path": "dropped"}}, "PDG", ("class", "none")),
+        (
+            {"weight": 3, "weak": {"path": "dropped", "label": "class"}},
+            "PDG(class)",
+            ("class", "class"),
+        ),
+        ({"weight": 1, "strong": {"path": "dropped"}}, "path dropped", ("class",)),
+        ({"weight": 2, "strong": {"step": 5}}, "step(5)+AG(last)", ("class", "class")),
+        ({"weight": 2, "weak": {"step": 5, "label": "none"}}, "CFG+AG(5)", ("class", "none")),
     ],
 )
 def test_methods_by_what_the_weak_branch_lacks(
@@ -109,15 +118,14 @@ def test_a_rate_takes_the_runs_own_routes_or_those_given() -> None:
 
 
 def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None:
-    spec = guidance({"weight": 2, "weak": {"step": 50}})
-    with pytest.raises(
-        UserError, match=r"no checkpoint of step 50 is kept; .*execution.keep_steps"
-    ):
-        check_guidance(run(), spec)
-    check_guidance(run(execution={"keep_steps": [50]}), spec)
-    check_guidance(run(train={"steps": 50}), spec)
-    with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
-        check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
+    for branch in ("strong", "weak"):
+        spec = guidance({"weight": 2, branch: {"step": 50}})
+        with pytest.raises(UserError, match=r"no checkpoint of step 50 is kept; .*tion.keep_steps"):
+            check_guidance(run(), spec)
+        check_guidance(run(execution={"keep_steps": [50]}), spec)
+        check_guidance(run(train={"steps": 50}), spec)
+        with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
+            check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
 
 
 @pytest.mark.parametrize("value", [True, "a", "0.1->0.2->0.3", None, [0.5], "->"])
@@ -160,11 +168,3 @@ def test_routes_at_inference_must_fit_the_network() -> None:
         routes_taken(run(model=scan), guidance({**SG, "routes": ["2->8"]}))
     with pytest.raises(UserError, match=r"leaves the network: blocks are 0..11"):
         routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
-
-
-def test_both_branches_may_be_of_the_last_step_but_of_none_beyond() -> None:
-    for branch in ("strong", "weak"):
-        spec = guidance({"weight": 2, branch: {"step": 100}})
-        check_guidance(run(train={"steps": 100}), spec)
-        with pytest.raises(UserError, match="step 100 lies beyond the 99 steps of training"):
-            check_guidance(run(train={"steps": 99}), spec)

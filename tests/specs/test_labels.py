@@ -39,63 +39,139 @@ def planned(**sweep: Any) -> tuple[Trial, ...]:
     return expand(tree, load_experiment("tiny")).trials
 
 
-def route(written: str, rate: float) -> dict[str, Any]:
-    start, _, end = written.partition("->")
-    return {"start": int(start), "end": int(end), "rate": rate}
+def route(start: int, end: int, **more: Any) -> dict[str, Any]:
+    return {"start": start, "end": end, **more}
+
+
+BY_ROWS = route(1, 4, selection="rows")
 
 
 @pytest.mark.parametrize(
-    ("pairs", "label"),
+    ("cell", "routes", "label"),
     [
-        ([], "dense seed 0"),
-        ([("1->4", 0.5)], "1->4 s=0.5 seed 0"),
-        ([("0->1", 0.25), ("3->4", 0.25)], "0->1 + 3->4 s=0.25 seed 0"),
-        ([("0->1", 0.25), ("3->4", 0.5)], "0->1 s=0.25 + 3->4 s=0.5 seed 0"),
+        ({}, [], "dense"),
+        ({}, ["1->4"], "1->4 s=0.5"),
+        ({}, [route(0, 1, rate=0.25), route(3, 4, rate=0.25)], "0->1 + 3->4 s=0.25"),
+        ({}, [route(0, 1, rate=0.25), route(3, 4)], "0->1 s=0.25 + 3->4 s=0.5"),
+        ({"selection": "rows"}, [BY_ROWS], "1->4 by rows s=0.5"),
+        ({"start": 1, "end": 4, "rate": 0.0}, [], "1->4 s=0"),
+        ({"route": "1->4", "rate": 0}, [], "1->4 s=0"),
+        (
+            {"start": 1, "end": 4, "precision": "bf16", "train.steps": 100},
+            ["1->4"],
+            "1->4 s=0.5 precision=bf16 steps=100",
+        ),
+        (
+            {"train.steps": 10, "then.train.steps": 5},
+            [],
+            "dense train.steps=10 then.train.steps=5",
+        ),
     ],
 )
-def test_routes_as_the_paper_writes_them(pairs: list[tuple[str, float]], label: str) -> None:
-    assert trial_label(trial({}, routes=[route(*pair) for pair in pairs])) == label
+def test_a_cell_tells_its_routes_their_rate_and_every_other_axis(
+    cell: dict[str, Any], routes: list[Any], label: str
+) -> None:
+    for start in ({}, {"init_from": {"run": {"model": MODEL, "routes": routes}}}):
+        made = trial(cell, routes=routes, **start)
+        assert cell_label(made) == cell_label(Trial.stored(made)) == label
+    assert trial_label(made) == f"{label} seed 0"
+    as_baseline = f"baseline {label}" if routes else label.replace("1->4 s=0", "dense")
+    assert cell_label(trial(cell, "baseline", routes=routes)) == as_baseline
 
 
-def test_a_cell_of_rate_zero_keeps_its_place() -> None:
-    assert cell_label(trial({"start": 1, "end": 4, "rate": 0.0})) == "1->4 s=0"
-    assert cell_label(trial({"route": "1->4", "rate": 0})) == "1->4 s=0"
-    assert value_text(0.9999999) == "0.9999999" != value_text(0.99999999)
+ROUTED = {"model": MODEL, "routes": ["2->3"]}
+DENSE = {"model": MODEL, "init_from": {"run": ROUTED}}
 
 
-def test_every_other_axis_is_told() -> None:
-    cell = {"start": 1, "end": 4, "precision": "bf16", "train.steps": 100}
-    assert cell_label(trial(cell, routes=["1->4"])) == "1->4 s=0.5 precision=bf16 steps=100"
+@pytest.mark.parametrize(
+    ("tree", "label"),
+    [
+        ({"model": MODEL}, "dense seed 0"),
+        ({**ROUTED, "bypass": "sprint"}, "2->3 s=0.5 sprint seed 0"),
+        (
+            {**ROUTED, "loss": "both", "repa": {"block": 1}, "seed": 4},
+            "2->3 s=0.5 loss both repa 0.5 at 1 seed 4",
+        ),
+        ({**ROUTED, "init_from": {"run": ROUTED}}, "2->3 s=0.5 seed 0"),
+        (DENSE, "2->3 s=0.5 then dense seed 0"),
+        ({**ROUTED, "init_from": {"run": DENSE}}, "2->3 s=0.5 then dense then 2->3 s=0.5 seed 0"),
+    ],
+)
+def test_a_run_tells_its_parents_routes_its_bypass_and_what_else_it_trains(
+    tree: dict[str, Any], label: str
+) -> None:
+    assert run_label(decode(RunSpec, tree)) == label
 
 
-def test_axes_of_one_short_name_are_told_in_full() -> None:
-    cell = {"train.steps": 10, "then.train.steps": 5}
-    assert cell_label(trial(cell)) == "dense train.steps=10 then.train.steps=5"
+THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
 
 
-def test_a_baseline_with_a_route_says_so() -> None:
-    tree = trial({}, "baseline", routes=[route("1->4", 0.5)])
-    assert trial_label(tree) == "baseline 1->4 s=0.5 seed 0"
+@pytest.mark.parametrize(
+    ("sweep", "labels"),
+    [
+        (
+            {"axes": {"precision": ["fp32", "bf16"], "route": ["2->8"]}},
+            [
+                *("2->8 s=0.5 precision=bf16", "2->8 s=0.5 precision=fp32"),
+                *("dense precision=bf16", "dense precision=fp32"),
+            ],
+        ),
+        (
+            {"axes": {"route": ["2->8"]}, "variants": {"f": {"a": THEN}}, "baseline": None},
+            ["2->8 s=0.5", "2->8 s=0.5 then dense f=a"],
+        ),
+        (
+            {
+                "axes": {"route": ["2->8"], "train.lr": [0.001, 0.002]},
+                "variants": {"f": {"a": THEN}},
+                "baseline": None,
+            },
+            [
+                *("2->8 s=0.5 lr=0.001", "2->8 s=0.5 lr=0.002"),
+                *("2->8 s=0.5 then dense f=a lr=0.001", "2->8 s=0.5 then dense f=a lr=0.002"),
+            ],
+        ),
+        (  # a run that is trial and parent has the label of its trial
+            {
+                "axes": {"route": ["2->8"]},
+                "variants": {"f": {"none": {}, "more": THEN}},
+                "baseline": None,
+            },
+            ["2->8 s=0.5 f=none", "2->8 s=0.5 then dense f=more"],
+        ),
+    ],
+)
+def test_runs_of_a_sweep_are_told_apart_by_what_they_serve(
+    sweep: dict[str, Any], labels: list[str]
+) -> None:
+    assert sorted(run_labels(planned(**sweep)).values()) == [f"{own} seed 0" for own in labels]
 
 
-def test_baselines_are_told_apart_by_what_they_serve() -> None:
-    found = run_labels(planned(axes={"precision": ["fp32", "bf16"], "route": ["2->8", "2->6"]}))
-    assert sorted(found.values()) == [
-        "2->6 s=0.5 precision=bf16 seed 0",
-        "2->6 s=0.5 precision=fp32 seed 0",
-        "2->8 s=0.5 precision=bf16 seed 0",
-        "2->8 s=0.5 precision=fp32 seed 0",
-        "dense precision=bf16 seed 0",
-        "dense precision=fp32 seed 0",
-    ]
-
-
-def test_a_run_and_its_parent_are_told_apart() -> None:
-    then = {"routes": [], "train": {"steps": 10, "warmup": 0}}
-    variants = {"finetune": {"short": {"then": then}}}
-    found = run_labels(planned(fixed={"routes": ["2->8"]}, variants=variants, baseline=None))
-    labels = ["2->8 s=0.5 seed 0", "2->8 s=0.5 then dense finetune=short seed 0"]
-    assert sorted(found.values()) == labels
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (place_label({"start": 2, "end": 8}), "2->8"),
+        (
+            place_label({"start": 2, "end": 8, "rate": 0.5, "precision": "fp32"}),
+            "2->8 s=0.5 precision=fp32",
+        ),
+        (place_label({"route": "2->8", "rate": 0.25}), "route=2->8 rate=0.25"),
+        (place_label({"start": 2}), "start=2"),
+        (cell_text({"route.start": 3, "end": 2}), "start=3, end=2"),
+        (cell_text({}), "the base run"),
+        (without_axis("2->8 s=0.5 steps=9", "rate"), "2->8 steps=9"),
+        (without_axis("2->8 s=0.5 steps=9", "train.steps"), "2->8 s=0.5"),
+        (value_text(0.50), "0.5"),
+        (value_text(1e-4), "0.0001"),
+        (value_text(0.9999999), "0.9999999"),
+        (value_text([1, 2]), "[1,2]"),
+        (value_text((1, 2)), "[1,2]"),
+        (value_text({"a": 1}), '{"a":1}'),
+        (value_text(True), "True"),
+    ],
+)
+def test_places_cells_curves_and_values_are_called_so(found: str, text: str) -> None:
+    assert found == text
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -106,113 +182,11 @@ def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
     assert len(set(labels.values())) == len(labels)
 
 
-@pytest.mark.parametrize(
-    ("axis", "label"),
-    [
-        ("rate", "2->8 steps=9"),
-        ("train.steps", "2->8 s=0.5"),
-    ],
-)
-def test_a_curve_is_called_without_its_axis(axis: str, label: str) -> None:
-    assert without_axis("2->8 s=0.5 steps=9", axis) == label
-
-
-def test_a_single_run_tells_its_bypass_and_loss() -> None:
-    sprint = decode(RunSpec, {"model": MODEL, "routes": ["2->3"], "bypass": "sprint"})
-    assert run_label(sprint) == f"2->3 s=0.5 {sprint.bypass} seed 0"
-    assert run_label(decode(RunSpec, {"model": MODEL})) == "dense seed 0"
-
-
 def test_a_baseline_has_only_the_values_that_all_its_trials_share() -> None:
     pairs = [("fp32", "identity"), ("fp32", "v1_sum"), ("bf16", "v1_sum"), ("bf16", "identity")]
     cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
     found = with_baseline_cells(planned(trials=cells))
     assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]
-
-
-@pytest.mark.parametrize(
-    ("cell", "label"),
-    [
-        ({"start": 2, "end": 8}, "2->8"),
-        ({"start": 2, "end": 8, "rate": 0.5, "precision": "fp32"}, "2->8 s=0.5 precision=fp32"),
-        ({"route": "2->8", "rate": 0.25}, "route=2->8 rate=0.25"),
-        ({"start": 2}, "start=2"),
-    ],
-)
-def test_a_place_is_called_by_its_axes(cell: dict[str, Any], label: str) -> None:
-    assert place_label(cell) == label
-
-
-def test_a_cell_as_its_file_writes_it() -> None:
-    assert cell_text({"route.start": 3, "end": 2}) == "start=3, end=2"
-    assert cell_text({}) == "the base run"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.50, "0.5"), (1e-4, "0.0001"), ([1, 2], "[1,2]"), ((1, 2), "[1,2]"), ({"a": 1}, '{"a":1}'),
-     (True, "True")],
-)  # fmt: skip
-def test_values_are_short(value: Any, text: str) -> None:
-    assert value_text(value) == text
-
-
-def test_a_selection_other_than_random_is_told() -> None:
-    by_rows = {"start": 1, "end": 4, "rate": 0.5, "selection": "rows"}
-    assert cell_label(trial({"selection": "rows"}, routes=[by_rows])) == "1->4 by rows s=0.5"
-
-
-def test_a_single_run_tells_its_loss_and_its_alignment() -> None:
-    tree = {"model": MODEL, "routes": ["2->3"], "loss": "both", "repa": {"block": 1}, "seed": 4}
-    label = run_label(decode(RunSpec, tree))
-    assert label == "2->3 s=0.5 loss both repa 0.5 at 1 seed 4"
-
-
-def test_equal_routes_of_parent_and_child_are_told_once() -> None:
-    parent = {"model": MODEL, "routes": ["2->3"]}
-    child = {**parent, "init_from": {"run": parent}}
-    assert run_label(decode(RunSpec, child)) == "2->3 s=0.5 seed 0"
-
-
-def test_a_stored_trial_has_the_label_of_the_trial_in_memory() -> None:
-    routes = [route("0->1", 0.25), route("3->4", 0.5)]
-    parent = {"model": MODEL, "routes": [route("1->2", 0.5)]}
-    for spec in ({"routes": routes}, {"routes": routes, "init_from": {"run": parent}}, {}):
-        made = trial({"precision": "fp32"}, **spec)
-        assert trial_label(Trial.stored(made)) == trial_label(made)
-    assert trial_label(Trial.stored(trial({}, routes=routes))) == (
-        "0->1 s=0.25 + 3->4 s=0.5 seed 0"
-    )
-
-
-def test_every_parent_has_a_label_of_its_own() -> None:
-    then = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
-    axes = {"route": ["2->8", "2->6"], "train.lr": [0.001, 0.002]}
-    found = run_labels(planned(axes=axes, variants={"f": {"a": then}}, baseline=None))
-    assert sorted(found.values())[:4] == [
-        "2->6 s=0.5 lr=0.001 seed 0",
-        "2->6 s=0.5 lr=0.002 seed 0",
-        "2->6 s=0.5 then dense f=a lr=0.001 seed 0",
-        "2->6 s=0.5 then dense f=a lr=0.002 seed 0",
-    ]
-    assert len(found) == 8
-
-
-def test_a_run_that_goes_back_to_its_grandparents_routes_tells_them_again() -> None:
-    routed = {"model": MODEL, "routes": ["2->3"]}
-    dense = {"model": MODEL, "init_from": {"run": routed}}
-    again = {**routed, "init_from": {"run": dense}}
-    assert run_label(decode(RunSpec, dense)) == "2->3 s=0.5 then dense seed 0"
-    assert run_label(decode(RunSpec, again)) == "2->3 s=0.5 then dense then 2->3 s=0.5 seed 0"
-
-
-def test_a_run_that_is_trial_and_parent_has_the_label_of_its_trial() -> None:
-    then = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
-    variants = {"f": {"none": {}, "more": then}}
-    found = run_labels(planned(fixed={"routes": ["2->8"]}, variants=variants, baseline=None))
-    assert sorted(found.values()) == [
-        "2->8 s=0.5 f=none seed 0", "2->8 s=0.5 then dense f=more seed 0"
-    ]  # fmt: skip
 
 
 def test_the_place_of_a_route_is_no_value_of_a_baseline() -> None:
