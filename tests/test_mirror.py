@@ -19,7 +19,6 @@ SPANNING = {
     "engine/test_on_devices.py",
     "frames/test_evaluation_columns.py",
     "sampling/test_path_drop.py",
-    "sampling/test_selections.py",
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
     "systems/test_bypasses.py",

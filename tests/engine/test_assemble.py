@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tests.backbones.published_dit import loaded, published_shapes
 from tests.backbones.test_published_sit import sit_forward, sit_state
 from tests.engine.runs import CPU, small_run, train_until
+from tests.sampling.images import drawn
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.data.source import open_data
@@ -25,7 +26,6 @@ from tread_lab.engine.export import export, load_exported
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.sampling.generate import generate
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation_text import decode_evaluations
 
@@ -136,16 +136,8 @@ def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
     evaluate(folder, asked, CPU)
     found = np.load(folder.evaluation(asked).path / "samples.npz")
     network = loaded(file, build_network(spec)).eval().requires_grad_(False)
-    parts = generate(
-        {None: lambda x, t, y, routing: network(x, t, y)},
-        build_process(spec.process),
-        asked.sampler,
-        count=3,
-        shape=(1, 16, 16),
-        classes=10,
-        device=CPU,
-    )
-    ((x_BCHW, labels_B),) = parts
+    process = build_process(spec.process)
+    x_BCHW, labels_B = drawn(network, asked.sampler, 3, process=process, shape=(1, 16, 16))
     assert found["arr_1"].tolist() == labels_B.tolist()
     pixels = open_data(spec.data, "heldout").pixels(x_BCHW).permute(0, 2, 3, 1).numpy()
     np.testing.assert_array_equal(found["arr_0"], pixels)

@@ -10,6 +10,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from tests.sampling.images import drawn
 from tests.systems.test_bypasses import MODEL, woken
 from tread_lab import draws
 from tread_lab.data import open_data
@@ -18,7 +19,6 @@ from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.sampling import call_macs
 from tread_lab.engine.objective import token_loss
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sampling.generate import generate
 from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, UserError, decode, encode
 from tread_lab.specs.guidance import check_guidance, routes_taken
 from tread_lab.specs.recipe import EnsembleLoss
@@ -104,17 +104,8 @@ def test_path_drop_guidance_agrees_with_its_formula() -> None:
     sampler = decode(
         SamplerSpec, {"solver": "euler", "steps": 1, "sigma_max": sigma, "guidance": PDG, "seed": 5}
     )
-    ((found, labels),) = generate(
-        {None: network},
-        EDM(EDMSpec()),
-        sampler,
-        count=3,
-        shape=(1, 16, 16),
-        classes=10,
-        device=torch.device("cpu"),
-        routes=routes_taken(spec, sampler.guidance),
-        tokens=spec.tokens,
-    )
+    routes = routes_taken(spec, sampler.guidance)
+    found, labels = drawn(network, sampler, 3, shape=(1, 16, 16), routes=routes, tokens=spec.tokens)
     noise = torch.stack([draws.normal((1, 16, 16), "image", seed) for seed in (5, 6, 7)])
     z = sigma * noise.double()
     strong = by_hand(network, z, sigma, labels, deep=True)

@@ -1,51 +1,17 @@
-"""Claims about solvers and generation; guidance has its own file."""
+"""Images from seeds: their labels, noise and routed tokens, and how many a network call takes."""
 
 from __future__ import annotations
-
-import math
-from itertools import pairwise
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.sampling.images import drawn
 from tests.systems.test_bypasses import woken
 from tread_lab import draws
-from tread_lab.diffusion import EDM
-from tread_lab.sampling.generate import IMAGES_A_CALL, _step_noise, generate, place, progress
-from tread_lab.sampling.solvers import euler, heun
-from tread_lab.specs import EDMSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
-
-DATA_STD = 0.5
-
-
-def exact_velocity(z: Tensor, sigma: Tensor) -> Tensor:
-    """dz/dsigma where data are N(0, DATA_STD^2): D = z s^2 / (s^2 + sigma^2)."""
-    return z * sigma / (DATA_STD**2 + sigma**2)
-
-
-def error_of(solver, steps: int) -> float:
-    """Against z(sigma) = z0 sqrt((s^2 + sigma^2) / (s^2 + sigma_max^2)), from 10 down to 0.02."""
-    ramp = torch.linspace(0, 1, steps + 1, dtype=torch.float64)
-    levels = (10 ** (1 / 7) + ramp * (0.02 ** (1 / 7) - 10 ** (1 / 7))) ** 7
-    z0 = torch.ones(1, 1, 1, 1, dtype=torch.float64)
-    exact = math.sqrt((DATA_STD**2 + 0.02**2) / (DATA_STD**2 + 10**2))
-    return abs(float(solver(exact_velocity, z0, levels)) - exact)
-
-
-@pytest.mark.parametrize(("solver", "order"), [(euler, 1), (heun, 2)])
-def test_halving_the_steps_divides_the_error_by_the_order_promised(solver, order: int) -> None:
-    errors = [error_of(solver, steps) for steps in (32, 64, 128)]
-    for coarse, fine in pairwise(errors):
-        assert math.log2(coarse / fine) == pytest.approx(order, abs=0.25)
-
-
-@pytest.mark.parametrize(("steps", "accuracy"), [(40, 1.1e-2), (160, 1e-3)])
-def test_heun_reaches_the_exact_solution_on_edms_own_grid(steps: int, accuracy: float) -> None:
-    levels = EDM(EDMSpec()).grid(SamplerSpec(steps=steps))
-    z0 = torch.ones(1, 1, 1, 1, dtype=torch.float64)
-    exact = math.sqrt(DATA_STD**2 / (DATA_STD**2 + 80.0**2))
-    assert float(heun(exact_velocity, z0, levels)) == pytest.approx(exact, rel=accuracy)
+from tread_lab.routing.select import Routing
+from tread_lab.sampling.generate import IMAGES_A_CALL, ImageRoutes, _step_noise, place, progress
+from tread_lab.specs import RouteSpec, RunSpec, SamplerSpec, decode
 
 
 def network(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
@@ -53,46 +19,13 @@ def network(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
     return 0.3 * x + 0.1 * y[:, None, None, None].float() + t[:, None, None, None]
 
 
-def drawn(sampler: SamplerSpec, count: int, batch: int) -> list[tuple[Tensor, Tensor]]:
-    parts = generate(
-        {None: network},
-        EDM(EDMSpec()),
-        sampler,
-        count=count,
-        shape=(1, 4, 4),
-        classes=10,
-        device=torch.device("cpu"),
-        batch=batch,
-    )
-    return list(parts)
-
-
-def images(count: int, batch: int, seed: int = 7) -> tuple[Tensor, Tensor]:
-    sampler = SamplerSpec(steps=4, seed=seed, guidance=GuidanceSpec(weight=1.5))
-    x, y = zip(*drawn(sampler, count, batch))
-    return torch.cat(x), torch.cat(y)
-
-
 @torch.no_grad()
 def test_smaller_network_calls_give_the_same_images_bitwise() -> None:
     spec = decode(RunSpec, {"model": {"depth": 2, "width": 32, "heads": 2}, "precision": "fp32"})
-    tiny = woken(spec)
-
-    def sampled(batch: int | None) -> Tensor:
-        parts = generate(
-            {None: tiny},
-            EDM(EDMSpec()),
-            SamplerSpec(steps=2, sigma_max=10),
-            count=300,
-            shape=(1, 16, 16),
-            classes=10,
-            device=torch.device("cpu"),
-            batch=batch,
-        )
-        return torch.cat([x for x, _ in parts])
-
-    before = sampled(256)
-    assert all(torch.equal(sampled(batch), before) for batch in (128, 64, None))
+    tiny, sampler = woken(spec), SamplerSpec(steps=2, sigma_max=10)
+    together, _ = drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=256)
+    for batch in (128, None):
+        assert torch.equal(drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=batch)[0], together)
 
 
 def test_a_cpu_takes_fewer_images_a_call_than_a_gpu() -> None:
@@ -102,48 +35,20 @@ def test_a_cpu_takes_fewer_images_a_call_than_a_gpu() -> None:
         calls.append(len(x))
         return x
 
-    sampler = SamplerSpec(steps=1, solver="euler")
-    list(
-        generate(
-            {None: watched},
-            EDM(EDMSpec()),
-            sampler,
-            count=100,
-            shape=(1, 4, 4),
-            classes=10,
-            device=torch.device("cpu"),
-        )
-    )
+    drawn(watched, SamplerSpec(steps=1, solver="euler"), 100)
     assert calls == [64, 36]
     assert IMAGES_A_CALL == {"cpu": 64, "cuda": 256}
 
 
 def test_balanced_labels_take_their_turns() -> None:
-    sampler = SamplerSpec(steps=1, labels="balanced")
-    labels = torch.cat([y for _, y in drawn(sampler, 25, batch=8)])
-    assert torch.bincount(labels).tolist() == [3] * 5 + [2] * 5
+    _, labels_B = drawn(network, SamplerSpec(steps=1, labels="balanced"), 25, batch=8)
+    assert torch.bincount(labels_B).tolist() == [3] * 5 + [2] * 5
     later = SamplerSpec(steps=1, labels="balanced", seed=7)
-    assert torch.cat([y for _, y in drawn(later, 4, batch=8)]).tolist() == [0, 1, 2, 3]
-
-
-def test_images_from_a_later_one_on_are_those_of_the_whole_set() -> None:
-    def some(start: int) -> tuple[Tensor, Tensor]:
-        cpu = torch.device("cpu")
-        sampler = SamplerSpec(steps=2, seed=7)
-        parts = generate(
-            {None: network}, EDM(EDMSpec()), sampler, count=5, shape=(1, 2, 2), classes=10,
-            device=cpu, batch=2, start=start,
-        )  # fmt: skip
-        x, y = zip(*parts)
-        return torch.cat(x), torch.cat(y)
-
-    (x, y), (late_x, late_y) = some(0), some(3)
-    assert (len(x), len(late_x)) == (5, 2)
-    assert torch.equal(x[3:], late_x) and torch.equal(y[3:], late_y)
+    assert drawn(network, later, 4, batch=8)[1].tolist() == [0, 1, 2, 3]
 
 
 def test_a_label_and_the_noise_of_a_step_are_of_the_images_own_seed() -> None:
-    _, labels_B = images(20, batch=20)
+    _, labels_B = drawn(network, SamplerSpec(steps=1, seed=7), 20)
     assert labels_B.tolist() == [
         int(torch.randint(10, (1,), generator=draws.generator("label", 7 + k))) for k in range(20)
     ]
@@ -161,7 +66,7 @@ def test_solvers_work_in_float64_and_images_are_fp32(monkeypatch: pytest.MonkeyP
         return z_BCHW
 
     monkeypatch.setattr("tread_lab.sampling.generate.SOLVERS", {"heun": solver})
-    ((x_BCHW, _),) = drawn(SamplerSpec(steps=2), 2, batch=2)
+    x_BCHW, _ = drawn(network, SamplerSpec(steps=2), 2)
     assert seen == [torch.float64, torch.float64] and x_BCHW.dtype == torch.float32
 
 
@@ -170,3 +75,53 @@ def test_the_place_and_the_share_of_a_level() -> None:
     assert [place(levels, level) for level in (4.0, 3.0, 2.0, 1.0, 0.5, 0.0)] == [0, 1, 1, 2, 3, 3]
     assert [progress(index, 3) for index in range(3)] == [0.0, 0.5, 1.0]
     assert progress(0, 1) == 0.0
+
+
+N = 64
+ROUTES = (RouteSpec(start=1, end=3), RouteSpec(start=5, end=6))
+
+
+def kept(routing: Routing | None, route: int = 0) -> list[set[int]]:
+    assert routing is not None
+    return [set(row.tolist()) for row in routing[route].keep_BK]
+
+
+def routed(*seeds: int) -> ImageRoutes:
+    return ImageRoutes(ROUTES, N, seeds, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None:
+    routing = routed(1, 2).routing(rate, 0)
+    assert routing is not None and [(route.start, route.end) for route in routing] == [
+        (1, 3),
+        (5, 6),
+    ]
+    assert [route.keep_BK.shape for route in routing] == [(2, N - int(rate * N))] * 2
+    dropped = routed(1, 2).dropped() or ()
+    assert [(route.start, route.end) for route in dropped] == [(1, 3), (5, 6)]
+    assert [route.keep_BK.shape for route in dropped] == [(2, 0)] * 2
+
+
+def test_no_routed_token_is_the_dense_network() -> None:
+    assert routed(1).routing(0.0, 0) is None
+    assert routed(1).routing(0.9 / N, 0) is None
+
+
+def test_the_weak_branch_routes_a_superset() -> None:
+    routes = routed(1, 2, 3)
+    for route in (0, 1):
+        for strong, weak in zip(
+            kept(routes.routing(0.3, 4), route), kept(routes.routing(0.8, 4), route)
+        ):
+            assert weak < strong
+
+
+def test_an_image_takes_its_ranking_along() -> None:
+    assert kept(routed(1, 2, 3).routing(0.5, 0))[1:] == kept(routed(2, 3).routing(0.5, 0))
+
+
+def test_images_levels_and_routes_differ() -> None:
+    routings = [routed(seed).routing(0.5, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
+    rows = [kept(routing, route)[0] for routing in routings for route in (0, 1)]
+    assert len({frozenset(row) for row in rows}) == len(rows)

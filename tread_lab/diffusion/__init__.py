@@ -3,7 +3,7 @@
 from tread_lab.diffusion.ddpm import DDPM
 from tread_lab.diffusion.edm import EDM
 from tread_lab.diffusion.flow import Flow
-from tread_lab.diffusion.process import LossTerms, Network, Process, Stochastic
+from tread_lab.diffusion.process import LossTerms, Network, Process
 from tread_lab.diffusion.table import build_process
 
-__all__ = ["DDPM", "EDM", "Flow", "Network", "LossTerms", "Process", "Stochastic", "build_process"]
+__all__ = ["DDPM", "EDM", "Flow", "Network", "LossTerms", "Process", "build_process"]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.diffusion.edm import rho_grid
-from tread_lab.diffusion.process import LossTerms, Network
+from tread_lab.diffusion.process import LossTerms, Network, Process
 from tread_lab.specs.evaluation import RESPACED, SamplerSpec, respaced
 from tread_lab.specs.recipe import DDPM_LEVELS, DDPMSpec
 
@@ -19,7 +19,7 @@ BETAS = (1e-4, 2e-2)  # of the linear schedule, at t = 1 and t = 1,000
 _LEAST = 1e-12  # of a probability, before its logarithm
 
 
-class DDPM:
+class DDPM(Process):
     """x_t = sqrt(abar_t) x0 + sqrt(1 - abar_t) eps, and the network predicts eps.
 
     The noise level is sigma_t = sqrt((1 - abar_t) / abar_t) and z = x_t / sqrt(abar_t) = x0 +
@@ -50,10 +50,6 @@ class DDPM:
         """sigma_t with t uniform in 1..1000."""
         step_B = (u_B.double() * DDPM_LEVELS).long().clamp(0, DDPM_LEVELS - 1)
         return self._steps(u_B.device)[0][step_B].float()
-
-    def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """x + sigma eps."""
-        return x_BCHW + level_B[:, None, None, None].to(x_BCHW.dtype) * noise_BCHW
 
     def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
         """x_T ~ N(0, 1)."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tread_lab.diffusion.process import LossTerms, Network
+from tread_lab.diffusion.process import LossTerms, Network, Process
 from tread_lab.specs.evaluation import SamplerSpec
 from tread_lab.specs.recipe import EDMSpec
 
 
-class EDM:
+class EDM(Process):
     """Denoiser D(z; sigma) around a raw network F, with data of deviation sigma_data."""
 
     def __init__(self, spec: EDMSpec) -> None:
@@ -22,10 +22,6 @@ class EDM:
         """sigma with ln(sigma) ~ N(P_mean, P_std^2), by the inverse of its distribution."""
         z: Tensor = torch.special.ndtri(u_B.double().clamp(1e-7, 1 - 1e-7))
         return (self.spec.p_mean + self.spec.p_std * z).exp().float()
-
-    def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """x + sigma n."""
-        return x_BCHW + level_B[:, None, None, None].to(x_BCHW.dtype) * noise_BCHW
 
     def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
         """sigma n."""

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tread_lab.diffusion.process import LossTerms, Network
+from tread_lab.diffusion.process import LossTerms, Network, Process
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplerSpec
 from tread_lab.specs.recipe import FlowSpec
@@ -22,7 +22,7 @@ TIMES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Flow:
+class Flow(Process):
     """The noise level is t in [0, 1]: z_t = (1 - t) x + t eps, and the network predicts v."""
 
     def __init__(self, spec: FlowSpec) -> None:

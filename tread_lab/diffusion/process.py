@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from torch import Tensor
 
@@ -63,8 +63,8 @@ class Process(Protocol):
         ...
 
     def noisy(self, x_BCHW: Tensor, noise_BCHW: Tensor, level_B: Tensor) -> Tensor:
-        """Return clean samples brought to their noise levels."""
-        ...
+        """Return clean samples brought to their noise levels: by default x + sigma n."""
+        return x_BCHW + level_B[:, None, None, None].to(x_BCHW.dtype) * noise_BCHW
 
     def prior(self, noise_BCHW: Tensor, level: Tensor) -> Tensor:
         """Return z at the highest level of a grid, from which an image is generated."""
@@ -74,13 +74,9 @@ class Process(Protocol):
         """Return sampler.steps + 1 levels from pure noise to 0, float64."""
         ...
 
-
-@runtime_checkable
-class Stochastic(Process, Protocol):
-    """A process that also goes back to data by random steps."""
-
     def reverse(
         self, prediction_BCHW: Tensor, z_BCHW: Tensor, now: Tensor, then: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return mean and deviation of z at the level `then` below; the latter is 0 onto 0."""
-        ...
+        """Return mean and deviation of z at the level `then` below, after a random step; the
+        deviation is 0 onto 0. Solvers of random steps are those of a process that has them."""
+        raise AssertionError(type(self))

@@ -1,21 +1,20 @@
 """Images from seeds: image i depends on its own seed alone."""
 
-# B batch, C channels, H height, W width
+# B batch, N tokens, K kept tokens, C channels, H height, W width
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from tread_lab import draws
-from tread_lab.diffusion.process import Process, Stochastic
-from tread_lab.routing.select import Routing
+from tread_lab.diffusion.process import Process
+from tread_lab.routing.select import BatchRoute, Routing, select
 from tread_lab.sampling.guidance import Branch, Denoiser, Prediction, Term, acting, guided
-from tread_lab.sampling.image_routes import ImageRoutes
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplerSpec
@@ -86,6 +85,42 @@ def _sent(x: Tensor, device: torch.device) -> Tensor:
     return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
 
 
+class ImageRoutes:
+    """Routings of a batch of images at any rate, fresh at every noise level as in training.
+
+    Tokens are ranked by the image's own seed, alike in both branches of a sum, so that the weak one
+    routes a superset of the strong one's tokens.
+    """
+
+    def __init__(
+        self, routes: Sequence[RouteSpec], tokens: int, seeds: Sequence[int], device: torch.device
+    ) -> None:
+        self.routes, self.tokens, self.seeds, self.device = routes, tokens, seeds, device
+        self._ranked: tuple[int, list[Tensor]] = (-1, [])
+
+    def dropped(self) -> Routing:
+        """Return the routing that keeps no token, so that no routed block runs (path-drop)."""
+        keep_B0 = torch.empty(len(self.seeds), 0, dtype=torch.long, device=self.device)
+        return tuple(BatchRoute(r.blocks[0], r.blocks[-1], keep_B0) for r in self.routes)
+
+    def routing(self, rate: float, index: int) -> Routing | None:
+        """Return the routing at `rate` for noise level `index`; `None` if no token is routed."""
+        routes = [replace(route, rate=rate) for route in self.routes]
+        if not any(route.routed(self.tokens) for route in routes):
+            return None
+        return tuple(select(r, rank).to(self.device) for r, rank in zip(routes, self._ranks(index)))
+
+    def _ranks(self, index: int) -> list[Tensor]:
+        """One ranking per route, kept for the other branch and the solver's second call."""
+        if self._ranked[0] != index:
+            self._ranked = (index, [self._rank_BN(k, index) for k in range(len(self.routes))])
+        return self._ranked[1]
+
+    def _rank_BN(self, route: int, index: int) -> Tensor:
+        shape, key = (self.tokens,), ("route", route, index)
+        return torch.stack([draws.uniform(shape, "image", seed, *key) for seed in self.seeds])
+
+
 @dataclass(frozen=True)
 class _Binder:
     """Terms of the guidance become branches for one batch of images."""
@@ -96,15 +131,10 @@ class _Binder:
 
     def __call__(self, term: Term, index: int) -> Branch:
         branch, images = term.branch, self.images
-        routing = ROUTINGS[branch.path](images, term.rate, index)
+        dropped = branch.path == "dropped"
+        routing = images.dropped() if dropped else images.routing(term.rate, index)
         network, labels_B = self.networks[branch.step], self.labels[branch.label or "class"]
-        return Branch(term.weight, network, labels_B, routing, term.rest, term.variance)
-
-
-ROUTINGS: dict[str, Callable[[ImageRoutes, float, int], Routing | None]] = {
-    "full": lambda images, rate, index: images.routing(rate, index),
-    "dropped": lambda images, rate, index: images.dropped(),
-}
+        return Branch(term.weights, network, labels_B, routing)
 
 
 @dataclass(frozen=True)
@@ -119,7 +149,6 @@ class _Field:
         return self.process.velocity(self.prediction(z_BCHW, level), z_BCHW, level)
 
     def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
-        assert isinstance(self.process, Stochastic)  # specs.evaluation.check_solver
         return self.process.reverse(self.prediction(z_BCHW, now), z_BCHW, now, then)
 
 

@@ -20,34 +20,28 @@ Denoiser = Callable[[Tensor, Tensor, Tensor, Routing | None], Tensor]
 Prediction = Callable[[Tensor, Tensor], Tensor]
 
 
+# Of a term on guided channels, on others, and on those of a learned variance, of which the strong
+# branch's is taken.
+Weights = tuple[float, float, float]
+
+
 @dataclass(frozen=True)
 class Term:
-    """One term of the sum as the spec has it.
+    """One term of the sum as the spec has it, and its selection rate at this point."""
 
-    Attributes:
-        weight: of the prediction on guided channels.
-        rest: its weight on the channels that are not guided.
-        variance: its weight on the channels of a learned variance: the strong branch's is taken.
-        rate: selection rate at this point of the sampling.
-    """
-
-    weight: float
-    rest: float
-    variance: float
+    weights: Weights
     branch: BranchSpec
     rate: float
 
 
 @dataclass(frozen=True)
 class Branch:
-    """One term of the sum, live: `network` at `labels_B` and `routing`, times its weight."""
+    """One term of the sum, live: `network` at `labels_B` and `routing`, times its weights."""
 
-    weight: float
+    weights: Weights
     network: Denoiser
     labels_B: Tensor
     routing: Routing | None = None
-    rest: float | None = None
-    variance: float | None = None
 
 
 def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
@@ -63,10 +57,10 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
     inside = spec.interval is None or spec.interval[0] <= level <= spec.interval[1]
     rates = [branch.rate.at(progress) for branch in spec.branches]
     if len(spec.branches) == 1 or not inside:
-        return [Term(1.0, 1.0, 1.0, spec.strong, rates[0])]
-    weights, strong = (w, 1 - w), (1.0, 0.0)
-    rests = {"first3": strong, "all": weights}[spec.channels]
-    return [Term(*t) for t in zip(weights, rests, strong, spec.branches, rates)]
+        return [Term((1.0, 1.0, 1.0), spec.strong, rates[0])]
+    guided, strong = (w, 1 - w), (1.0, 0.0)
+    weights = zip(guided, {"first3": strong, "all": guided}[spec.channels], strong)
+    return [Term(*term) for term in zip(weights, spec.branches, rates)]
 
 
 def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -> Prediction:
@@ -82,19 +76,13 @@ def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -
         outs = predictions(process, branches, z_BCHW, level_B)
         total = torch.zeros_like(outs[0])
         for branch, out in zip(branches, outs):
-            weights = _weights(branch, z_BCHW.shape[1], out.shape[1])
-            total = total + weight(weights, out.dtype, out.device) * out
+            C, channels = z_BCHW.shape[1], out.shape[1]
+            numbers = (min(C, 3), C - 3, channels - C)
+            weights = [w for w, n in zip(branch.weights, numbers) for _ in range(n)]
+            total = total + weight((*weights,), out.dtype, out.device) * out
         return total
 
     return prediction
-
-
-def _weights(branch: Branch, C: int, channels: int) -> tuple[float, ...]:
-    """Return the weight of each channel: the first three are guided, or those of the sample and not
-    of its variance."""
-    rest = branch.weight if branch.rest is None else branch.rest
-    variance = rest if branch.variance is None else branch.variance
-    return (branch.weight,) * min(C, 3) + (rest,) * (C - 3) + (variance,) * (channels - C)
 
 
 def _weight(weights: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor | float:
