@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import itemgetter
@@ -25,8 +26,6 @@ B, SIDE, CLASSES = 3, 8, 5
 START, END = 1, 2  # of 4 blocks
 MODELS = {
     "dit": "DiT-4x32x2/1",
-    "rms": {"depth": 4, "width": 32, "heads": 2, "patch": 1, "norm": "rms"},
-    "rope": {"depth": 4, "width": 32, "heads": 2, "patch": 1, "rope": True},
     "lightning": "LightningDiT-4x32x2/1",
     "mdt": "MDT-4x32x2/1",
     "rwkv": "RWKV-4x32/1",
@@ -51,9 +50,10 @@ def route(selection: str, rate: float = 0.5) -> RouteSpec:
     return decode(RouteSpec, {"start": START, "end": END, "rate": rate, "selection": selection})
 
 
-def perturbed(spec: RunSpec) -> DiT:
+@functools.cache
+def perturbed(model: str) -> DiT:
     """A network whose every parameter has moved, as after some training."""
-    network = fresh_network(spec)
+    network = fresh_network(run(model))
     assert isinstance(network, DiT)
     with torch.no_grad():
         for name, parameter in network.named_parameters():
@@ -102,14 +102,14 @@ class TestBackbone:
         return routing[0]
 
     @pytest.fixture
-    def network(self, spec: RunSpec) -> DiT:
-        return perturbed(spec)
+    def network(self, model: str) -> DiT:
+        return perturbed(model)
 
     def test_rate_zero_is_dense(self, model: str, selection: str) -> None:
         spec = run(model, route(selection, rate=0))
         assert spec == run(model)
         whole = BatchRoute(START, END, torch.arange(SIDE * SIDE).expand(B, -1))
-        network = perturbed(spec)
+        network = perturbed(model)
         found = network(*inputs(), (whole,))
         torch.testing.assert_close(found, network(*inputs()), rtol=1e-5, atol=1e-6)
 
@@ -140,8 +140,7 @@ class TestBackbone:
         watch = Watch(network)
         network(*inputs(), (leg,))
         positions = [entered[2] for entered in watch.entered]
-        if positions[0] is None:  # positions are in the tokens; places ascend, so order is kept
-            assert all(bool((places.diff() > 0).all()) for _, places in kept(leg))
+        if positions[0] is None:  # they are in the tokens
             return
         for l, here in enumerate(positions):
             inside = START <= l <= END
@@ -149,25 +148,15 @@ class TestBackbone:
                 there = positions[0][b, places] if inside else positions[0][b]
                 assert torch.equal(here[b, : len(there)], there)
 
-    def test_routing_adds_no_parameter(self, spec: RunSpec, network: DiT) -> None:
-        dense, routed = perturbed(spec.dense()), network
-        shapes = {n: t.shape for n, t in dense.state_dict().items()}
-        assert {n: t.shape for n, t in routed.state_dict().items()} == shapes
-
-    def test_its_cost_counts_its_parameters(self, spec: RunSpec, network: DiT) -> None:
-        trained = sum(p.numel() for p in network.parameters() if p.requires_grad)
-        assert cost(spec).parameters == trained
-
     def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: BatchRoute) -> None:
-        dense = build_network(spec.dense())
-        dense.load_state_dict(network.state_dict())
-        assert torch.equal(dense(*inputs()), network(*inputs()))
-        assert torch.equal(dense(*inputs(), (leg,)), network(*inputs(), (leg,)))
-
-    def test_a_route_changes_the_output(self, network: DiT, leg: BatchRoute) -> None:
-        assert not torch.equal(network(*inputs(), (leg,)), network(*inputs()))
+        """Routing adds no parameter."""
+        routed = build_network(spec)
+        routed.load_state_dict(network.state_dict())
+        assert torch.equal(routed(*inputs()), network(*inputs()))
+        assert torch.equal(routed(*inputs(), (leg,)), network(*inputs(), (leg,)))
 
     def test_gradients_reach_every_parameter(self, network: DiT, leg: BatchRoute) -> None:
+        network.zero_grad()
         network(*inputs(), (leg,)).square().mean().backward()
         for name, parameter in network.named_parameters():
             if parameter.requires_grad:
@@ -194,15 +183,15 @@ class TestBackbone:
 class TestInitialisation:
     """Both initialisations mean the same for every backbone."""
 
-    def test_adaln_zero_starts_as_nothing(self, model: str) -> None:
-        network = fresh_network(run(model))
-        assert torch.count_nonzero(network(*inputs())) == 0
+    def test_its_cost_counts_its_parameters(self, model: str) -> None:
+        trained = sum(p.numel() for p in perturbed(model).parameters() if p.requires_grad)
+        assert cost(run(model)).parameters == trained
 
-    def test_adaln_zero_blocks_start_as_the_identity(self, model: str) -> None:
+    def test_adaln_zero_starts_as_nothing_and_its_blocks_as_the_identity(self, model: str) -> None:
         network = fresh_network(run(model))
         assert isinstance(network, DiT)
         watch = Watch(network)
-        network(*inputs())
+        assert torch.count_nonzero(network(*inputs())) == 0
         for before, after in pairwise([watch.entered[0][0], *watch.left]):
             assert torch.equal(before, after)
 
@@ -248,14 +237,14 @@ class TestConditioning:
         ids=["label", "level", "place"],
     )
     def test_it_matters(self, model: str, change: Callable[..., Any]) -> None:
-        network = perturbed(run(model))
+        network = perturbed(model)
         before, after = network(*inputs()), network(*change(*inputs()))
         assert not torch.allclose(before, after, atol=1e-4)
         assert not torch.allclose(before.flip(2), after, atol=1e-4)
 
     def test_every_token_reaches_every_other(self, model: str) -> None:
         """Both directions of a scan: the first pixel changes the last patch and the reverse."""
-        network = perturbed(run(model))
+        network = perturbed(model)
         x, t, y = inputs()
         for source, target in (((0, 0), (-1, -1)), ((-1, -1), (0, 0))):
             changed = x.clone()

@@ -1,4 +1,7 @@
-"""Every tracker shows the numbers and parameters of the records, and a replay adds nothing."""
+"""Trackers show the numbers and parameters of the records, and a replay adds nothing.
+
+MLflow: tests/tracking/test_tracking.py.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +29,6 @@ class Shown(NamedTuple):
 
     curves: dict[str, dict[int, float]]
     params: dict[str, str]
-
-
-def in_mlflow(lab: Lab) -> Iterator[tuple[str, Shown]]:
-    from tread_lab.tracking.mlflow_client import open_client
-
-    client = open_client(lab.mlflow_uri)
-    (experiment,) = client.search_experiments(filter_string="name = 'tread-lab'")
-    for run in client.search_runs([experiment.experiment_id]):
-        if "signature" in run.data.tags:
-            keys = {k: client.get_metric_history(run.info.run_id, k) for k in run.data.metrics}
-            curves = {key: {m.step: m.value for m in values} for key, values in keys.items()}
-            yield run.data.tags["signature"], Shown(curves, run.data.params)
 
 
 def in_tensorboard(lab: Lab) -> Iterator[tuple[str, Shown]]:
@@ -101,7 +92,6 @@ def leveldb_records(raw: bytes) -> Iterator[bytes]:
 
 
 READERS: dict[str, Callable[[Lab], Iterator[tuple[str, Shown]]]] = {
-    "mlflow": in_mlflow,
     "tensorboard": in_tensorboard,
     "wandb": in_wandb,
 }

@@ -1,4 +1,7 @@
-"""Selections: exact counts, whole units, uniform, nested, independent and named by their key."""
+"""Selections: exact counts, whole units, uniform, nested, independent and named by their key.
+
+What a selection asks of the grid: tests/specs/test_routes.py.
+"""
 
 # B batch, N tokens, K kept tokens
 
@@ -14,7 +17,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.routing import BatchRoute, draw_routing, select
-from tread_lab.specs import ModelSpec, RouteSpec, RunSpec, UserError, decode
+from tread_lab.specs import RouteSpec, decode
 from tread_lab.specs import routes as routes_spec
 
 select_module = import_module("tread_lab.routing.select")  # its package names a function so
@@ -50,21 +53,13 @@ def test_every_sample_routes_the_exact_number(selection: str, rate: float) -> No
     assert leg.real_BK is None
 
 
-def test_the_number_is_floored_not_rounded() -> None:
-    assert route("random", 0.3).routed(256) == 76  # 76.8
-    assert route("rows", 0.3).routed(256) == 4 * 16  # 4.8 rows of 16
-    assert route("structured", 0.3).routed(256) == 76
-    assert route("random", 0.29).routed(100) == 29  # 28.999999999999996 in floating point
-
-
 @pytest.mark.parametrize("selection", ALL)
 def test_kept_places_ascend(selection: str) -> None:
     """Scan order and a causal reading survive a route."""
     leg = select(route(selection), rank(7))
-    real = torch.ones_like(leg.keep_BK, dtype=torch.bool) if leg.real_BK is None else leg.real_BK
-    for places, holds in zip(leg.keep_BK, real):
-        kept = places[holds]
-        assert (kept.diff() > 0).all()
+    real = [slice(None)] * 7 if leg.real_BK is None else leg.real_BK
+    for places, holds in zip(leg.keep_BK, real, strict=True):
+        assert (places[holds].diff() > 0).all()
 
 
 def test_a_leg_is_whole_where_each_token_is_kept_and_none_fills_up() -> None:
@@ -83,25 +78,23 @@ def test_rows_leave_by_the_rank_of_their_first_token() -> None:
     assert rows.tolist() == [False, True, False, True, False, True, False, True]
 
 
-def kept_per_window(rate: float) -> dict[int, int]:
-    """How many of 4,096 windows of 2 x 2 tokens keep so many tokens: SPRINT's grid of 16 x 16."""
-    kept = ~routed(select(route("structured", rate), rank(64, tokens=256)), tokens=256)
-    windows = kept.view(64, 8, 2, 8, 2).sum(dim=(2, 4)).flatten()
-    return dict(sorted(Counter(windows.tolist()).items()))
-
-
 @pytest.mark.parametrize(
-    ("rate", "expected"), [(0.75, {1: 4096}), (0.5, {2: 4096}), (0.25, {3: 4096})]
+    ("rate", "windows"),
+    [
+        (0.75, {1: 4096}),
+        (0.5, {2: 4096}),
+        (0.25, {3: 4096}),
+        (0.625, {1: 2048, 2: 2048}),
+        (0.3, {2: 64 * 12, 3: 64 * 52}),  # 76 of 256 tokens: 64 and 12 more
+    ],
 )
-def test_structured_keeps_as_many_tokens_of_every_window(
-    rate: float, expected: dict[int, int]
+def test_structured_windows_keep_equally_many_tokens_or_one_less(
+    rate: float, windows: dict[int, int]
 ) -> None:
-    assert kept_per_window(rate) == expected
-
-
-def test_structured_windows_differ_by_one_at_other_rates() -> None:
-    assert kept_per_window(0.625) == {1: 2048, 2: 2048}
-    assert kept_per_window(0.3) == {2: 64 * 12, 3: 64 * 52}  # 76 of 256 tokens: 64 and 12 more
+    """Of 4,096 windows of 2 x 2 tokens in SPRINT's grid of 16 x 16: how many keep so many."""
+    kept = ~routed(select(route("structured", rate), rank(64, tokens=256)), tokens=256)
+    numbers = kept.view(64, 8, 2, 8, 2).sum(dim=(2, 4)).flatten().tolist()
+    assert Counter(numbers) == windows
 
 
 def test_every_selection_has_facts_and_code() -> None:
@@ -170,16 +163,12 @@ def test_bernoulli_never_empties_a_sample() -> None:
 @pytest.mark.parametrize("selection", ALL)
 def test_a_plan_is_named_by_its_key(selection: str) -> None:
     routes = (route(selection, end=4), route(selection, start=6))
-    routing, again = draw_routing(routes, (4, N), 3, 17), draw_routing(routes, (4, N), 3, 17)
-    other_step, other_seed = (
-        draw_routing(routes, (4, N), 3, 18),
-        draw_routing(routes, (4, N), 4, 17),
-    )
-    assert routing and again and other_step and other_seed
-    assert all(torch.equal(routed(a), routed(b)) for a, b in zip(routing, again))
-    for other in (other_step, other_seed):
-        assert not torch.equal(routed(routing[0]), routed(other[0]))
-    assert not torch.equal(routed(routing[0]), routed(routing[1]))
+    keys = [(3, 17), (3, 17), (3, 18), (4, 17)]
+    drawn = [draw_routing(routes, (4, N), *key) or () for key in keys]
+    first, again, other_step, other_seed = ([routed(leg) for leg in legs] for legs in drawn)
+    assert all(map(torch.equal, first, again))
+    for other in (other_step[0], other_seed[0], first[1]):
+        assert not torch.equal(first[0], other)
 
 
 @pytest.mark.parametrize("selection", ALL)
@@ -190,48 +179,6 @@ def test_some_samples_of_a_leg_are_those_of_the_whole(selection: str) -> None:
 
 def test_no_route_is_no_plan() -> None:
     assert draw_routing((), (4, N), 0) is None
-
-
-def run(model: str, **fields: object) -> RunSpec:
-    return RunSpec(
-        model=decode(ModelSpec, model),
-        routes=(decode(RouteSpec, {"start": 1, "end": 1, **fields}),),
-    )
-
-
-@pytest.mark.parametrize("model", ["RWKV-3x32/2", "Mamba-3x32/2"])
-@pytest.mark.parametrize("selection", ["random", "structured", "bernoulli"])
-def test_a_scan_takes_rows_only(model: str, selection: str) -> None:
-    with pytest.raises(UserError) as error:
-        run(model, selection=selection)
-    assert str(error.value) == (
-        f"routes[0].selection: {selection} tears the rows that a scan reads in order;"
-        " write selection: rows, or `2->8 by rows`"
-    )
-    run(model, selection="rows")
-    assert run(model, selection=selection, rate=0).routes == ()
-
-
-def test_a_selection_may_stand_in_the_shorthand() -> None:
-    assert decode(RouteSpec, "2->B-4 by rows") == RouteSpec(start=2, end="B-4", selection="rows")
-    assert decode(RouteSpec, "2->8").selection == "random"
-    with pytest.raises(UserError, match="selection: unknown 'row', did you mean 'rows'"):
-        decode(RouteSpec, "2->8 by row")
-
-
-def test_a_rate_that_routes_nothing_is_refused() -> None:
-    with pytest.raises(UserError, match=r"routes\[0\].rate: 0.1 routes nothing of 64 .* by rows"):
-        run("DiT-3x32x2/2", selection="rows", rate=0.1)
-    run("DiT-3x32x2/2", selection="random", rate=0.1)
-
-
-def test_structured_needs_an_even_grid() -> None:
-    with pytest.raises(UserError) as error:
-        run("DiT-3x32x2/16", selection="structured")
-    assert str(error.value) == (
-        "routes[0].selection: structured needs a grid whose side is a multiple of 2,"
-        " this one has 1 x 1 tokens"
-    )
 
 
 def test_placement_does_not_change_who_is_routed() -> None:
