@@ -168,12 +168,9 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         encoder = opener(*args, **more)
         return lambda ids: (tick(3600), encoder(ids))[1]
 
-    class Reader:
-        def read(self) -> Reading:
-            return Reading(100.0, 1.0, 100.0 * clock[0])
-
     monkeypatch.setattr(targets, "open_feature_encoder", slow)
-    meter, folder = Meter(Reader(), every=0), RunFolder(tmp_path / "lab/runs/run")
+    meter = Meter(lambda: Reading(100.0, 1.0, 100.0 * clock[0]), every=0)
+    folder = RunFolder(tmp_path / "lab/runs/run")
     seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU, meter)]
     assert clock[0] > 4600 and 0 < max(seconds) < 10
     energies = [entry.value for entry in folder.entries() if entry.key == "energy/joules"]

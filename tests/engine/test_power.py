@@ -118,7 +118,7 @@ class Recorded:
 
 def meter(*readings: Reading | None, seconds: tuple[float, ...] = ()) -> Meter:
     ticks = iter(seconds)
-    return Meter(Recorded(*readings), every=0, clock=lambda: next(ticks, 0.0))
+    return Meter(Recorded(*readings).read, every=0, clock=lambda: next(ticks, 0.0))
 
 
 def test_energy_is_the_difference_of_the_counter() -> None:
@@ -151,7 +151,7 @@ def test_energy_that_was_once_unknown_stays_so(later: Reading | None) -> None:
 
 
 def test_a_side_thread_samples_and_ends() -> None:
-    one = Meter(Recorded(Reading(100, 1, 5.0)), every=0.001)
+    one = Meter(Recorded(Reading(100, 1, 5.0)).read, every=0.001)
     one.begin()
     while len(one._window) < 3:
         pass

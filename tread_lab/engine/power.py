@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -35,13 +35,6 @@ class Reading:
     shared: bool = False
 
 
-class PowerReader(Protocol):
-    """Reads one device."""
-
-    def read(self) -> Reading | None:
-        """Return what the device reports, `None` if it reports nothing any more."""
-
-
 class NvmlReader:
     """One GPU by NVML, whose module is `pynvml` (the package nvidia-ml-py).
 
@@ -57,6 +50,7 @@ class NvmlReader:
         self._read()
 
     def read(self) -> Reading | None:
+        """Return what the device reports, `None` if it reports nothing any more."""
         try:
             return self._read()
         except self.nvml.NVMLError:
@@ -97,7 +91,7 @@ def open_meter(device: torch.device) -> Meter | None:
         return None
     uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
     try:
-        return Meter(NvmlReader(nvml, uuid))
+        return Meter(NvmlReader(nvml, uuid).read)
     except nvml.NVMLError:
         return None
 
@@ -110,18 +104,19 @@ class Meter:
     unknown and stays so.
 
     Args:
+        read: asks the device; `None` if it reports nothing any more.
         every: seconds between two samples; 0 for none but those at log entries.
         clock: seconds.
     """
 
     def __init__(
         self,
-        reader: PowerReader,
+        read: Callable[[], Reading | None],
         *,
         every: float = _EVERY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._reader, self._every, self._clock = reader, every, clock
+        self._read, self._every, self._clock = read, every, clock
         self._joules: float | None = 0.0
         self._last: tuple[float, Reading] | None = None
         self._window: list[Reading] = []
@@ -167,7 +162,7 @@ class Meter:
         with self._lock:
             if self._joules is None:
                 return
-            now, reading = self._clock(), self._reader.read()
+            now, reading = self._clock(), self._read()
             if reading is None or reading.shared:
                 self._joules = None
                 return
