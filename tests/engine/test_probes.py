@@ -44,52 +44,54 @@ class Noise:
         return x_BCHW, torch.zeros(len(ids), dtype=torch.long)
 
 
-def test_layer_similarity_meets_the_middle_of_every_level_bin() -> None:
-    """EDM's ln(sigma) is N(-1.2, 1.2^2); its quartiles lie .67449 deviations off the mean."""
+@pytest.fixture
+def model() -> Trained:
     spec = small_run()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    return Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+
+
+def test_layer_similarity_meets_the_middle_of_every_level_bin(model: Trained) -> None:
+    """EDM's ln(sigma) is N(-1.2, 1.2^2); its quartiles lie .67449 deviations off the mean."""
     samples: Any = Noise()
-    matrices, levels = finished(layer_similarity(model, samples, images=2, levels=2))
+    matrices, levels = finished(
+        layer_similarity(model, samples, SimilaritySpec(images=2, levels=2))
+    )
     assert levels == pytest.approx([0.134071, 0.676643], rel=1e-4)
     assert matrices.shape == (2, 4, 4)
     assert matrices[0].diagonal() == pytest.approx(1.0, abs=1e-5)
 
 
-def test_the_next_chunk_of_heldout_images_meets_other_levels() -> None:
-    spec = small_run()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+def test_the_next_chunk_of_heldout_images_meets_other_levels(model: Trained) -> None:
     samples: Any = Noise()
-    found = finished(heldout_losses(model, samples, images=BATCH + 2, levels=2))
+    found = finished(heldout_losses(model, samples, HeldoutSpec(images=BATCH + 2, levels=2)))
     assert found.level_ML.shape == (BATCH + 2, 2)
     assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
 
 
-def test_images_are_the_first_or_spread_over_all() -> None:
-    spec = small_run()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
     first, even, similar = Noise(), Noise(), Noise()
-    finished(heldout_losses(model, first, images=4, levels=1))  # type: ignore[arg-type]
-    losses = finished(heldout_losses(model, even, images=4, levels=1, pick="even"))  # type: ignore[arg-type]
-    finished(layer_similarity(model, similar, images=2, levels=1, pick="even"))  # type: ignore[arg-type]
+    finished(heldout_losses(model, first, HeldoutSpec(images=4, levels=1)))  # type: ignore[arg-type]
+    losses = finished(heldout_losses(model, even, HeldoutSpec(images=4, levels=1, pick="even")))  # type: ignore[arg-type]
+    finished(layer_similarity(model, similar, SimilaritySpec(images=2, levels=1, pick="even")))  # type: ignore[arg-type]
     assert first.taken == [0, 1, 2, 3]
     assert even.taken == [125, 375, 625, 875] and losses.dense_ML.shape == (4, 1)
     assert similar.taken == [250, 750]
 
 
 def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
-    monkeypatch: pytest.MonkeyPatch,
+    model: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = small_run()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
     with torch.no_grad():
         for parameter in model.network.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))  # the blocks differ
     samples: Any = Noise()
-    whole, _ = finished(layer_similarity(model, samples, images=11, levels=2))
+    whole, _ = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
     seen: list[int] = []
     model.network.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
-    monkeypatch.setattr(probes, "STREAMS", 4 * 4 * spec.tokens * 16 * 3)  # fp32, 4 blocks of 16
-    parts, _ = finished(layer_similarity(model, samples, images=11, levels=2))
+    monkeypatch.setattr(
+        probes, "STREAMS", 4 * 4 * model.spec.tokens * 16 * 3
+    )  # fp32, 4 blocks of 16
+    parts, _ = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
     assert seen == [3, 3, 3, 2] * 2
     assert np.ptp(whole) > 1e-3 and np.abs(parts - whole).max() < 1e-5
 
@@ -125,12 +127,14 @@ class Broken(Noise):
         return x_BCHW, y_B
 
 
-@pytest.mark.parametrize("probe", [heldout_losses, layer_similarity])
-def test_a_sample_that_is_not_finite_is_named_and_gives_no_number(probe: Any) -> None:
-    spec = small_run()
-    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+@pytest.mark.parametrize(
+    ("probe", "spec"), [(heldout_losses, HeldoutSpec), (layer_similarity, SimilaritySpec)]
+)
+def test_a_sample_that_is_not_finite_is_named_and_gives_no_number(
+    probe: Any, spec: Any, model: Trained
+) -> None:
     with pytest.raises(UserError, match=r"^data: held-out sample 2 is not finite; make the data"):
-        finished(probe(model, Broken(), images=4, levels=1))
+        finished(probe(model, Broken(), spec(images=4, levels=1)))
 
 
 def test_a_probe_that_nothing_can_be_compared_in_is_to_be_left_out() -> None:

@@ -185,8 +185,7 @@ def _sees_heldout(spec: EvaluationSpec) -> bool:
 def _heldout(
     model: Trained, samples: Samples, spec: HeldoutSpec, place: EvaluationFolder
 ) -> Measuring[dict[str, float]]:
-    how = (model, samples, spec.images, spec.levels)
-    losses = yield from heldout_losses(*how, pick=spec.pick)
+    losses = yield from heldout_losses(model, samples, spec)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
     metrics = {metric_names.HELDOUT_LOSS: float(losses.dense_ML.mean(dtype=np.float64))}
     if losses.routed_ML is not None:
@@ -202,8 +201,7 @@ def _heldout(
 def _similarity(
     model: Trained, samples: Samples, spec: SimilaritySpec, place: EvaluationFolder
 ) -> Measuring[dict[str, float]]:
-    how = (model, samples, spec.images, spec.levels)
-    per_level, level = yield from layer_similarity(*how, pick=spec.pick)
+    per_level, level = yield from layer_similarity(model, samples, spec)
     mean = per_level.mean(axis=0)
     arrays = {"mean": mean, "per_level": per_level, "level": level}
     _write_arrays(place.path / "similarity.npz", arrays)

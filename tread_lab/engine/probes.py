@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,7 +20,6 @@ from tread_lab.routing.select import Routing, draw_routing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SimilaritySpec
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.run import RunSpec
 
 T = TypeVar("T")
 Measuring = Generator[None, None, T]  # yields between two batches, where it may be closed
@@ -72,43 +71,29 @@ class HeldoutLosses:
     level_ML: np.ndarray
 
 
-def heldout_losses(
-    model: Trained, samples: Samples, images: int, levels: int, *, pick: str = "first"
-) -> Measuring[HeldoutLosses]:
-    """Losses of `images` held-out samples, each once in every of `levels` equal-probability bins.
+def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measuring[HeldoutLosses]:
+    """Losses of held-out samples, each once in every of `levels` equal-probability bins.
 
     Images, levels, noise and ranking are the same for every run, so losses pair element by element.
-
-    Args:
-        pick: which images, of `PICKS`.
     """
-    columns = []
-    for column in _heldout(model, samples, PICKS[pick](images, samples), levels):
-        columns.append(column)
-        yield
-    chunks = [zip(*columns[k : k + levels]) for k in range(0, len(columns), levels)]
-    stacked = ([torch.stack(part, dim=1) for part in chunk] for chunk in chunks)
-    dense, routed, level = map(torch.cat, zip(*stacked))
-    routed_ML = routed.numpy() if model.spec.routes else None
-    return HeldoutLosses(dense.numpy(), routed_ML, level.numpy())
-
-
-def _heldout(
-    model: Trained, samples: Samples, ids_M: Tensor, levels: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """(dense_B, routed_B, level_B) of one chunk of images after another, at each level."""
-    for first in range(0, len(ids_M), BATCH):
-        ids = ids_M[first : first + BATCH]
-        x_BCHW, y_B = _taken(model, samples, ids)
+    images, levels, ids_M = spec.images, spec.levels, PICKS[spec.pick](spec.images, samples)
+    dense_ML, routed_ML, level_ML = (torch.empty(images, levels) for _ in range(3))
+    for first in range(0, images, BATCH):
+        chunk = slice(first, first + BATCH)
+        x_BCHW, y_B = _taken(model, samples, ids_M[chunk])
         for bin in range(levels):
             key = ("heldout", first, bin)
-            u_B = (bin + draws.uniform((len(ids),), *key, "level")) / levels
-            level_B = model.process.level(u_B)
+            u_B = (bin + draws.uniform((len(y_B),), *key, "level")) / levels
+            level_B = level_ML[chunk, bin] = model.process.level(u_B)
             noise_BCHW = draws.normal(tuple(x_BCHW.shape), *key, "noise")
-            routing = draw_routing(model.spec.routes, (len(ids), model.spec.tokens), *key)
+            routing = draw_routing(model.spec.routes, (len(y_B), model.spec.tokens), *key)
             draw = (x_BCHW, noise_BCHW, level_B, y_B)
-            dense_B = _loss(model, *draw, None)
-            yield dense_B, _loss(model, *draw, routing) if routing else dense_B, level_B
+            dense_ML[chunk, bin] = _loss(model, *draw, None)
+            if routing:
+                routed_ML[chunk, bin] = _loss(model, *draw, routing)
+            yield
+    routed = routed_ML.numpy() if model.spec.routes else None
+    return HeldoutLosses(dense_ML.numpy(), routed, level_ML.numpy())
 
 
 def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,7 +126,7 @@ def _loss(
 
 @torch.no_grad()
 def layer_similarity(
-    model: Trained, samples: Samples, images: int, levels: int, *, pick: str = "first"
+    model: Trained, samples: Samples, spec: SimilaritySpec
 ) -> Measuring[tuple[np.ndarray, np.ndarray]]:
     """S_ab = mean over images and tokens of cos(h_a, h_b), h_l the residual stream after block l.
 
@@ -151,29 +136,21 @@ def layer_similarity(
     Returns:
         similarity per level [L, B, B] and the levels [L]; B is the depth here.
     """
-    x_BCHW, y_B = _taken(model, samples, PICKS[pick](images, samples))
-    u_L = (torch.arange(levels) + 0.5) / levels
+    images = spec.images
+    x_BCHW, y_B = _taken(model, samples, PICKS[spec.pick](images, samples))
+    u_L = (torch.arange(spec.levels) + 0.5) / spec.levels
     level_L = model.process.level(u_L)
+    each = 4 * model.spec.model.depth * model.spec.tokens * model.spec.model.width
+    at_once = max(STREAMS // each, 1)  # 32 images of XL
     matrices = []
     for k, level in enumerate(level_L):
         noise_BCHW = draws.normal(tuple(x_BCHW.shape), "similarity", k)
         draw = (x_BCHW, noise_BCHW, level.expand(images), y_B)
-        parts = zip(*(tensor.split(_images_at_once(model.spec)) for tensor in draw))
-        sums = [_cosines(_streams(model, *part)) for part in parts]
+        streams = (_streams(model, *part) for part in zip(*(t.split(at_once) for t in draw)))
+        sums = [torch.einsum("amd,bmd->ab", h, h) for h in streams]
         matrices.append(sum(sums[1:], sums[0]) / (images * model.spec.tokens))
         yield
     return torch.stack(matrices).cpu().numpy(), level_L.numpy()
-
-
-def _images_at_once(spec: RunSpec) -> int:
-    """Return how many images have residual streams of `STREAMS` bytes; of XL 32."""
-    each = 4 * spec.model.depth * spec.tokens * spec.model.width
-    return max(STREAMS // each, 1)
-
-
-def _cosines(streams: Tensor) -> Tensor:
-    """Sums over tokens of the products of unit vectors of all pairs of blocks."""
-    return torch.einsum("amd,bmd->ab", streams, streams)
 
 
 def _streams(model: Trained, x: Tensor, noise: Tensor, level_B: Tensor, y_B: Tensor) -> Tensor:
