@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,17 +49,14 @@ _DRAWS: frozenset[Any] = frozenset(
 )
 
 
-def no_init() -> AbstractContextManager[object]:
+class no_init(TorchFunctionMode):
     """Fill tensors with NaN within the block where they would be filled with random numbers.
 
     Everything else is computed as ever, such as tables of positions, which no checkpoint holds.
     NaN stays until a whole state dict is loaded. It is never out of bounds, so that loops that
     redraw what is out of bounds end, as torch's `trunc_normal_`. XL/2: 12 s less on one core.
     """
-    return _NoInit()
 
-
-class _NoInit(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -125,7 +122,7 @@ def trained(
     with no_init():
         network = build_network(spec)
     try:
-        network.load_state_dict({**checkpoint.part("model"), **checkpoint.part(weights)})
+        network.load_state_dict(checkpoint.network(weights))
     except RuntimeError as error:
         wrong = str(error).splitlines()[-1].strip()
         raise UserError(f"weights in {folder.path} do not fit its spec: {wrong}") from None
@@ -133,16 +130,6 @@ def trained(
     network.requires_grad_(False).eval().to(device)
     process = build_process(spec.process)
     return Trained(spec, checkpoint.step, network, process, device, checkpoint.digest)
-
-
-def weights_of(folder: RunFolder, weights: str) -> dict[str, Tensor]:
-    """Return the state dict of a run's last checkpoint, with EMA or raw weights.
-
-    Raises:
-        UserError: the run has no usable checkpoint.
-    """
-    checkpoint = _checkpoint(folder, None)
-    return {**checkpoint.part("model"), **checkpoint.part(weights)}
 
 
 def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
@@ -194,7 +181,7 @@ def starting_weights(spec: RunSpec, folder: RunFolder) -> dict[str, Tensor] | No
     if start is None:
         return None
     if start.run is not None:
-        return weights_of(folder.sibling(signature(start.run)), start.weights)
+        return _checkpoint(folder.sibling(signature(start.run)), None).network(start.weights)
     return _of_file(spec, start)
 
 

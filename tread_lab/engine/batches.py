@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -90,7 +91,10 @@ class Batches:
         self.condition: Callable[..., Tensor] | None = None
         generation = len(spec.ancestors)
         self._name = (spec.seed, *(("stage", generation) if generation else ()))
-        self._last_order = -1, torch.empty(0, dtype=torch.long)
+        size, name = len(samples), self._name
+        self._order_of = functools.lru_cache(maxsize=2)(  # a batch may span two epochs
+            lambda epoch: draws.permutation(size, *name, "order", epoch)
+        )
 
     def at(self, step: int) -> Batch:
         """Return the batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
@@ -137,7 +141,7 @@ class Batches:
                 yield ahead.pop(0).result()
 
     def _ids(self, step: int) -> Tensor:
-        """Places in the data set of the samples of a step; a batch may span two epochs."""
+        """Places in the data set of the samples of a step."""
         B, size = self.spec.train.batch, len(self.samples)
         places = torch.arange(step * B, (step + 1) * B)
         ids = torch.empty_like(places)
@@ -145,13 +149,6 @@ class Batches:
             inside = places // size == epoch
             ids[inside] = self._order_of(epoch)[places[inside] % size]
         return ids
-
-    def _order_of(self, epoch: int) -> Tensor:
-        last_epoch, order = self._last_order  # one read: other threads may replace the pair
-        if last_epoch != epoch:
-            order = draws.permutation(len(self.samples), *self._name, "order", epoch)
-            self._last_order = epoch, order
-        return order
 
 
 class Transfer:

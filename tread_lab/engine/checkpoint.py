@@ -46,6 +46,10 @@ class Checkpoint:
         """Return the tensors below `prefix/`, their names without it."""
         return below(self.tensors, prefix)
 
+    def network(self, weights: str) -> dict[str, Tensor]:
+        """Return the state of the network with EMA or raw weights."""
+        return {**self.part("model"), **self.part(weights)}
+
 
 def save(
     folder: Path, checkpoint: Checkpoint, *, keep: int, keep_steps: Collection[int] = ()
@@ -160,9 +164,8 @@ def load_weights(path: Path) -> Checkpoint:
         UserError: the file cannot be read.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {f"model/{name}": file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            facts = file.metadata() or {}
+        tensors, facts = _tensors(path)
+        tensors = {f"model/{name}": tensor for name, tensor in tensors.items()}
         return Checkpoint(int(facts.get("step", 0)), tensors, facts, _digest(path))
     except (OSError, SafetensorError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}; export the run again") from None
@@ -172,12 +175,14 @@ def _read(path: Path) -> Checkpoint | None:
     if not is_whole(path):
         return None
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            facts = file.metadata() or {}
+        return Checkpoint(step_of(path), *_tensors(path), _digest_in(path))
     except (OSError, SafetensorError):
         return None
-    return Checkpoint(step_of(path), tensors, facts, _digest_in(path))
+
+
+def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    with safe_open(path, framework="pt") as file:
+        return {n: file.get_tensor(n) for n in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
 
 def step_of(path: Path) -> int:
@@ -187,9 +192,7 @@ def step_of(path: Path) -> int:
 
 def _digest_in(path: Path) -> str:
     """Return the checksum in a checkpoint's name."""
-    match = _NAME.fullmatch(path.name)
-    assert match is not None
-    return match[2]
+    return path.stem.rpartition("-")[2]
 
 
 def _digest(path: Path) -> str:

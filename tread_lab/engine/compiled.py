@@ -35,10 +35,9 @@ def arithmetic(spec: RunSpec, device_type: str) -> str:
     """
     asked = spec.execution.compile
     able = lookup(BACKBONES, spec.model.backbone, "model.backbone").compiles
-    wanted = asked == "blocks" or (asked == "auto" and device_type == "cuda")
-    if asked == "auto" and able and wanted and no_compiler() is not None:
-        return EAGER
-    return INDUCTOR if wanted and able else EAGER
+    if asked == "auto":
+        able = able and device_type == "cuda" and no_compiler() is None
+    return INDUCTOR if able and asked != "none" else EAGER
 
 
 @functools.cache
