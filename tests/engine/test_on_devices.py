@@ -42,7 +42,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return dict(found.tensors)
 
 
-@on_devices
+@on_cuda
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_resumed_run_has_the_bits_of_an_undisturbed_one(
     precision: str, device: torch.device, tmp_path: Path

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, needs_fp16, small_run
 from tread_lab.engine import device as devices
 from tread_lab.engine import precision as arithmetic
-from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.device import check_precision, precisions
-from tread_lab.engine.optimizer import Ema
 from tread_lab.engine.precision import (
+    ALL,
     ATTENTION,
     PRECISIONS,
     LossScaler,
@@ -35,7 +34,6 @@ from tread_lab.specs.evaluation import SamplerSpec
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-needs_fp16 = pytest.mark.skipif("fp16" not in precisions(CPU), reason="no fp16 on this CPU")
 
 
 @pytest.fixture
@@ -44,16 +42,21 @@ def live(tmp_path: Path) -> Iterator[Trainer]:
         yield run
 
 
-def block_dtypes(spec: RunSpec, device: torch.device, folder: Path) -> list[set[torch.dtype]]:
-    """What the linear maps of every block put out during one training step, as observed."""
-    seen: list[set[torch.dtype]] = [set() for _ in range(spec.model.depth)]
+Seen = set[tuple[torch.dtype, bool]]
+
+
+def block_products(spec: RunSpec, device: torch.device, folder: Path) -> list[Seen]:
+    """What the linear maps of every block put out in one training step, and whether by tf32."""
+    seen: list[Seen] = [set() for _ in range(spec.model.depth)]
     with Trainer(spec, RunFolder(folder), device) as run:
         for l, block in enumerate(run.network.blocks):  # type: ignore[arg-type]
+
+            def see(module: nn.Module, args: Any, out: Tensor, l: int = l) -> None:
+                seen[l].add((out.dtype, torch.backends.cuda.matmul.allow_tf32))
+
             for module in block.modules():
                 if isinstance(module, nn.Linear):
-                    module.register_forward_hook(
-                        lambda _, __, out, l=l: seen[l].add(out.dtype)  # type: ignore[misc]
-                    )
+                    module.register_forward_hook(see)
         run.train_step(run.batches.at(0), lr=1e-3)
     return seen
 
@@ -63,16 +66,25 @@ def block_dtypes(spec: RunSpec, device: torch.device, folder: Path) -> list[set[
     [CPU, pytest.param(torch.device("cuda"), marks=[cuda, pytest.mark.cuda])],
     ids=["cpu", "cuda"],
 )
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize(("fp32_block", "exact"), [("off", None), ("j", 1), ("j+1", 2)])
-def test_the_chosen_block_and_no_other_runs_in_fp32(
-    fp32_block: str, exact: int | None, precision: str, device: torch.device, tmp_path: Path
+@pytest.mark.parametrize(
+    ("precision", "fp32_block", "exact"),
+    [
+        ("bf16", "off", None),
+        ("bf16", "j", 1),
+        ("bf16", "j+1", 2),
+        ("fp16", "j+1", 2),
+        ("fp32", "off", None),
+    ],
+)
+def test_the_chosen_block_alone_runs_in_fp32_by_tf32_products(
+    precision: str, fp32_block: str, exact: int | None, device: torch.device, tmp_path: Path
 ) -> None:
     if precision not in precisions(device):
         pytest.skip(f"{device} has no {precision}")
     spec = small_run(precision=precision, fp32_block=fp32_block)
-    for l, dtypes in enumerate(block_dtypes(spec, device, tmp_path)):
-        assert dtypes == {torch.float32 if l == exact else HALF[precision]}
+    own, half = HALF.get(precision, torch.float32), precision in HALF
+    for l, seen in enumerate(block_products(spec, device, tmp_path)):
+        assert seen == {(torch.float32 if l == exact else own, half)}
 
 
 def test_fp32_block_says_off_where_there_is_nothing_to_keep() -> None:
@@ -113,24 +125,7 @@ def test_tf32_switches_hold_within_the_block_alone() -> None:
         assert [s.allow_tf32 for s in switches] == before
 
 
-@pytest.mark.parametrize(("precision", "tf32"), [("fp32", False), ("bf16", True), ("fp16", True)])
-def test_the_fp32_block_of_a_half_precision_run_alone_has_tf32_products(
-    precision: str, tf32: bool, tmp_path: Path
-) -> None:
-    if precision not in precisions(CPU):
-        pytest.skip(f"no {precision} on this CPU")
-    seen = []
-    with Trainer(small_run(precision=precision), RunFolder(tmp_path), CPU) as run:
-        block = run.network.get_submodule("blocks.2.mlp.fc1")
-        block.register_forward_hook(
-            lambda _, __, out: seen.append((out.dtype, torch.backends.cuda.matmul.allow_tf32))
-        )
-        run.train_step(run.batches.at(0), lr=1e-3)
-    assert seen == [(torch.float32, tf32)]
-
-
 def test_every_precision_of_the_specs_has_an_arithmetic() -> None:
-    assert set(PRECISIONS) == {"fp32", "tf32", "bf16", "fp16"}
     for spec in (RunSpec, SamplerSpec):
         assert set(get_args(get_type_hints(spec)["precision"])) == set(PRECISIONS)
 
@@ -158,7 +153,9 @@ def test_tf32_really_rounds_and_fp32_does_not() -> None:
 
 @needs_fp16
 def test_an_overflowed_step_changes_nothing_but_the_scale(live: Trainer) -> None:
-    scale_until_overflow(live.scaler)
+    # a scale at which the gradient of any loss leaves fp16
+    scale = torch.tensor(2.0**127, dtype=torch.float64)
+    live.scaler.load({**live.scaler.state(), "scale": scale})
     before = {n: p.detach().clone() for n, p in live.trainable.items()}
     live.train_step(live.batches.at(0), lr=1e-3)
     assert int(live.scaler.overflows) == 1 and live.step == 1
@@ -184,21 +181,6 @@ def test_training_goes_on_after_overflows_and_counts_them(live: Trainer) -> None
     assert logged[metric_names.TRAIN_LOSS] == pytest.approx(live.loss) and live.loss < 10
 
 
-@needs_fp16
-@pytest.mark.parametrize("stop", [1, 3])
-def test_fp16_resumes_bitwise_with_its_scaler(stop: int, tmp_path: Path) -> None:
-    spec = small_run(precision="fp16", train={"steps": 6, "batch": 8, "clip": 1.0})
-    train_until(spec, tmp_path / "whole")
-    train_until(spec, tmp_path / "halves", stop)
-    train_until(spec, tmp_path / "halves")
-    whole, halves = (load_latest(tmp_path / n / "checkpoints") for n in ("whole", "halves"))
-    assert whole is not None and halves is not None
-    assert {"scaler/scale", "scaler/growth", "scaler/overflows"} <= set(whole.tensors)
-    assert whole.tensors.keys() == halves.tensors.keys()
-    for name, tensor in whole.tensors.items():
-        assert torch.equal(tensor, halves.tensors[name]), name
-
-
 def test_other_precisions_step_plainly_and_save_no_scaler() -> None:
     scaler = LossScaler("bf16", CPU)
     loss = torch.tensor(3.0)
@@ -207,25 +189,6 @@ def test_other_precisions_step_plainly_and_save_no_scaler() -> None:
     weight.grad = torch.ones(1)
     assert scaler.step(torch.optim.SGD([weight], lr=0.5)) is None
     assert weight.item() == 0.5
-
-
-def test_the_ema_of_a_step_that_was_not_skipped_is_the_usual_one() -> None:
-    torch.manual_seed(0)
-    one, two = nn.Linear(3, 3), nn.Linear(3, 3)
-    two.load_state_dict(one.state_dict())
-    plain, fp16 = Ema(one, 0.9), Ema(two, 0.9)
-    for network in (one, two):
-        nn.init.constant_(network.weight, 2.0)
-    plain.update()
-    fp16.update(torch.tensor(False))
-    torch.testing.assert_close(plain.weights, fp16.weights)
-    fp16.update(torch.tensor(True))
-    torch.testing.assert_close(plain.weights, fp16.weights)
-
-
-def scale_until_overflow(scaler: LossScaler) -> None:
-    """A scale at which the gradient of any loss leaves fp16."""
-    scaler.load({**scaler.state(), "scale": torch.tensor(2.0**127, dtype=torch.float64)})
 
 
 PLACE = 2.0**-8  # half of bf16's last place, relative to the number
@@ -289,28 +252,6 @@ def test_nothing_is_rounded_outside_autocast() -> None:
         assert torch.equal(F.linear(x, w), x @ w.T)
 
 
-@pytest.mark.parametrize(
-    ("own", "rounded"), [(False, [("linear", "attention")]), (True, [("attention",)])]
-)
-def test_a_cpu_with_bf16_units_uses_them_but_for_attention(
-    own: bool, rounded: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Torch's bf16 attention is slow backwards with and without units."""
-    monkeypatch.setattr(arithmetic, "multiplies_bf16", lambda: own)
-    names = {"linear": F.linear, "attention": F.scaled_dot_product_attention}
-    entered = []
-
-    def enter(mode: RoundedProducts) -> None:
-        entered.append(tuple(name for name, f in names.items() if f in mode.products))
-
-    monkeypatch.setattr(RoundedProducts, "__enter__", enter)
-    monkeypatch.setattr(RoundedProducts, "__exit__", lambda *args: None)
-    for kind in ("bf16", "fp32", "fp16"):
-        with autocast(kind, CPU):
-            pass
-    assert entered == rounded
-
-
 def test_attention_alone_is_rounded_where_linear_maps_have_units() -> None:
     x, w = tensors((5, 24), (9, 24))
     q, k, v = tensors(*[(2, 3, 10, 8)] * 3)
@@ -323,22 +264,29 @@ def test_attention_alone_is_rounded_where_linear_maps_have_units() -> None:
     assert torch.equal(attended, F.scaled_dot_product_attention(Q, K, V).bfloat16())
 
 
-def test_what_makes_the_products_is_part_of_provenance(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {}
-    for own in (False, True):
-        monkeypatch.setattr(arithmetic, "multiplies_bf16", lambda own=own: own)
-        for kind in ("fp32", "bf16"):
-            made = fingerprint(small_run(precision=kind), "cpu")
-            found[own, kind] = made.get("products in bf16")
-    assert found == {
-        (False, "fp32"): None,
-        (False, "bf16"): "rounded operands, fp32 kernels",
-        (True, "fp32"): None,
-        (True, "bf16"): "bf16 kernels, attention of rounded operands by fp32 kernels",
-    }
-    monkeypatch.setattr(arithmetic, "multiplies_bf16", lambda: False)
-    on_a_gpu = fingerprint(small_run(precision="bf16"), "cuda")
-    assert on_a_gpu["products in bf16"] == "bf16 kernels"
+@pytest.mark.parametrize(
+    ("own", "kind", "made_by", "products"),
+    [
+        (False, "bf16", "rounded operands, fp32 kernels", ALL),
+        (True, "bf16", "bf16 kernels, attention of rounded operands by fp32 kernels", ATTENTION),
+        (True, "fp32", None, None),
+        (False, "fp16", None, None),
+    ],
+)
+def test_a_cpu_rounds_products_that_it_has_no_units_for_and_provenance_says_so(
+    own: bool, kind: str, made_by: str | None, products: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's bf16 attention is slow backwards with and without units."""
+    entered: list[Any] = []
+    monkeypatch.setattr(arithmetic, "multiplies_bf16", lambda: own)
+    monkeypatch.setattr(RoundedProducts, "__enter__", lambda mode: entered.append(mode.products))
+    monkeypatch.setattr(RoundedProducts, "__exit__", lambda *args: None)
+    with autocast(kind, CPU):
+        pass
+    assert entered == ([] if products is None else [products])
+    made = [fingerprint(small_run(precision=kind), device) for device in ("cpu", "cuda")]
+    on_gpu = "bf16 kernels" if kind == "bf16" else None
+    assert [m.get("products in bf16") for m in made] == [made_by, on_gpu]
 
 
 def test_units_are_known_by_the_cpus_own_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import small_run, train_until
-from tread_lab.data.source import open_data
+from tests.engine.runs import CPU, needs_fp16
 from tread_lab.engine import checkpoint, trainer
-from tread_lab.engine.batches import Batches
 from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
@@ -24,7 +23,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
 
-CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
 
 
@@ -61,93 +59,84 @@ def a_second_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "train_step", train_step)
 
 
-@pytest.mark.parametrize("stops", [(1,), (7,), (10,), (3, 4, 6)])
-def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
-    tmp_path: Path, tiny: Tiny, stops: tuple[int, ...], a_second_a_step: None
-) -> None:
-    """Weights and losses to the bit, and the speed, of which each step counts once."""
-    spec = tiny(steps=24, routes=["1->2"])
-    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
-    run_to_end(spec, whole)
-    run_to_end(spec, parts, stops=stops)
-    a, b = state(whole), state(parts)
+def assert_equal(one: RunFolder, other: RunFolder) -> None:
+    """Weights, optimizer and average to the bit, and all that is logged."""
+    a, b = state(one), state(other)
     assert a.keys() == b.keys()
-    assert {key.split("/")[0] for key in a} == {"model", "ema", "optimizer"}
     assert [key for key in a if not torch.equal(a[key], b[key])] == []
-    assert logged(whole) == logged(parts) and len(logged(whole)) == 5
-    speeds = dict(logged(parts, metric_names.TRAIN_IMAGES_PER_S))
-    assert set(speeds.values()) == {spec.train.batch} and len(speeds) == 5
+    logs = [[(e.step, e.key, e.value) for e in folder.entries()] for folder in (one, other)]
+    assert logs[0] == logs[1]
 
 
+ROUTED = {"routes": ["1->2"]}
 MDT = {
     "model": "MDT-4x16x2/4",
     "routes": [{"start": 0, "end": "B-3", "rate": 0.3}],
     "bypass": "mdt",
     "loss": "both",
 }
-
-
 SD_DIT = {
     "routes": [{"start": 0, "end": "B-1", "rate": 0.25}],
     "bypass": {"kind": "mask", "depth": 1, "width": 8, "heads": 2, "fill": "entry"},
     "loss": {"kind": "discrimination", "prototypes": 8, "hidden": 12, "bottleneck": 4},
 }
+FP16 = {**ROUTED, "precision": "fp16", "train": {"clip": 1.0}}
 
 
-@pytest.mark.parametrize(("system", "parts"), [(MDT, set()), (SD_DIT, {"head", "teacher"})])
-def test_comparators_resume_bitwise_too(
-    tmp_path: Path, system: dict[str, Any], parts: set[str]
+@pytest.mark.parametrize(
+    ("changes", "stops", "parts"),
+    [
+        (ROUTED, (1,), set()),
+        (ROUTED, (10,), set()),
+        (ROUTED, (3, 4, 6), set()),
+        ({**ROUTED, "precision": "bf16"}, (7,), set()),
+        pytest.param(FP16, (1, 2), {"scaler"}, marks=needs_fp16),
+        (MDT, (7,), set()),
+        (SD_DIT, (7,), {"head", "teacher"}),
+    ],
+)
+def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
+    changes: dict[str, Any],
+    stops: tuple[int, ...],
+    parts: set[str],
+    tmp_path: Path,
+    tiny: Tiny,
+    a_second_a_step: None,
 ) -> None:
-    spec, whole, halves = small_run(**system), tmp_path / "whole", tmp_path / "halves"
-    train_until(spec, whole)
-    train_until(spec, halves, 3)
-    train_until(spec, halves)
-    a, b = state(RunFolder(whole)), state(RunFolder(halves))
-    assert {key.split("/")[0] for key in a} == {"model", "ema", "optimizer", *parts}
-    assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
-
-
-def test_a_kill_between_checkpoints_repeats_the_same_numbers(tmp_path: Path, tiny: Tiny) -> None:
-    spec = tiny(steps=24)
-    whole, killed = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "killed")
+    """The speed, too, of which each step counts once."""
+    spec = tiny(steps=14, **changes)
+    whole, stopped = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "stopped")
     run_to_end(spec, whole)
-    iterator = train(spec, killed, CPU)
-    for _ in itertools.islice(iterator, 17):
-        pass
-    newest = checkpoint.list_checkpoints(killed.checkpoints)[0]
-    assert newest.name.startswith("step-00000010")  # the 7 steps since are lost with the process
-    _abandon(iterator)
-    run_to_end(spec, killed)
-    a, b = state(whole), state(killed)
-    assert all(torch.equal(a[key], b[key]) for key in a)
-    assert logged(whole) == logged(killed)
+    run_to_end(spec, stopped, stops=stops)
+    assert_equal(whole, stopped)
+    assert {key.split("/")[0] for key in state(whole)} == {"model", "ema", "optimizer", *parts}
+    assert [step for step, _ in logged(whole)] == [5, 10, 14]
+    speeds = dict(logged(stopped, metric_names.TRAIN_IMAGES_PER_S))
+    assert set(speeds.values()) == {spec.train.batch}
 
 
-def _abandon(iterator) -> None:
-    """End a run the way a crash does: no checkpoint is written."""
-    with pytest.raises(RuntimeError, match="crash"):
-        iterator.throw(RuntimeError("crash"))
-
-
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
-    tmp_path: Path, tiny: Tiny
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_crash_between_checkpoints_and_a_damaged_one_repeat_the_same_numbers(
+    damaged: bool, tmp_path: Path, tiny: Tiny, a_second_a_step: None
 ) -> None:
-    spec = tiny(steps=20)
+    spec = tiny(steps=18)
     whole, hurt = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "hurt")
     run_to_end(spec, whole)
     iterator = train(spec, hurt, CPU)
-    for _ in itertools.islice(iterator, 15):
+    for _ in itertools.islice(iterator, 16):
         pass
-    iterator.close()
-    newest, before = checkpoint.list_checkpoints(hurt.checkpoints)
-    newest.write_bytes(newest.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match="damaged; the one before it"):
-        found = checkpoint.load_latest(hurt.checkpoints)
-    assert found is not None and found.step == 10 and before.name.startswith("step-00000010")
-    with pytest.warns(UserWarning, match="damaged"):
+    if damaged:
+        iterator.close()
+        newest = checkpoint.list_checkpoints(hurt.checkpoints)[0]
+        newest.write_bytes(newest.read_bytes()[:-100])
+    else:  # no checkpoint is written
+        with pytest.raises(RuntimeError, match="crash"):
+            iterator.throw(RuntimeError("crash"))
+    kept = [checkpoint.step_of(path) for path in checkpoint.list_checkpoints(hurt.checkpoints)]
+    assert kept == ([16, 10] if damaged else [10])
+    with pytest.warns(UserWarning, match="damaged; the one before") if damaged else nullcontext():
         run_to_end(spec, hurt)
-    a, b = state(whole), state(hurt)
-    assert all(torch.equal(a[key], b[key]) for key in a)
+    assert_equal(whole, hurt)
 
 
 def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -> None:
@@ -156,14 +145,6 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
     assert not math.isfinite(logged(folder)[-1][1])
     assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
-
-
-def test_runs_of_a_sweep_see_common_random_numbers(tiny: Tiny) -> None:
-    samples = open_data(tiny().data, "train")
-    dense, routed = (Batches(tiny(routes=r), samples).at(3) for r in ((), ("0->1",)))
-    assert torch.equal(dense.x_BCHW, routed.x_BCHW) and torch.equal(dense.y_B, routed.y_B)
-    assert torch.equal(dense.noise_BCHW, routed.noise_BCHW)
-    assert dense.routing is None and routed.routing is not None
 
 
 def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None:
@@ -175,25 +156,19 @@ def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None
     assert all(t.dtype != torch.bfloat16 for t in state(half).values())
 
 
-def gradient_norms(folder: RunFolder) -> dict[int, float]:
-    return {e.step: e.value for e in folder.entries() if e.key == "train/gradient_norm"}
-
-
 @pytest.mark.parametrize("clip", [None, 0.01])
 def test_the_gradient_norm_of_the_step_stands_in_the_log(
     clip: float | None, tmp_path: Path, tiny: Tiny
 ) -> None:
-    """Before clipping; the same whether the run was stopped or not."""
-    spec = tiny(steps=12, routes=["1->2"], train={"clip": clip})
-    whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
-    run_to_end(spec, whole)
-    run_to_end(spec, parts, stops=(7,))
-    found = gradient_norms(whole)
-    assert list(found) == [5, 10, 12] and found == gradient_norms(parts)
+    """As it was before clipping."""
+    spec = tiny(steps=7, routes=["1->2"], train={"clip": clip})
+    folder = RunFolder(tmp_path / "run")
+    run_to_end(spec, folder)
+    found = dict(logged(folder, metric_names.GRADIENT_NORM))
+    assert list(found) == [5, 7] and found[5] > 0.01
     with Trainer(spec, RunFolder(tmp_path / "again"), CPU) as run:
         for step in range(4):
             run.train_step(run.batches.at(step), lr=learning_rates(spec.train)(step))
         run._backward(run.batches.at(4))
         squares = [p.grad.double().square().sum() for p in run.trainable.values()]  # type: ignore[union-attr]
         assert found[5] == pytest.approx(float(sum(squares)) ** 0.5, rel=1e-5)
-    assert found[5] > 0.01

@@ -16,14 +16,14 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
 
 CPU = torch.device("cpu")
-MODELS = ("DiT-4x32x2/2", "LightningDiT-4x32x2/2", "RWKV-4x32/2", "Mamba-4x32x4/2")
+MODELS = ("DiT-4x32x2/4", "LightningDiT-4x32x2/4", "RWKV-4x32/4", "Mamba-4x32x4/4")
 
 
 def run(model: str, selection: str, **execution: Any) -> RunSpec:
     tree = {
         "model": model,
         "routes": [f"1->2 by {selection}"],
-        "train": {"steps": 50, "batch": 16, "lr": 6e-3, "betas": [0.9, 0.99], "warmup": 5},
+        "train": {"steps": 60, "batch": 16, "lr": 8e-3, "betas": [0.9, 0.99], "warmup": 5},
         "precision": "fp32",
         "execution": execution,
     }
@@ -43,8 +43,8 @@ def trained(spec: RunSpec, folder: Path, steps: int) -> list[float]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_loss_falls_under_a_route(model: str, tmp_path: Path) -> None:
-    losses = trained(run(model, "rows"), tmp_path, 50)
-    assert sum(losses[-10:]) < 0.75 * sum(losses[:10])
+    losses = trained(run(model, "rows"), tmp_path, 60)
+    assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
 
 
 def test_a_step_moves_weights_by_its_own_rate(tmp_path: Path) -> None:
@@ -78,13 +78,10 @@ def test_the_network_of_a_system_starts_from_the_seed_of_the_run(
     assert torch.equal(*starts)
 
 
-@pytest.mark.parametrize(
-    ("model", "selection"),
-    [*((model, "rows") for model in MODELS), (MODELS[1], "structured"), (MODELS[1], "bernoulli")],
-)
-def test_micro_batches_change_nothing(model: str, selection: str, tmp_path: Path) -> None:
-    whole = trained(run(model, selection), tmp_path / "whole", 4)
-    parts = trained(run(model, selection, micro_batch=6), tmp_path / "parts", 4)
+@pytest.mark.parametrize("selection", ["rows", "bernoulli"])
+def test_micro_batches_change_nothing(selection: str, tmp_path: Path) -> None:
+    whole = trained(run(MODELS[1], selection), tmp_path / "whole", 4)
+    parts = trained(run(MODELS[1], selection, micro_batch=6), tmp_path / "parts", 4)
     assert parts == pytest.approx(whole, rel=1e-4)
 
 
