@@ -39,10 +39,9 @@ def _fresh_compiler() -> None:
 
 def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
     counter = CompileCounterWithBackend("eager")
-    rates, ends = (0.25, 0.5, 0.75), ((0, 1), (1, 2))
-    for rate, (start, end) in itertools.product(rates, ends):
-        routed = spec(routes=[{"start": start, "end": end, "rate": rate}])
-        folder = RunFolder(tmp_path / f"{rate} {start} {end}")
+    for start, rate in itertools.product((0, 1), (0.25, 0.75)):
+        routed = spec(routes=[{"start": start, "end": start + 1, "rate": rate}])
+        folder = RunFolder(tmp_path / f"{start} {rate}")
         with Trainer(routed, folder, CPU) as run:
             compile_blocks(run.network, backend=counter)
             run.train_step(run.batches.at(0), lr=1e-3)
@@ -54,21 +53,17 @@ def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
             with torch.no_grad():  # evaluation: dense, without gradients
                 batch = run.batches.at(2)
                 run.network(batch.x_BCHW, batch.u_B, batch.y_B, None)
-    # all 64 tokens in bf16, in fp32 after a route, and without gradients; 48, 32, 16 kept
-    assert counter.frame_count == 6
+    # all 64 tokens in bf16, in fp32 after a route, and without gradients; 48, 16 kept
+    assert counter.frame_count == 5
 
 
 @pytest.mark.parametrize(
     ("model", "bypass", "precision", "graphs"),
     [
-        ("DiT-4x32x2/2", "route", "fp32", 2),
-        ("DiT-4x32x2/2", "route", "bf16", 3),  # the block after the route is in fp32
         ("DiT-4x32x2/2", "mask", "bf16", 1),  # no block sees all tokens
         ("DiT-4x32x2/2", "sprint", "fp32", 2),
-        ("LightningDiT-4x32x2/2", "route", "fp32", 2),
-        ("LightningDiT-4x32x2/2", "route", "bf16", 3),
+        ("LightningDiT-4x32x2/2", "route", "bf16", 3),  # the block after the route is in fp32
         ("RWKV-4x32/2", "route", "fp32", 2),
-        ("RWKV-4x32/2", "route", "bf16", 3),
     ],
 )
 def test_every_backbone_compiles_without_a_break(
@@ -77,7 +72,9 @@ def test_every_backbone_compiles_without_a_break(
     routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
     run = spec(model, routes, precision=precision, bypass={"kind": bypass})
     network, counter = build_network(run), CompileCounterWithBackend("eager")
+    names = list(network.state_dict())
     compile_blocks(network, backend=counter)
+    assert list(network.state_dict()) == names
     routing = draw_routing(run.routes, (4, run.tokens), 0, 0)
     with autocast(precision, CPU):
         out = network(torch.randn(4, 1, 16, 16), torch.rand(4), torch.arange(4), routing)
@@ -101,13 +98,6 @@ def test_inductor_computes_what_eager_blocks_do(monkeypatch: pytest.MonkeyPatch)
         gradients.append(network.blocks[0].attn.qkv.weight.grad)
     torch.testing.assert_close(outputs[1], outputs[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-6)
-
-
-def test_parameters_keep_their_names() -> None:
-    network = build_network(spec())
-    names = list(network.state_dict())
-    compile_blocks(network, backend="eager")
-    assert list(network.state_dict()) == names
 
 
 def test_too_many_graphs_are_an_error_and_no_silence() -> None:

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}
 HEAD = {"kind": "discrimination", "prototypes": 8, "hidden": 12, "bottleneck": 4}
 RUNS: dict[str, dict[str, Any]] = {
     "dense, clipped": {"routes": [], "train": {"clip": 0.5}},
-    "padded, dense at the end": {"routes": ["1->1 by bernoulli"], "routes_until": 8},
+    "padded, dense at the end": {"routes": ["1->1 by bernoulli"], "routes_until": 6},
     "mdt": {"model": "MDT-4x16x2/4", "routes": ["0->B-3"], "bypass": "mdt", "loss": "both"},
     "sprint": {"routes": ["1->2"], "bypass": "sprint"},
     "maskdit": {"routes": ["0->B-1"], "bypass": MASK, "loss": CODE},
@@ -58,41 +59,78 @@ def trained(ranks: Ranks, spec: RunSpec, path: Path, until: int | None = None) -
     return [entry.value for entry in entries if entry.key == metric_names.TRAIN_LOSS]
 
 
-@pytest.mark.parametrize(
-    ("processes", "steps"),
-    [
-        (2, 12),
-        pytest.param(2, 50, marks=pytest.mark.long),
-        pytest.param(4, 50, marks=pytest.mark.long),
-    ],
-)
-def test_the_losses_of_every_system_are_those_of_one_process(
-    processes: int, steps: int, tmp_path: Path
-) -> None:
-    losses: dict[int, dict[str, list[float]]] = {}
-    for count in (1, processes):
-        folder = tmp_path / str(count)
-        opened = OneProcess() if count == 1 else HereProcesses(count)
-        with opened.open(CPU) as ranks:
-            assert ranks.count == count and ranks.leads
-            losses[count] = {
-                name: trained(ranks, run(steps, **changes), folder / name)
-                for name, changes in RUNS.items()
-            }
-    for name, expected in losses[1].items():
-        assert len(expected) == steps
-        assert losses[processes][name] == pytest.approx(expected, rel=1e-6), name
+def losses_of(ranks: Ranks, steps: int, folder: Path) -> dict[str, list[float]]:
+    return {name: trained(ranks, run(steps, **more), folder / name) for name, more in RUNS.items()}
 
 
-def test_a_run_goes_on_with_more_or_fewer_processes(tmp_path: Path) -> None:
-    spec = run(10, **RUNS["sd_dit"])
-    whole = trained(Ranks(CPU), spec, tmp_path / "whole")
-    one, two = tmp_path / "one", tmp_path / "two"
-    trained(Ranks(CPU), spec, one, until=5)
-    with HereProcesses(2).open(CPU) as ranks:
-        assert len(trained(ranks, spec, two, until=5)) == 5
-        assert trained(ranks, spec, one) == pytest.approx(whole, rel=1e-6)
-    assert trained(Ranks(CPU), spec, two) == pytest.approx(whole, rel=1e-6)
+def assert_near(found: dict[str, list[float]], expected: dict[str, list[float]]) -> None:
+    for name, losses in expected.items():
+        assert found[name] == pytest.approx(losses, rel=1e-6), name
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("processes", [2, 4])
+def test_the_losses_of_long_runs_are_those_of_one_process(processes: int, tmp_path: Path) -> None:
+    alone = losses_of(Ranks(CPU), 50, tmp_path / "one")
+    with HereProcesses(processes).open(CPU) as ranks:
+        assert_near(losses_of(ranks, 50, tmp_path / "more"), alone)
+
+
+class TestTogether:
+    """One process, and two that stay for all of its tests; beside them none joins by itself."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+        return lab_with_a_run(tmp_path_factory.mktemp("lab")).run_of(small_run())
+
+    @pytest.fixture(scope="class")
+    def opened(self, folder: RunFolder) -> Iterator[tuple[Ranks, Ranks]]:
+        before = dict(os.environ)
+        with OneProcess().open(CPU) as one, HereProcesses(2).open(CPU) as two:
+            assert dict(os.environ) == before
+            assert (one.count, two.count, two.leads) == (1, 2, True)
+            yield one, two
+
+    @pytest.fixture
+    def one(self, opened: tuple[Ranks, Ranks]) -> Ranks:
+        return opened[0]
+
+    @pytest.fixture
+    def two(self, opened: tuple[Ranks, Ranks]) -> Ranks:
+        return opened[1]
+
+    def test_the_losses_of_every_system_are_those_of_one_process(
+        self, one: Ranks, two: Ranks, tmp_path: Path
+    ) -> None:
+        alone = losses_of(one, 9, tmp_path / "one")
+        assert {len(losses) for losses in alone.values()} == {9}
+        assert_near(losses_of(two, 9, tmp_path / "two"), alone)
+
+    def test_a_run_goes_on_with_more_or_fewer_processes(
+        self, one: Ranks, two: Ranks, tmp_path: Path
+    ) -> None:
+        spec = run(10, **RUNS["sd_dit"])
+        whole = trained(one, spec, tmp_path / "whole")
+        for first, then in ((one, two), (two, one)):
+            folder = tmp_path / str(first.count)
+            assert len(trained(first, spec, folder, until=5)) == 5
+            assert trained(then, spec, folder) == pytest.approx(whole, rel=1e-6)
+
+    def test_processes_that_draw_together_draw_the_same_images(
+        self, one: Ranks, two: Ranks, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Four batches of two processes, the last one short; stopped after each, and gone on with.
+        Where they read different weights they draw none."""
+        alone = measured(folder, one)
+        assert measured(folder, two) == alone
+        for batches in (1, 2, 1):
+            with closing(measuring(folder, DRAWN, CPU, cache=folder.cache, ranks=two)) as some:
+                for _ in range(batches):
+                    next(some)
+        with monkeypatch.context() as patch, pytest.raises(Unavailable, match="were replaced"):
+            patch.setattr(Drawing, "fingerprint", {"step None": "6-other"})
+            measured(folder, two)
+        assert measured(folder, two) == alone
 
 
 def measured(folder: RunFolder, ranks: Ranks) -> tuple[dict[str, float], bytes]:
@@ -102,27 +140,6 @@ def measured(folder: RunFolder, ranks: Ranks) -> tuple[dict[str, float], bytes]:
     images = (place / "samples.npz").read_bytes()
     shutil.rmtree(place)
     return metrics, images
-
-
-def test_processes_that_draw_together_draw_the_same_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Four batches of two processes, the last one short; stopped after each, and gone on with.
-    Where they read different weights they draw none."""
-    folder = lab_with_a_run(tmp_path).run_of(small_run())
-    alone = measured(folder, Ranks(CPU))
-    before = dict(os.environ)
-    with HereProcesses(2).open(CPU) as ranks:
-        assert dict(os.environ) == before
-        assert measured(folder, ranks) == alone
-        for batches in (1, 2, 1):
-            with closing(measuring(folder, DRAWN, CPU, cache=folder.cache, ranks=ranks)) as some:
-                for _ in range(batches):
-                    next(some)
-        with monkeypatch.context() as patch, pytest.raises(Unavailable, match="were replaced"):
-            patch.setattr(Drawing, "fingerprint", {"step None": "6-other"})
-            measured(folder, ranks)
-        assert measured(folder, ranks) == alone
 
 
 def children() -> set[int]:
