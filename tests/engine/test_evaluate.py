@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,6 @@ from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
-from tread_lab.metrics import requirements
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -39,33 +39,11 @@ def folder(lab: Lab) -> RunFolder:
     return lab.run_of(small_run())
 
 
-class OnDevice(torch.Tensor):
-    """A tensor that stands for one on a GPU: only bytes may leave it."""
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.cpu:
-            assert args[0].dtype == torch.uint8
-        return super().__torch_function__(func, types, args, kwargs or {})
-
-
-class Latents:
-    """Data whose decoder notes what it is given."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[type, int]] = []
-
-    def pixels(self, x_BCHW: Tensor) -> Tensor:
-        self.seen.append((type(x_BCHW), len(x_BCHW)))
-        return (x_BCHW * 255).to(torch.uint8).repeat(1, 3, 8, 8)
-
-
 def test_samples_are_decoded_where_they_were_drawn() -> None:
-    x_BCHW = torch.rand(64, 1, 4, 4).as_subclass(OnDevice)
-    data = Latents()
-    images = pixels(data, x_BCHW)  # type: ignore[arg-type]
-    assert data.seen == [(OnDevice, 64)]
-    assert images.shape == (64, 3, 32, 32) and images.dtype == torch.uint8
+    """The device `meta` stands for a GPU: nothing can be copied from it."""
+    data = SimpleNamespace(pixels=lambda x_BCHW: x_BCHW.to(torch.uint8))
+    images = pixels(data, torch.empty(64, 1, 4, 4, device="meta"))  # type: ignore[arg-type]
+    assert images.device.type == "meta" and images.dtype == torch.uint8
 
 
 def test_the_decoder_takes_64_small_latents_in_one_call(
@@ -97,20 +75,11 @@ def test_the_decoder_takes_64_small_latents_in_one_call(
         assert len(decoder.digest) == 16 and decoder.digest != other.digest
 
 
-class Config:
-    block_out_channels = (128, 256, 512, 512)
-
-
 def test_full_size_decoding_stays_within_the_memory_of_the_device() -> None:
-    cpu = torch.empty(1, 4, 32, 32)
-    gpu = FakeTensor((1, 4, 32, 32), "cuda")
-    assert autoencoder.images_at_once(Config, cpu) == 8
-    assert autoencoder.images_at_once(Config, gpu) == 64  # type: ignore[arg-type]
-
-
-class FakeTensor:
-    def __init__(self, shape: tuple[int, ...], device: str) -> None:
-        self.shape, self.device = shape, torch.device(device)
+    config: Any = SimpleNamespace(block_out_channels=(128, 256, 512, 512))
+    for device, images in (("cpu", 8), ("cuda", 64)):
+        latents: Any = SimpleNamespace(shape=(1, 4, 32, 32), device=torch.device(device))
+        assert autoencoder.images_at_once(config, latents) == images
 
 
 def test_a_record_says_in_which_arithmetic_latents_were_decoded() -> None:
@@ -128,25 +97,6 @@ def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
     first = next(iter(all_images(data, CPU)))
     assert len(first) == 200
     assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
-
-
-def test_a_second_evaluation_decodes_no_reference(
-    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch_fidelity")
-    decoded: list[int] = []
-    pixels = Fashion16.pixels
-
-    def watched(self: Fashion16, x_BCHW: Tensor) -> Tensor:
-        decoded.append(len(x_BCHW))
-        return pixels(self, x_BCHW)
-
-    monkeypatch.setattr(Fashion16, "pixels", watched)
-    for seed, count in ((1, 10_100), (2, 100)):
-        tree = {**FEW, "metrics": ["fd"], "sampler": {**FEW["sampler"], "seed": seed}}  # type: ignore[dict-item]
-        decoded.clear()
-        evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
-        assert sum(decoded) == count
 
 
 def test_features_are_exact_products_and_references_are_decoded_in_tf32(
@@ -202,8 +152,3 @@ def test_evaluate_without_weights_is_one_line_and_measures_nothing(
     assert cli.main(command) == 2
     said = capsys.readouterr().err.strip()
     assert "\n" not in said and "Inception features need" in said
-
-
-def check(metric: str, source: str, *, preview: bool) -> None:
-    spec = decode(SamplesSpec, {**FEW, "metrics": [metric]})
-    requirements.check_requirements(spec, source, preview=preview)

@@ -60,15 +60,6 @@ def test_sizes_of_dit_with_tread_and_maskdit_are_the_published_ones() -> None:
     assert [round(size) for size in sizes] == [675, 675, 730]
 
 
-def test_steps_without_routes_are_paid_densely() -> None:
-    always, half, never = (
-        cost(small("route", routes_until=until, train={"steps": 100})) for until in (None, 0.5, 0)
-    )
-    assert half.dense_images == 50 * 256
-    assert half.train_flops * 2 == always.train_flops + never.train_flops
-    assert never.train_flops == cost(small("dense", train={"steps": 100})).train_flops
-
-
 def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network() -> None:
     repa = {"encoder": "fashion16-v1", "hidden": 24}
     inside, before = (small("route", repa={**repa, "block": block}) for block in (2, 0))
