@@ -18,7 +18,6 @@ SPANNING = {
     "engine/test_guided_evaluation.py",
     "engine/test_on_devices.py",
     "frames/test_evaluation_columns.py",
-    "sampling/test_path_drop.py",
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
     "systems/test_bypasses.py",

@@ -234,9 +234,13 @@ def test_the_files_bytes_name_the_run_and_its_path_does_not(
         ({"model": "DiT-1x16x2/4"}, "the network has no blocks.1.adaLN_modulation.1.bias"),
         ({"model": "DiT-2x24x2/4"}, "adaLN_modulation.1.bias is 96, and the network's is 144"),
         ({"init_from": None}, "train.steps: 0 trains nothing; init_from says whose weights"),
+        (
+            {"init_from": {"file": "/nowhere/DiT.pt"}},
+            "init_from.file: cannot read /nowhere/DiT.pt: No such file",
+        ),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused(
+def test_a_wrong_start_and_a_file_that_does_not_fit_are_one_line(
     changes: dict[str, Any], message: str, file: Path, lab: Lab
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -247,17 +251,3 @@ def test_a_file_that_nobody_has_read_is_refused(file: Path) -> None:
     tree = {"model": MODEL, "init_from": {"file": str(file)}}
     with pytest.raises(UserError, match="so that its digest is taken"):
         check_start(decode(RunSpec, tree))
-
-
-@pytest.mark.parametrize(
-    ("start", "message"),
-    [
-        ({"file": "/nowhere/DiT.pt"}, "init_from.file: cannot read /nowhere/DiT.pt: No such file"),
-        ({}, "init_from: say either run or file"),
-        ({"published_as": "dit"}, "init_from.published_as: 'dit'"),
-        ({"weights": "raw"}, "init_from.weights: 'raw' is not one of ema, model"),
-    ],
-)
-def test_a_wrong_start_is_one_line(start: dict[str, Any], message: str, lab: Lab) -> None:
-    with pytest.raises(UserError, match=message):
-        starting_from(Path("/dev/null"), lab, init_from=start)

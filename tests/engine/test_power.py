@@ -11,15 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from tread_lab.engine import power
 from tread_lab.engine.power import Meter, NvmlReader, Reading, open_meter
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.trial.attempt import WorkerInfo
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import run_trial
 
 CPU = torch.device("cpu")
 
@@ -106,19 +102,10 @@ def test_a_gpu_is_found_by_its_uuid_and_no_permission_is_no_meter(
     assert open_meter(gpu) is None
 
 
-class Recorded:
-    """A reader of given readings; the last one stays."""
-
-    def __init__(self, *readings: Reading | None) -> None:
-        self.readings = list(readings)
-
-    def read(self) -> Reading | None:
-        return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
-
-
 def meter(*readings: Reading | None, seconds: tuple[float, ...] = ()) -> Meter:
-    ticks = iter(seconds)
-    return Meter(Recorded(*readings).read, every=0, clock=lambda: next(ticks, 0.0))
+    """A meter of given readings; the last one stays."""
+    told, ticks = iter(readings), iter(seconds)
+    return Meter(lambda: next(told, readings[-1]), every=0, clock=lambda: next(ticks, 0.0))
 
 
 def test_energy_is_the_difference_of_the_counter() -> None:
@@ -151,7 +138,7 @@ def test_energy_that_was_once_unknown_stays_so(later: Reading | None) -> None:
 
 
 def test_a_side_thread_samples_and_ends() -> None:
-    one = Meter(Recorded(Reading(100, 1, 5.0)).read, every=0.001)
+    one = Meter(lambda: Reading(100, 1, 5.0), every=0.001)
     one.begin()
     while len(one._window) < 3:
         pass
@@ -191,23 +178,6 @@ def test_a_resumed_run_has_the_energy_of_all_attempts_once(
     for _ in train(spec, folder, CPU, counting()):  # nothing is left to train
         pass
     assert folder.log_path.read_bytes() == before
-
-
-@pytest.mark.parametrize("runs_per_device", [1, 2])
-def test_a_record_has_energy_only_of_a_run_alone_on_its_device(
-    runs_per_device: int, lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tread_lab.sweep.trial.trial.open_meter", lambda device: counting())
-    task = Task(tiny(steps=10))
-    for _ in run_trial(lab, task, CPU, WorkerInfo(runs_per_device=runs_per_device)):
-        pass
-    metrics = (lab.run(task.run).result() or {})["metrics"]
-    if runs_per_device == 2:
-        assert not {"energy/joules", "power/watts", "gpu/utilisation"} & set(metrics)
-        return
-    assert metrics["energy/joules"] == 20.0 and metrics["gpu/utilisation"] == 0.5
-    assert metrics["power/watts"] == pytest.approx(20 / metrics["cost/train_seconds"], rel=0.5)
-    assert power.USE in {entry.key for entry in lab.run(task.run).entries()}
 
 
 def test_an_attempt_that_was_not_metered_leaves_the_energy_unknown(

@@ -88,9 +88,8 @@ def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
     whole, _ = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
     seen: list[int] = []
     model.network.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
-    monkeypatch.setattr(
-        probes, "STREAMS", 4 * 4 * model.spec.tokens * 16 * 3
-    )  # fp32, 4 blocks of 16
+    image = 4 * 4 * model.spec.tokens * 16  # fp32, 4 blocks of 16
+    monkeypatch.setattr(probes, "STREAMS", 3 * image)
     parts, _ = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
     assert seen == [3, 3, 3, 2] * 2
     assert np.ptp(whole) > 1e-3 and np.abs(parts - whole).max() < 1e-5

@@ -171,12 +171,6 @@ def test_a_plan_is_named_by_its_key(selection: str) -> None:
         assert not torch.equal(first[0], other)
 
 
-@pytest.mark.parametrize("selection", ALL)
-def test_some_samples_of_a_leg_are_those_of_the_whole(selection: str) -> None:
-    leg = select(route(selection), rank(6))
-    assert torch.equal(routed(leg.each(lambda tensor: tensor[2:5])), routed(leg)[2:5])
-
-
 def test_no_route_is_no_plan() -> None:
     assert draw_routing((), (4, N), 0) is None
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.sampling.images import drawn
+from tests.systems.test_bypasses import MODEL, woken
+from tread_lab import draws
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
 from tread_lab.routing.select import Routing
@@ -190,3 +192,46 @@ def test_the_host_copies_no_number_to_the_device_for_every_call(channels: str) -
         for level in levels[1:]:
             prediction(z_BCHW, level)
     assert copies.count == 0
+
+
+def by_hand(network: Any, z: Tensor, sigma: float, labels: Tensor, *, deep: bool) -> Tensor:
+    """EDM's D of SPRINT's network, its second path replaced by the mask token unless `deep`."""
+    scale = (sigma**2 + 0.25) ** 0.5
+    x = network.x_embedder(z.float() / scale) + network.pos_embed
+    c = network.t_embedder(torch.full((len(z),), sigma).log() / 4) + network.y_embedder(labels)
+    first, middle, last = network.blocks[:2], network.blocks[2:4], network.blocks[4:]
+    for block in first:
+        x = block(x, c, None)
+    other = x
+    if deep:
+        for block in middle:
+            other = block(other, c, None)
+    else:
+        other = network.re_enter.mask_token.expand_as(x)
+    x = torch.cat([other, x], dim=2) @ network.re_enter.linear.weight.T
+    x = x + network.re_enter.linear.bias
+    for block in last:
+        x = block(x, c, None)
+    out = network._unpatchify(network.final_layer(x, c))
+    return 0.25 / (sigma**2 + 0.25) * z + sigma * 0.5 / scale * out.double()
+
+
+@torch.no_grad()
+def test_path_drop_guidance_agrees_with_its_formula() -> None:
+    """D = D_dropped(null) + w (D(class) - D_dropped(null)); one Euler step from sigma ends at D."""
+    tree = {"model": MODEL, "routes": ["2->B-3"], "bypass": "sprint", "precision": "fp32"}
+    spec, sigma = decode(RunSpec, tree), 2.0
+    network = woken(spec)
+    guidance = {"weight": 3, "weak": {"path": "dropped"}}
+    sampler = decode(
+        SamplerSpec,
+        {"solver": "euler", "steps": 1, "sigma_max": sigma, "guidance": guidance, "seed": 5},
+    )
+    routes = routes_taken(spec, sampler.guidance)
+    found, labels = drawn(network, sampler, 3, shape=(1, 16, 16), routes=routes, tokens=spec.tokens)
+    noise = torch.stack([draws.normal((1, 16, 16), "image", seed) for seed in (5, 6, 7)])
+    z = sigma * noise.double()
+    strong = by_hand(network, z, sigma, labels, deep=True)
+    weak = by_hand(network, z, sigma, torch.full_like(labels, 10), deep=False)
+    assert torch.allclose(found.double(), weak + 3 * (strong - weak), atol=2e-4)
+    assert not torch.allclose(found.double(), strong, atol=1e-2)
