@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.engine.runs import small_run, train_until
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     flat_optimizer,
@@ -22,17 +21,6 @@ from tread_lab.engine.checkpoint import (
     step_of,
 )
 from tread_lab.specs import UserError
-
-
-def steps_on_disk(folder: Path) -> list[int]:
-    return sorted(int(p.name.split("-")[1]) for p in list_checkpoints(folder / "checkpoints"))
-
-
-def test_kept_steps_stay_beside_the_newest(tmp_path: Path) -> None:
-    execution = {"checkpoint_every": 2, "keep_checkpoints": 1, "keep_steps": [1, 4]}
-    train_until(small_run(execution=execution), tmp_path)
-    assert steps_on_disk(tmp_path) == [1, 4, 6]
-    assert load_step(tmp_path / "checkpoints", 1).step == 1
 
 
 def test_a_step_written_again_replaces_its_earlier_file(tmp_path: Path) -> None:

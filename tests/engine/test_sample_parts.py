@@ -199,7 +199,7 @@ def test_images_come_back_in_order(tmp_path: Path) -> None:
     for images in batches:
         parts.add(images, torch.zeros(600, dtype=torch.long), {"x/pool": images[:, 0, 0].float()})
         if parts.full:
-            parts.close({"x/count": torch.tensor(parts.count)})  # the last waits for `all`
+            parts.close({"x/count": torch.tensor(parts.count)})
     joined = {key: torch.cat([part[key] for part in parts.all()]) for key in ("images", "x/pool")}
     assert torch.equal(joined["images"], torch.cat(batches))
     assert torch.equal(joined["x/pool"], torch.cat(batches)[:, 0, 0].float())

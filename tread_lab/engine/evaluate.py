@@ -288,8 +288,8 @@ def _score(
     """Score images batch by batch and keep them, a part on the disk for every 1,024.
 
     Between two parts the host waits for nothing, so that a GPU always has work: while it decodes
-    and describes one batch the noise of the next is drawn, and a part is written beside the next.
-    Closed after a batch it writes a part of those that are in none.
+    and describes one batch the noise of the next is drawn. Closed after a batch it writes a part of
+    those that are in none.
 
     Args:
         prepare: called once, with C, H and W of the images.
@@ -300,7 +300,6 @@ def _score(
         if not parts.count:
             prepare(*images_BCHW.shape[1:])
         features = scores.add(images_BCHW)
-        parts.write()  # of the batches before, while the device works on this one
         parts.add(to_host(images_BCHW), to_host(labels_B), features)
         if parts.full:
             finish(device)
@@ -311,7 +310,6 @@ def _score(
             finish(device)
             if parts.open:
                 parts.close(scores.state())
-            parts.write()
             raise
     finish(device)
 

@@ -46,7 +46,6 @@ class SampleParts:
         self._arrays: ResumableArrays | None = None  # known with the first batch
         self._written = self.count = 0  # images on the disk, and in all
         self._open: list[Batch] = []  # batches that are in no part yet
-        self._closed: tuple[list[Batch], Batch] | None = None
 
     def resume(self) -> dict[str, Tensor]:
         """Return the sums of the images on the disk, and count these; empty without any."""
@@ -79,26 +78,13 @@ class SampleParts:
         return sum(len(batch[IMAGES]) for batch in self._open) >= PART
 
     def close(self, sums: Mapping[str, Tensor]) -> None:
-        """Let the open batches be a part, to be written.
-
-        Args:
-            sums: of all images so far; copied, because the next batch may change them.
-        """
-        self.write()
-        self._closed = self._open, {name: x.clone() for name, x in sums.items()}
-        self._open = []
-
-    def write(self) -> None:
-        """Write the part that was closed, if there is one, then the sums of all images up to it.
+        """Write the open batches as a part, then the sums of all images up to it.
 
         Raises:
             UserError: the disk is full; what was written before counts. Or another process has
                 begun the same images of other weights.
         """
-        if self._closed is None:
-            return
-        batches, sums = self._closed
-        rows = {quote(name, safe=""): x.numpy() for name, x in _joined(batches).items()}
+        rows = {quote(name, safe=""): x.numpy() for name, x in _joined(self._open).items()}
         arrays = self._arrays or self._of(rows)
         if arrays.stored_fingerprint not in (None, arrays.fingerprint):
             raise Unavailable(
@@ -109,12 +95,11 @@ class SampleParts:
             self._arrays = arrays
             arrays.begin("images")
         arrays.write(self._written, rows)
-        self._written, self._closed = self._written + len(rows[IMAGES]), None
+        self._written, self._open = self.count, []
         write_tensors(self.folder / _SUMS, sums, {"images": str(self._written)})
 
     def all(self) -> Iterator[Batch]:
         """Yield images, labels and features of all parts in order, then of the batches since."""
-        self.write()
         for start in range(0, self._written, PART):
             assert self._arrays is not None
             rows = self._arrays.take(np.arange(start, min(start + PART, self._written)))
