@@ -132,6 +132,14 @@ def test_the_one_seed_that_was_measured_keeps_its_interval_over_images() -> None
     assert [cell[name] for name in names] == [0.5, 0.25, 1.0, 64, "images"]
 
 
+def test_a_mean_says_how_many_seeds_it_is_of() -> None:
+    numbers = {"a/x": [1.0, np.nan, 3.0], "b/x": [np.nan, 0.5, np.nan]}
+    (cell,) = cells_frame(rows(**numbers)).to_dict("records")
+    assert (cell["seeds"], cell["completed"]) == (3, 3)
+    assert (cell["a/x"], cell["a/x:n"], cell["a/x:unit"]) == (2.0, 2, "seeds")
+    assert (cell["b/x"], cell["b/x:n"], cell["b/x:unit"]) == (0.5, 1, "")
+
+
 def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
     trials = rows(run=["a", "b", "c", "d"], baseline=[None, "a", None, "c"], x=[1.0, 4.0, 2.0, 8.0])
     assert of_baseline(trials, "x").fillna(-1).tolist() == [-1, 1.0, -1, 2.0]

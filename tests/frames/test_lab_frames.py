@@ -38,18 +38,6 @@ def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.Mo
     assert open_lab(in_folder / "lab").sweeps == ["near"]
 
 
-def test_a_run_whose_spec_is_damaged_is_a_row_without_label(tmp_path: Path) -> None:
-    lab = open_lab(tmp_path)
-    whole, damaged = (lab.lab.run_of(small_run(seed=seed)) for seed in (0, 1))
-    for seed, folder in enumerate((whole, damaged)):
-        folder.create(small_run(seed=seed))
-        folder.finish(RunState.COMPLETED, step=3)
-    (damaged.path / "spec.yaml").write_text("cut")
-    rows = lab.runs.set_index("run")[["label", "state", "step"]]
-    assert rows.loc[whole.name].tolist() == ["1->1 s=0.5 seed 0", "completed", 3]
-    assert rows.loc[damaged.name].tolist() == ["", "completed", 3]
-
-
 def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> None:
     states = {(5, 8): RunState.FAILED}
     lab = write_sweep(tmp_path, small(name="s", seeds=(0, 1), states=states))
@@ -62,6 +50,10 @@ def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> Non
     assert (heldout["low"] < heldout["mean"]).all() and (heldout["mean"] < heldout["high"]).all()
     baselines = sweep.trials.query("role == 'baseline'").set_index("run")["seed"]
     assert heldout["baseline"].map(baselines).tolist() == heldout["seed"].tolist() == [0, 1, 0, 1]
+    assert repr(sweep) == "s: 8 runs of DiT-12x32/2 (6 completed, 2 failed), 2 seeds"
+    trials = sweep.trials
+    vars(sweep)["trials"] = pd.concat([trials, trials[trials["role"] == "trial"]])
+    assert repr(sweep).startswith("s: 8 runs of")  # one that two trials share counts once
     none_measured = gaps_frame(sweep.trials[sweep.trials["role"] == "baseline"])
     assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
 
@@ -72,6 +64,10 @@ def test_the_first_metric_of_samples_that_begins_so(tmp_path: Path) -> None:
     assert sweep.metric("fd") == "fd[fashion16-v1]@1k"
     with pytest.raises(UserError, match=r"^s measured no fid; `tread-lab evaluate s fd@1k`$"):
         sweep.metric("fid")
+    with pytest.raises(UserError, match="no sweep 't'"):
+        open_lab(tmp_path).sweep("t")
+    vars(sweep)["trials"] = pd.DataFrame(columns=["fd@1k:low", "fd@2k w=2", "fd@3k"])
+    assert sweep.metric("fd") == "fd@2k"  # an end of an interval is none
 
 
 def test_a_notebook_opens_the_sweep_that_the_environment_names(
@@ -87,6 +83,10 @@ def test_a_notebook_opens_the_sweep_that_the_environment_names(
         open_sweep("t")
     monkeypatch.setenv("TREAD_LAB_SWEEP", "other")
     assert open_sweep("s").name == "other"
+    monkeypatch.delenv("TREAD_LAB_SWEEP")
+    write_sweep(in_folder / "lab", small(name="s", steps=8, states={None: "failed", **states}))
+    with pytest.raises(UserError, match=r"^no run of s is done yet: `tread-lab sweep s\.yaml` "):
+        open_sweep("s")
 
 
 def test_the_runs_of_a_lab_stand_by_name_with_their_attempts_and_reasons(tmp_path: Path) -> None:
@@ -97,31 +97,15 @@ def test_the_runs_of_a_lab_stand_by_name_with_their_attempts_and_reasons(tmp_pat
         for _ in range(2 - seed):
             folder.attempts.close(folder.attempts.open(pid=1), "interrupted")
         folder.finish(RunState.FAILED if reason else RunState.COMPLETED, step=3, reason=reason)
+    (lab.lab.run_of(small_run(seed=1)).path / "spec.yaml").write_text("cut")
     rows = lab.runs
     assert list(rows.columns) == ["run", "label", "state", "step", "attempts", "reason"]
     assert rows["run"].tolist() == sorted(lab.lab.run_of(small_run(seed=s)).name for s in (0, 1))
-    found = rows.sort_values("label")[["label", "state", "attempts", "reason"]].to_numpy().tolist()
+    found = rows.sort_values("label").drop(columns="run").to_numpy().tolist()
     assert found == [
-        ["1->1 s=0.5 seed 0", "failed", 2, "out of memory"],
-        ["1->1 s=0.5 seed 1", "completed", 1, ""],
+        ["", "completed", 3, 1, ""],  # whose spec is damaged
+        ["1->1 s=0.5 seed 0", "failed", 3, 2, "out of memory"],
     ]
-
-
-def test_a_sweep_is_named_with_its_runs_models_states_and_seeds(tmp_path: Path) -> None:
-    write_sweep(tmp_path, small(name="s", seeds=(0, 1), states={(5, 8): "failed"}))
-    sweep = open_lab(tmp_path).sweep("s")
-    gaps = sweep.gaps[sweep.gaps["gap"] == "gap/heldout"]
-    assert set(gaps["cell"]) == {"0->4 s=0.5", "2->8 s=0.5"} and len(gaps) == 4
-    assert repr(sweep) == "s: 8 runs of DiT-12x32/2 (6 completed, 2 failed), 2 seeds"
-    with pytest.raises(UserError, match="no sweep 't'"):
-        open_lab(tmp_path).sweep("t")
-
-
-def test_a_sweep_of_which_no_run_is_done_is_not_opened(in_folder: Path) -> None:
-    states = dict.fromkeys([None, (0, 4), (2, 8), (5, 8)], "failed")
-    write_sweep(in_folder / "lab", small(name="s", states=states))
-    with pytest.raises(UserError, match=r"^no run of s is done yet: `tread-lab sweep s\.yaml` "):
-        open_sweep("s")
 
 
 def test_a_folder_without_sweeps_is_no_lab_and_an_absent_one_is_named(in_folder: Path) -> None:
@@ -159,54 +143,25 @@ def test_gaps_are_of_trials_alone_and_numbered_from_0() -> None:
     ]
 
 
-def test_a_sweep_counts_a_run_once_that_two_trials_share(tmp_path: Path) -> None:
-    sweep = open_lab(write_sweep(tmp_path, small(name="s")).root).sweep("s")
-    trials = sweep.trials
-    vars(sweep)["trials"] = pd.concat([trials, trials[trials["role"] == "trial"]])
-    assert repr(sweep) == "s: 4 runs of DiT-12x32/2 (4 completed), 1 seed"
-
-
-def test_an_end_of_an_interval_is_no_metric_of_samples(tmp_path: Path) -> None:
-    sweep = open_lab(write_sweep(tmp_path, small(name="s")).root).sweep("s")
-    vars(sweep)["trials"] = pd.DataFrame(columns=["fd@1k:low", "fd@2k w=2", "fd@3k"])
-    assert sweep.metric("fd") == "fd@2k"
-
-
-def test_a_run_that_two_trials_share_is_read_once(tmp_path: Path) -> None:
-    tree = {"experiment": "tiny", "axes": {"route": ["2->8"], "rate": [0, 0.5]}}
+def test_the_log_of_each_run_is_read_once_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    routes = [f"{start}->8" for start in (7, 2, 5, 0, 6, 3, 1, 4)]
+    tree = {"experiment": "tiny", "axes": {"route": routes, "rate": [0, 0.5]}}
     base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))
     trials = expand(decode(SweepSpec, tree), base).trials
-    dense, rate_zero, routed = (trial.run for trial in trials)
-    assert dense == rate_zero != routed
+    runs = list(dict.fromkeys(trial.run for trial in trials))  # dense is a trial of each route
+    assert len(runs) == 9 < len(trials)
     lab = Lab(tmp_path)
     plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
     write_json(lab.sweep("s").plan_path, plan)
-    for run, loss in ((dense, 0.5), (routed, 0.25)):
+    for number, run in enumerate(runs):
         with lab.run(run).log() as log:
-            log(5, **{"train/loss": loss, "train/lr": 1e-4})
+            log(5, **{"train/loss": float(number), "train/lr": 1e-4})
     frame = history_frame(lab, "s", ["train/loss"])
     assert list(frame.columns) == ["run", "step", "key", "value"]
     assert frame.to_numpy().tolist() == [
-        [dense, 5, "train/loss", 0.5],
-        [routed, 5, "train/loss", 0.25],
+        [run, 5, "train/loss", float(number)] for number, run in enumerate(runs)
     ]
-    assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 4
+    assert len(history_frame(lab, "s")) == len(history_frame(lab, lab.sweep("s"))) == 18
     assert len(history_frame(lab, "s", [])) == 0
     with pytest.raises(UserError, match=r"no key 'train/los' .*did you mean 'train/loss'\?"):
         history_frame(lab, "s", ["train/los"])
-
-
-def test_runs_stand_in_the_order_of_the_plan(tmp_path: Path) -> None:
-    routes = [f"{start}->8" for start in (7, 2, 5, 0, 6, 3, 1, 4)]
-    tree = {"experiment": "tiny", "axes": {"route": routes}}
-    base = Experiment(name="tiny", run=encode(tiny_spec((2, 8))))
-    trials = expand(decode(SweepSpec, tree), base).trials
-    lab = Lab(tmp_path)
-    plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
-    write_json(lab.sweep("s").plan_path, plan)
-    for trial in trials:
-        with lab.run(trial.run).log() as log:
-            log(5, **{"train/loss": 0.5})
-    frame = history_frame(lab, "s")
-    assert frame["run"].tolist() == [trial.run for trial in trials]
-    assert len(set(frame["run"])) == 9

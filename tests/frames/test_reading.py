@@ -6,16 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.synthetic import FD, small, tiny_spec, write_sweep
 from tread_lab.frames.reading import Memory, Record, Records, numbers
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.specs import HeldoutSpec, encode, signature
-from tread_lab.specs.decode import decode_field
+from tread_lab.specs import HeldoutSpec, signature
 
 
 def test_a_run_is_read_again_until_its_evaluations_are_whole(tmp_path: Path) -> None:
@@ -62,14 +59,8 @@ def test_a_run_that_has_not_ended_is_read_each_time(tmp_path: Path) -> None:
     assert (record.costs, record.evaluations, record.folders) == ({}, {}, 0)
     lab.run(RUN).reopen()
     assert read(lab, memory).state == "interrupted"
-
-
-def test_the_sweep_that_stopped_a_run_sees_it_stopped_with_its_step(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(states={(2, 8): "interrupted"}))
-    assert read(lab).state == "interrupted"
-    folder = lab.sweep("placement")
-    folder.add_stopped(Stopped(RUN, 7, "others are better"))
-    record = read(lab)
+    lab.sweep("placement").add_stopped(Stopped(RUN, 7, "others are better"))
+    record = read(lab, memory)
     assert (record.state, record.reason, record.steps) == ("stopped", "others are better", 7)
 
 
@@ -105,21 +96,3 @@ def test_evaluations_of_earlier_steps_have_the_names_of_the_end(tmp_path: Path) 
 def test_the_numbers_of_an_evaluation_are_its_metrics_and_costs() -> None:
     tree = {"metrics": {"a/b": 1.0}, "cost/x": 2.0, "seconds": 3.0, "spec": {"cost/y": 1}}
     assert numbers(tree) == {"a/b": 1.0, "cost/x": 2.0}
-
-
-def test_parameters_are_those_of_the_run_and_each_field_is_decoded_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    decoded: list[str] = []
-
-    def counted(cls: type, name: str, value: object) -> object:
-        decoded.append(name)
-        return decode_field(cls, name, value)
-
-    monkeypatch.setattr("tread_lab.specs.trials.decode_field", counted)
-    memory, specs = Memory(), [tiny_spec((2, 8)), tiny_spec((0, 4))]
-    found = [memory.parameters_of(signature(spec), encode(spec)) for spec in specs]
-    assert [(p["start"], p["end"]) for p in found] == [(2, 8), (0, 4)]
-    assert decoded.count("routes") == 2
-    assert decoded.count("model") == 1
-    assert memory.parameters_of(signature(specs[0]), {}) is found[0]

@@ -110,7 +110,8 @@ def surfaces(
     key = ranking_key(frame)
     if key is None or (metric and metric not in frame):
         return
-    yield "terminal", of_terminal(lab, name, key, capsys)
+    ranked = list(ranked_cells(frame, key)["cell"])
+    yield "terminal", of_terminal(lab, name, ranked, key, capsys)
     yield "MLflow", of_mlflow(frame, key)
     chosen = metric or key
     numbers = ranking(frame, chosen, beside=[m for m in views.choices(frame) if m != chosen])
@@ -125,13 +126,9 @@ def surfaces(
     )
     yield "map", of_maps(frame, plan)
     yield "panel", of_panels(lab, frame, plan)
-    yield "report", of_report(lab, name, key, cells_by(frame, key))
+    yield "report", of_report(lab, name, key, ranked)
     measured = [m for m in (HELDOUT_LOSS, metric or HELDOUT_LOSS) if m in frame]
     yield "notebooks", of_comparisons(frame, measured)
-
-
-def cells_by(frame: pd.DataFrame, key: str) -> list[str]:
-    return list(ranked_cells(frame, key)["cell"])
 
 
 def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]]) -> Shown:
@@ -150,7 +147,9 @@ def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]])
                 yield cell, f"over {quantity}", each.get(head, over)
 
 
-def of_terminal(lab: Lab, name: str, key: str, capsys: pytest.CaptureFixture[str]) -> Shown:
+def of_terminal(
+    lab: Lab, name: str, cells: list[str], key: str, capsys: pytest.CaptureFixture[str]
+) -> Shown:
     capsys.readouterr()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answers, "width", 500)
@@ -159,7 +158,7 @@ def of_terminal(lab: Lab, name: str, key: str, capsys: pytest.CaptureFixture[str
     ends = [line.split(" over ")[1].split(";")[0] for line in body if line.startswith("±")]
     places = [(match.start(), match[0]) for match in re.finditer(r"\S+(?: \S+)*", head)]
     stops = [start for start, _ in places[1:]] + [500]
-    for line in body[: len(cells_by(trials_frame(lab, name), key))]:
+    for line in body[: len(cells)]:
         row = {name: line[start:stop].strip() for (start, name), stop in zip(places, stops)}
         for column, text in row.items():
             number, _, over = text.removesuffix(")").partition(" (")
@@ -222,9 +221,9 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
         for head, text in zip(heads[1:], texts):
             if head in named:
                 yield cell, named[head], text.removesuffix(" (disturbed)")
-    best = views.best(frame)
-    answer = report.answer(lab, frame, lab.known_sweeps(name).plan())
-    sentence = plain(answer.sentence)
+    best, plan = views.best(frame), lab.known_sweeps(name).plan()
+    said = report.answer(lab, frame, plan)
+    sentence = plain(said.sentence)
     number = r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)"
     found = re.search(f", a gap of {number}", sentence)
     if best is None or found is None:
@@ -233,7 +232,7 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
     yield cell, GAP_HELDOUT, found[1]
     if "±" in found[1]:
         yield cell, f"over {GAP_HELDOUT}", found[2]
-    costs = plain(answer.cost)
+    costs = plain(said.cost)
     price = re.search(r"takes (\S+ \S+), (\S+) times dense's .*? and (\S+ \S+) against", costs)
     if price is not None:
         yield from zip([cell] * 3, (TRAIN_FLOPS, "FLOPs / dense", TRAIN_SECONDS), price.groups())

@@ -128,8 +128,12 @@ def test_a_sweep_before_its_first_run_is_all_pending(tmp_path: Path) -> None:
 
 
 def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
-    frame = trials_frame(write_sweep(tmp_path, small(states={None: "failed"})), "placement")
-    found = row(frame, (2, 8))
+    lab = write_sweep(tmp_path, small(states={None: "failed"}))
+    run = lab.run_of(tiny_spec((2, 8)))
+    run.reopen()
+    run.finish("completed", step=400, reason="not measured")
+    found = row(trials_frame(lab, "placement"), (2, 8))
+    assert found["reason"] == "its baseline failed: there is nothing to compare with"
     assert np.isnan(found.get("gap/heldout", np.nan))
     assert found["gap/route"] == pytest.approx(train_gap((2, 8)) - heldout_gap((2, 8)))
 
@@ -139,9 +143,12 @@ def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: 
     sampler = SamplerSpec(guidance=GuidanceSpec(weight=3.5))
     other = SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
     lab.run_of(tiny_spec((2, 8))).evaluation(other).write(other, {FD: 9.0})
-    found = row(trials_frame(lab, "placement"), (2, 8))
+    frame = trials_frame(lab, "placement")
+    found = row(frame, (2, 8))
     assert found[FD] == pytest.approx(1.8 + fd_gap((2, 8)))
     assert found[f"{FD} w=3.5"] == 9.0
+    assert frame.attrs["planned"] == ["heldout/loss", FD, "heldout/loss_routed"]
+    assert frame.attrs["foreign"] == [f"{FD} w=3.5"]
 
 
 def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:
@@ -158,15 +165,6 @@ def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:
 def test_an_unknown_sweep_names_what_there_is(mixed: Lab) -> None:
     with pytest.raises(UserError, match="did you mean 'placement'"):
         trials_frame(mixed, "placment")
-
-
-def test_metrics_are_told_apart_by_the_sweep_that_asked_for_them(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small())
-    other = SamplesSpec(metrics=("fd",), count=500, sampler=SamplerSpec())
-    lab.run_of(tiny_spec((2, 8))).evaluation(other).write(other, {"fd[fashion16-v1]@500": 9.0})
-    attrs = trials_frame(lab, "placement").attrs
-    assert attrs["planned"] == ["heldout/loss", FD, "heldout/loss_routed"]
-    assert attrs["foreign"] == ["fd[fashion16-v1]@500"]
 
 
 def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> None:
@@ -200,20 +198,3 @@ def test_what_is_wrong_with_losses_is_said_before_what_ended_the_run(tmp_path: P
         "its baseline was stopped early: there is nothing to compare with"
     )
     assert set(NO_RESULT) == {"stopped", "diverged", "failed"}
-
-
-def test_a_lost_baseline_is_said_before_what_else_a_trial_has_to_say(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(states={None: "failed"}))
-    run = lab.run_of(tiny_spec((2, 8)))
-    run.reopen()
-    run.finish("completed", step=400, reason="not measured")
-    lost = "its baseline failed: there is nothing to compare with"
-    assert row(trials_frame(lab, "placement"), (2, 8))["reason"] == lost
-
-
-def test_one_metric_with_two_guidances_is_two_columns(tmp_path: Path) -> None:
-    found = row(
-        trials_frame(write_sweep(tmp_path, small(guided=True)), "placement"), (2, 8), seed=0
-    )
-    assert found[FD] == pytest.approx(4.4 + fd_gap((2, 8)))
-    assert found[f"{FD} w=2"] == pytest.approx(1.8 + fd_gap((2, 8)))

@@ -126,6 +126,9 @@ def test_a_state_follows_from_the_result_the_lock_and_the_log(lab: Lab) -> None:
         for step in (1, 3):
             log(step, loss=1.0)
     assert (run.state(), run.step()) == ("interrupted", 3)
+    with run.log() as log:
+        log(3, loss=2.0)  # once more
+    assert [(entry.step, entry.value) for entry in run.entries()] == [(1, 1.0), (3, 2.0)]
     run.finish(RunState.COMPLETED, step=0)
     assert run.step() == 0
     run.finish(RunState.DIVERGED, step=2, reason="nan")
