@@ -20,6 +20,7 @@ from tread_lab.records.locks import Busy
 from tread_lab.specs import UserError
 from tread_lab.tracking import store as module
 from tread_lab.tracking.store import (
+    QUIET,
     check_store,
     explained,
     identity,
@@ -38,6 +39,7 @@ from tread_lab.tracking.store import (
         ("file:///tmp/mlruns", "no longer writes to the folder"),
         ("htp://host:5000", "is not a store MLflow knows; write sqlite:////path"),
         ("", "no longer writes to the folder"),
+        ("sqlite:////", "^cannot read /: "),
     ],
 )
 def test_what_mlflow_cannot_use_is_refused(uri: str, message: str) -> None:
@@ -46,20 +48,20 @@ def test_what_mlflow_cannot_use_is_refused(uri: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["http://host:5000", "https://host", "postgresql+psycopg://u:p@host/db"]
+    "uri",
+    [
+        "http://host:5000",
+        "https://host",
+        "postgresql+psycopg://u:p@host/db",
+        "sqlite:///{folder}/deep/mlflow.db",  # which is made later
+        "sqlite:///{own}?timeout=3",
+    ],
 )
-def test_servers_are_not_asked_yet(uri: str) -> None:
-    check_store(uri)
-
-
-def test_a_file_to_be_made_is_fine_and_not_made(tmp_path: Path) -> None:
-    check_store(f"sqlite:///{tmp_path}/deep/mlflow.db")
+def test_what_mlflow_can_use_is_neither_asked_nor_made_yet(
+    uri: str, tmp_path: Path, empty_store: Path
+) -> None:
+    check_store(uri.format(folder=tmp_path, own=empty_store))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_its_place_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=str(tmp_path)):
-        check_store(f"sqlite:///{tmp_path}")
 
 
 def test_a_database_without_tables_is_fine_and_a_foreign_one_is_refused(
@@ -73,10 +75,6 @@ def test_a_database_without_tables_is_fine_and_a_foreign_one_is_refused(
         database.execute("DROP TABLE runs")
     assert path.stat().st_size > 0
     check_store(f"sqlite:///{path}")
-
-
-def test_mlflows_own_file_passes(empty_store: Path) -> None:
-    check_store(f"sqlite:///{empty_store}?timeout=3")
 
 
 KILLED_WRITER = """
@@ -150,44 +148,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_the_command_serves_the_labs_store_on_loopback(lab: Lab, store: Store) -> None:
-    command = ui_command(lab, port=free_port())
-    assert command[:4] == [sys.executable, "-m", "mlflow", "ui"]
-    options = dict(zip(command[4::2], command[5::2]))
-    assert options["--host"] == "127.0.0.1"
-    assert not any("security" in part for part in command)
-
-
-def test_the_address_is_printed_before_the_server_takes_over(
-    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    started: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
-    port = free_port()
-    ui(lab, port=port)
-    (program, command, environment) = started[0]
-    assert program == command[0] == sys.executable
-    assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert environment["MLFLOW_BACKEND_STORE_URI"] == lab.mlflow_uri
-    assert lab.mlflow_uri not in command  # which may hold a password
-    address = f"http://127.0.0.1:{port}/#/experiments?workflowType=machine_learning"
-    assert address in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("host", "open_to_all"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_pages_for_other_machines_say_that_there_is_no_login(
-    host: str,
-    open_to_all: bool,
-    lab: Lab,
-    store: Store,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(os, "execve", lambda *arguments: None)
-    ui(lab, host=host, port=free_port())
-    assert ("no login" in capsys.readouterr().out) is open_to_all
-
-
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_server_is_only_named(
     scheme: str, lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -197,8 +157,12 @@ def test_a_server_is_only_named(
     assert capsys.readouterr().out == f"MLflow is served at {scheme}://me:***@team:5000\n"
 
 
-def test_no_store_yet_says_how_to_make_one(lab: Lab) -> None:
+def test_without_a_store_one_is_told_how_to_make_it(lab: Lab) -> None:
     with pytest.raises(UserError, match=r"no MLflow store at .* yet; run a sweep or"):
+        ui_command(lab)
+    lab.root.mkdir()
+    (lab.root / "mlflow.db").write_text("notes " * 100)
+    with pytest.raises(UserError, match="is not an MLflow store"):
         ui_command(lab)
 
 
@@ -212,49 +176,36 @@ def test_a_taken_port_is_one_line(lab: Lab, store: Store) -> None:
         ui_command(lab, port=70_000)
 
 
-def test_a_file_that_is_no_store_is_not_opened(lab: Lab, tmp_path: Path) -> None:
-    lab.root.mkdir()
-    (lab.root / "mlflow.db").write_text("notes " * 100)
-    with pytest.raises(UserError, match="is not an MLflow store"):
-        ui_command(lab)
-
-
-def test_the_pages_open_at_the_runs_of_the_experiment(
-    lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (41, 'other')")
-    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (42, 'tread-lab')")
-    monkeypatch.setattr(os, "execve", lambda *arguments: None)
-    ui(lab, port=free_port())
-    assert "/#/experiments/42/runs?workflowType=machine_learning\n" in capsys.readouterr().out
-
-
-def test_the_server_has_these_arguments_and_settings(
+def test_the_server_has_these_arguments_and_settings_and_its_address_is_printed_before(
     lab: Lab, store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     probed: list[Any] = []
     started: list[Any] = []
     monkeypatch.setattr(module, "_check_port", lambda host, port: probed.append((host, port)))
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
+    for name in QUIET:
+        monkeypatch.delenv(name, raising=False)
     ui(lab)
+    first = capsys.readouterr().out
+    assert "  http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n" in first
+    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (41, 'other')")
+    store.rows("INSERT INTO experiments (experiment_id, name) VALUES (42, 'tread-lab')")
     ui(lab, host="0.0.0.0", port=7)
+    second = capsys.readouterr().out
+    assert "http://0.0.0.0:7/#/experiments/42/runs?workflowType=machine_learning\n" in second
+    assert ("no login" in first, "no login" in second) == (False, True)
     ui_command(lab)
     assert probed == [("127.0.0.1", 5000), ("0.0.0.0", 7), ("127.0.0.1", 5000)]
     place = f"file://{lab.root}/mlartifacts"
-    assert started[1][1][2:] == [
-        "mlflow", "ui", "--artifacts-destination", place,
+    program, command, environment = started[1]
+    assert program == sys.executable and command == [
+        sys.executable, "-m", "mlflow", "ui", "--artifacts-destination", place,
         "--host", "0.0.0.0", "--port", "7", "--workers", "1",
         "--uvicorn-opts=--log-level=warning",
     ]  # fmt: skip
-    assert {name: value for name, value in started[0][2].items() if name not in os.environ} == {
-        name: value
-        for name, value in {
-            "MLFLOW_DISABLE_TELEMETRY": "true",
-            "PYTHONWARNINGS": "ignore",
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{lab.root}/mlflow.db",
-        }.items()
-        if name not in os.environ
+    assert {name: value for name, value in environment.items() if name not in os.environ} == {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "PYTHONWARNINGS": "ignore",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{lab.root}/mlflow.db",  # in no argument
     }
-    assert started[0][2]["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert "http://0.0.0.0:7/#/experiments" in capsys.readouterr().out

@@ -39,26 +39,9 @@ def test_cells_stand_in_the_order_of_their_gap_beside_its_interval(tmp_path: Pat
     assert (best["interval over"], best["seeds"]) == ("3 seeds", 3)
 
 
-def test_cells_without_a_number_are_not_ranked(tmp_path: Path) -> None:
-    states = {(2, 8): "failed"}
-    lab = write_sweep(tmp_path, small(states=states))
-    assert not any(cell.startswith("2->8") for cell in ranking(lab).rows["cell"])
-
-
 def test_before_anything_is_measured_there_is_no_ranking(tmp_path: Path) -> None:
     frame = trials_frame(write_sweep(tmp_path, small()), "placement")
     assert Ranking.of(frame.drop(columns=metric_columns(frame))) is None
-
-
-def test_a_long_table_points_to_the_whole_one(tmp_path: Path) -> None:
-    routes = tuple((0, end) for end in range(6)) + tuple((1, end) for end in range(1, 9))
-    found = ranking(write_sweep(tmp_path, small(routes=routes)))
-    assert len(found.rows) == 15
-    text = found.markdown()
-    assert text.startswith("ranked by gap/heldout, lower is better")
-    assert "| 12 | `" in text and "| 13 | `" not in text
-    assert "and 3 more in `ranking.csv`" in text
-    assert len(found.csv().splitlines()) == 16
 
 
 def test_completed_cells_with_a_number_are_ranked_and_no_others() -> None:
@@ -94,8 +77,11 @@ def test_a_row_says_what_its_interval_is_over() -> None:
         "1,c0,-0.00246912,-0.005,0.0025,3 seeds,3", "2,c1,-0.00123456,,,,3"
     ]  # fmt: skip
     assert len(rows("gap/heldout", 12).markdown().splitlines()) == 4 + 12
+    long = rows("gap/heldout", 13)
+    assert "| 12 | `" in long.markdown() and "| 13 | `" not in long.markdown()
+    assert len(long.csv().splitlines()) == 14
     last = "and 1 more in `ranking.csv` among the artifacts"
-    assert rows("gap/heldout", 13).markdown().endswith(last)
+    assert long.markdown().endswith(last)
 
 
 def parent(root: Path, *states: str, **changes: Any) -> Parent:
@@ -106,22 +92,22 @@ def parent(root: Path, *states: str, **changes: Any) -> Parent:
     return Parent(**{"sweep": sweep, "plan": sweep.plan(), "states": found, **fields, **changes})
 
 
-@pytest.mark.parametrize(
-    ("states", "driven", "status"),
-    [
-        ("completed diverged stopped", False, "FINISHED"),
-        ("completed failed", True, "FAILED"),
-        ("pending pending", False, "SCHEDULED"),
-        ("pending pending", True, "RUNNING"),
-        ("pending running", False, "RUNNING"),
-        ("pending completed", False, "KILLED"),
-        ("interrupted failed", False, "KILLED"),
-    ],
-)
-def test_a_sweep_is_in_mlflow_as_its_trials_are(
-    states: str, driven: bool, status: str, tmp_path: Path
-) -> None:
-    assert parent(tmp_path, *states.split(), driven=driven).status == status
+STATUSES = [
+    ("completed diverged stopped", False, "FINISHED"),
+    ("completed failed", True, "FAILED"),
+    ("pending pending", False, "SCHEDULED"),
+    ("pending pending", True, "RUNNING"),
+    ("pending running", False, "RUNNING"),
+    ("pending completed", False, "KILLED"),
+    ("interrupted failed", False, "KILLED"),
+]
+
+
+def test_a_sweep_is_in_mlflow_as_its_trials_are(tmp_path: Path) -> None:
+    sweep = parent(tmp_path)
+    for words, driven, status in STATUSES:
+        states = [RunState(word) for word in words.split()]
+        assert replace(sweep, states=states, driven=driven).status == status, words
 
 
 READING = "Negative gaps are better: `gap/heldout` is the paired difference"
