@@ -13,10 +13,8 @@ from tests.engine.runs import CPU, small_run
 from tests.faults.drivers import eventually
 from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.analysis.report.answer import answer
-from tread_lab.cli import main
 from tread_lab.compare.gaps import losses_paths
 from tread_lab.dashboards.pages import Pages
-from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.frames import (
     equal_steps_frame,
@@ -29,14 +27,12 @@ from tread_lab.frames import (
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode, encode
+from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.trial.task import Task, is_complete
-from tread_lab.tracking.projection import Projection, trials_of
+from tread_lab.sweep.trial.task import Task
 
 HELDOUT = {"images": 8, "levels": 2}
 TRAIN = {"steps": 6, "batch": 8, "lr": 1e-3, "ema": 0.5}  # constant rate, decay a step
@@ -84,17 +80,6 @@ def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(lab: Lab) -> Non
     whole = costs["baseline", 6]
     assert costs["baseline", 2] == pytest.approx(whole / 3)
     assert np.isnan(costs["trial", 2]) and costs["trial", 6] < whole
-
-
-def test_runs_keep_the_weights_of_those_steps_and_their_signatures(
-    done: tuple[Lab, Plan],
-) -> None:
-    lab, plan = done
-    for task in plan.tasks:
-        assert task.kept_steps == (2, 3)
-        assert task.run == Task(task.spec).run
-        paths = list_checkpoints(lab.run(task.run).checkpoints)
-        assert [step_of(path) for path in paths] == [6, 3, 2]
 
 
 def test_each_trial_has_a_row_for_each_step_with_its_share_of_the_cost(
@@ -192,50 +177,6 @@ def test_a_stage_of_a_run_that_follows_its_length_is_not_compared_with_a_shorter
     assert list(rows.index) == [("baseline", 6), ("trial", 6), ("trial", 8)]
     assert rows["gap/heldout"].notna().tolist() == [False, False, True]
     assert rows["heldout/loss"].notna().all()
-
-
-def test_mlflow_gets_a_history_whose_step_is_that_of_training(done: tuple[Lab, Plan]) -> None:
-    lab, _ = done
-    stored = lab.sweep("steps").plan()
-    trial = trials_of("steps", stored)[1]
-    projection = Projection(lab, stored)
-    view = projection.view(trial, projection.state(trial))
-    key = "gap/heldout"
-    assert [number.step for number in view.during if number.key == key] == [2, 3]
-    assert view.measured[key].step == 6
-
-
-def test_gc_keeps_weights_that_an_evaluation_still_needs(done: tuple[Lab, Plan]) -> None:
-    lab, plan = done
-    offered = {(i.run, step_of(i.path)) for i in find(lab) if i.what == "earlier checkpoints"}
-    assert offered == {(task.run, step) for task in plan.tasks for step in (2, 3)}
-    later = planned(lab, "later", [3, "end"])
-    assert not [task for task in later.tasks if not is_complete(lab, task)]
-    name = plan.tasks[0].run
-    evaluation = lab.run(name).evaluation(plan.tasks[0].evaluations[1])
-    (evaluation.path / "metrics.json").rename(evaluation.path / "away.json")
-    removable = [item for item in find(lab) if item.what == "earlier checkpoints"]
-    assert {item.run for item in removable} == {plan.tasks[1].run}
-    (evaluation.path / "away.json").rename(evaluation.path / "metrics.json")
-
-
-def test_a_run_without_the_step_says_which_ones_it_has(
-    done: tuple[Lab, Plan], capsys: pytest.CaptureFixture[str]
-) -> None:
-    lab, plan = done
-    folder = lab.run(plan.tasks[0].run)
-    with pytest.raises(UserError, match=r"step 4 is not there .*, which has steps 2, 3 and 6; "):
-        evaluate(folder, HeldoutSpec(**HELDOUT, step=4), CPU)
-    command = ["evaluate", folder.name, "heldout_loss at 40", "--root", str(lab.root)]
-    assert main(command) == 2
-    assert "step 40 lies beyond the 6 steps of training" in capsys.readouterr().err
-
-
-def test_weights_that_gc_removed_leave_the_measurements(done: tuple[Lab, Plan]) -> None:
-    lab, plan = done
-    assert clear(lab, find(lab)) > 0
-    assert all(is_complete(lab, task) for task in plan.tasks)
-    assert len(steps_frame(lab, "steps")) == 6
 
 
 def test_a_trial_that_is_not_completed_has_one_row_without_a_step(tmp_path: Path) -> None:

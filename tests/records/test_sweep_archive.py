@@ -186,10 +186,24 @@ def test_another_manifest_is_refused(
     assert line in refused(lab, archive)
 
 
-def test_a_file_that_the_manifest_alone_has_is_refused(archive: Path, lab: Lab) -> None:
-    alone = {"sweep/asked.jsonl": {"bytes": 1, "sha256": "", "time": 1}}
-    rewritten(archive, manifest=lambda tree: {**tree, "files": tree["files"] | alone})
-    assert "sweep/asked.jsonl is missing; nothing" in refused(lab, archive)
+@pytest.mark.parametrize(
+    ("name", "facts", "line"),
+    [
+        ("sweep/asked.jsonl", {"bytes": 1, "sha256": "", "time": 1}, "is missing"),
+        (PLAN, {"bytes": 1}, "is not what manifest.json says"),
+        (PLAN, {"time": -1}, "is not what manifest.json says"),
+        (PLAN, {"sha256": "0" * 64}, "is damaged or changed (SHA-256)"),
+    ],
+)
+def test_a_file_that_is_not_as_the_manifest_says_is_refused(
+    archive: Path, lab: Lab, name: str, facts: dict[str, Any], line: str
+) -> None:
+    def change(tree: dict[str, Any]) -> dict[str, Any]:
+        files = tree["files"]
+        return {**tree, "files": {**files, name: {**files.get(name, {}), **facts}}}
+
+    rewritten(archive, manifest=change)
+    assert f"{name} {line}; nothing was imported" in refused(lab, archive)
 
 
 @pytest.mark.parametrize(

@@ -176,10 +176,6 @@ class Store:
     def tags(self, name: str) -> dict[str, str]:
         return dict(self.rows("SELECT key, value FROM tags WHERE run_uuid = ?", self.run_id(name)))
 
-    def params(self, name: str) -> dict[str, str]:
-        query = "SELECT key, value FROM params WHERE run_uuid = ?"
-        return dict(self.rows(query, self.run_id(name)))
-
     def everything(self) -> list[tuple[Any, ...]]:
         """All that people see, without the random names of runs."""
         runs = "JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"

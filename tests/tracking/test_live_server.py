@@ -20,15 +20,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.tracking.conftest import Store, Sweeps
+from tests.tracking.conftest import Sweeps
 from tests.tracking.test_store import free_port
 from tests.tracking.test_tracker import eventually
 from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
-from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.tracking.tracker import LiveSync
 
 
 @contextlib.contextmanager
@@ -75,42 +73,6 @@ def answers(port: int) -> bool:
             return bool(reply.status == 200)
     except OSError:
         return False
-
-
-@pytest.mark.slow
-@pytest.mark.long  # a whole sweep meets such a server in tests/faults/test_mlflow.py
-def test_a_server_killed_and_started_again(lab: Lab, sweeps: Sweeps, tmp_path: Path) -> None:
-    from tread_lab.tracking.mlflow_tracker import MlflowTracker
-
-    port = free_port()
-    tracker = MlflowTracker(lab, f"http://127.0.0.1:{port}")
-    store = Store(tmp_path / "server.db")
-    specs = sweeps.plan(routes=[(0, 2), (1, 4), (2, 5)])
-    with LiveSync(lambda: tracker, "placement", every=0.2) as live:
-        eventually(lambda: live.error is not None, 60)  # it is down at the start
-        sweeps.finish(specs[0])
-        with server(tmp_path, port):
-            eventually(lambda: live.error is None and live.report is not None, 60)
-            sweeps.finish(specs[1])
-            sweeps.log(specs[2], 5, 20)
-        eventually(lambda: live.error is not None, 60)  # it was killed in the middle
-        before = time.monotonic()
-        sweeps.log(specs[2], 25, 40).finish(RunState.COMPLETED, step=40)
-        sweeps.measure(specs[2])
-        assert time.monotonic() - before < 5  # nobody waits for it
-    assert live.error is not None and "no MLflow server answers" in live.error
-    with server(tmp_path, port):
-        sweeps.finish(specs[3])
-        tracker.sync("placement")
-        assert tracker.sync("placement").unchanged == 5
-    assert set(store.statuses().values()) == {"FINISHED"}
-    assert store.count("runs") == len(store.runs()) == 5
-    keys = store.rows("SELECT run_uuid, key, step FROM metrics")
-    assert len(keys) == len(set(keys))
-    logged = sum(len(lab.run_of(spec).entries()) for spec in specs)
-    curves = "key IN ('train/loss', 'train/images_per_s')"
-    assert store.rows(f"SELECT count(*) FROM metrics WHERE {curves}") == [(logged,)]
-    assert list((tmp_path / "artifacts").rglob("grid.png"))
 
 
 @pytest.mark.slow

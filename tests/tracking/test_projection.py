@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,15 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError, encode, signature
 from tread_lab.specs.cell import Tree, Trial
-from tread_lab.tracking.projection import Number, Projection, View, run_marks, to_mlflow, trials_of
+from tread_lab.tracking.projection import (
+    STATUS,
+    Number,
+    Projection,
+    View,
+    run_marks,
+    to_mlflow,
+    trials_of,
+)
 
 NAMES = {
     "fd[fashion16-v1]@1k": "fd:fashion16-v1:1k",
@@ -163,20 +172,25 @@ SOURCE = {"mlflow.source.name": "tread-lab sweep placement", "mlflow.source.type
 
 def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.complete()
-    found, entries = view(sweeps, spec), sweeps.lab.run_of(spec).entries()
+    run = sweeps.lab.run_of(spec)
+    run.attempts.open(fingerprint={"code": "abc", "package our-tread": "1.4"})
+    with run.log() as log:
+        log(40, **{"train/overflows": float("inf")})  # beside which MLflow shows no curve
+    found, entries = view(sweeps, spec), run.entries()
     assert (found.name, found.status) == ("0->2 s=0.5 seed 0", "FINISHED")
     assert found.params == {
         "model": "DiT-6x16/2", "process": "edm", "fp32_block": "off", "route": "0->2",
         "route_start": "0", "route_end": "2", "route_length": "3", "selection_rate": "0.5",
         "precision": "fp32", "seed": "0", "train.lr": "0.0001", "train.batch": "8",
-        "train.steps": "40", "selection": "random",
+        "train.steps": "40", "selection": "random", "package our-tread": "1.4",
     }  # fmt: skip
     assert found.tags == {
         "cell": "0->2 s=0.5", "role": "trial", "state": "completed", "code": "abc1234-dirty",
         "signature": signature(spec), "device": "cpu", "mlflow.loggedImages": "True",
         "compared": "at equal steps", **SOURCE,
     }  # fmt: skip
-    assert (found.born, len(found.logged)) == (round(1000 * entries[0].time), 16)
+    assert (found.born, len(found.logged)) == (round(1000 * entries[0].time), 17)
+    assert math.isnan(found.logged[16].value)
     assert found.started <= found.born
     assert found.logged[0] == Number("train/loss", 0.2, 5, found.born)
     last = round(1000 * entries[-1].time)
@@ -206,6 +220,14 @@ def test_a_run_under_way_has_no_end_no_files_and_no_evaluations(sweeps: Sweeps) 
     assert (found.status, found.ended, found.measured, found.during) == ("RUNNING", None, {}, ())
     assert found.files == {"spec.yaml": run.path / "spec.yaml"}
     assert found.tags["attempts"] == "2" and "mlflow.loggedImages" not in found.tags
+
+
+def test_every_state_that_has_begun_has_its_word_in_mlflow() -> None:
+    words = {
+        "running": "RUNNING", "interrupted": "KILLED", "completed": "FINISHED",
+        "stopped": "KILLED", "failed": "FAILED", "diverged": "FAILED",
+    }  # fmt: skip
+    assert words == STATUS
 
 
 def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,16 @@ from tests.tracking.conftest import (
     Sweeps,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.tracking.stored_run import NAME, NOTE, Authored, Sent, contradicts, files_mark
+from tread_lab.tracking.projection import Number
+from tread_lab.tracking.stored_run import (
+    NAME,
+    NOTE,
+    SENT,
+    Authored,
+    Sent,
+    contradicts,
+    files_mark,
+)
 
 
 def test_what_was_sent_is_read_back_and_damage_is_nothing_sent() -> None:
@@ -42,67 +51,6 @@ def test_files_are_marked_by_size_and_time_and_made_ones_by_content(tmp_path: Pa
 
 
 Sync = Callable[..., Any]
-
-
-def test_a_record_that_was_replaced_replaces_its_run(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
-    _, spec, _ = sweeps.complete()
-    sync()
-    before = store.run_id("0->2 s=0.5 seed 0")
-    rows = store.count("metrics")
-    shutil.rmtree(lab.run_of(spec).path)
-    sync()
-    assert "0->2 s=0.5 seed 0" not in store.runs()  # pending again
-    sweeps.finish(spec)
-    sync()
-    after = store.run_id("0->2 s=0.5 seed 0")
-    assert before != after
-    query = "SELECT count(*) FROM metrics WHERE run_uuid != ?"
-    assert store.rows(query, before) == [(rows,)]
-
-
-def test_a_run_done_anew_does_not_get_two_curves(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
-    _, spec, _ = sweeps.plan()
-    sweeps.log(spec, 5, 20)
-    sync()
-    shutil.rmtree(lab.run_of(spec).path)
-    run = sweeps.log(spec, 5, 40)
-    assert sync().removed == 1
-    query = "SELECT count(*) FROM metrics WHERE run_uuid = ?"
-    assert store.rows(query, store.run_id("0->2 s=0.5 seed 0")) == [(len(run.entries()),)]
-
-
-def test_an_evaluation_that_changed_is_not_shown_beside_its_old_value(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
-    _, spec, _ = sweeps.complete()
-    sync()
-    lab.run_of(spec).evaluation(SAMPLES).write(SAMPLES, {FD: 1.25}, step=40)
-    report = sync()
-    assert (report.created, report.removed) == (1, 1)
-    assert store.latest("0->2 s=0.5 seed 0")["fd:fashion16-v1:1k"] == 1.25
-
-
-def test_a_number_under_the_name_of_an_earlier_version_goes(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
-    from mlflow import MlflowClient
-
-    sweeps.complete()
-    sync()
-    child = store.run_id("0->2 s=0.5 seed 0")
-    client = MlflowClient(tracking_uri=lab.mlflow_uri)
-    client.log_metric(child, "gap/heldout_low", 0.1, step=40)
-    client.set_tag(child, "mlflow.note.content", "mine")
-    store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
-    report = sync()
-    assert (report.created, report.removed) == (1, 1)
-    latest = store.latest("0->2 s=0.5 seed 0")
-    assert "gap/heldout_low" not in latest and "gap/heldout:low" in latest
-    assert store.tags("0->2 s=0.5 seed 0")["mlflow.note.content"] == "mine"
 
 
 def test_what_a_person_typed_survives_every_sync(
@@ -133,7 +81,7 @@ def test_what_a_person_typed_survives_every_sync(
     typed(child)
     lab.run_of(spec).write_origin({"code": "def5678", "device": "cpu"})  # a second attempt
     (lab.sweep("placement").stopped_path).touch()
-    more = dataclasses.replace(SAMPLES, count=500)
+    more = replace(SAMPLES, count=500)
     sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, more))  # as `--extend` does
     assert sync().updated >= 1
     typed(child)
@@ -147,60 +95,35 @@ def test_what_a_person_typed_survives_every_sync(
     assert store.latest("my favourite")["fd:fashion16-v1:1k"] == 1.25
 
 
-def test_a_note_that_nobody_touched_follows_the_records(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+LOSS = {n: Number("train/loss", 0.5, n, n) for n in range(3)}
+HELD = {"heldout/loss": Number("heldout/loss", math.nan, 2, 2)}
+EARLIER = (Number("fd:x:1k", 9.0, 1, 2),)
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown", "made_anew"),
+    [
+        ({}, {}, False),
+        ({}, {"params": {"train.lr": "0.0002"}}, False),  # one more
+        ({}, {"params": {"seed": "1"}}, True),
+        ({}, {"born": 8}, True),  # another log
+        ({"tags": {}}, {"born": 8}, False),  # of which nothing was sent
+        ({}, {"logged": {0: LOSS[0], 1: LOSS[1]}}, True),  # which has lost a value
+        ({}, {"measured": {"heldout/loss": replace(HELD["heldout/loss"], value=0.75)}}, True),
+        ({"metrics": {"train/loss": 0.75}}, {}, False),  # curves may go on
+        ({"metrics": {"gap/heldout_low": 0.1}}, {}, True),  # a name of an earlier version
+        ({"metrics": {"fd:x:1k": 9.0}}, {}, True),
+        ({"metrics": {"fd:x:1k": 9.0}}, {"during": EARLIER}, False),
+    ],
+)
+def test_a_run_is_made_anew_where_the_store_says_what_cannot_be_taken_back(
+    stored: dict[str, Any], shown: dict[str, Any], made_anew: bool
 ) -> None:
-    first, second, third = sweeps.plan()
-    note = "mlflow.note.content"
-    sweeps.finish(first)
-    sweeps.finish(second, "failed", reason="RuntimeError: x")
-    sync()
-    assert "1 completed, 1 failed, 1 pending" in store.tags("placement")[note]
-    assert store.tags("0->2 s=0.5 seed 0")[note] == "**failed**: RuntimeError: x"
-    lab.run_of(second).reopen()
-    sweeps.finish(third)
-    sync()
-    assert "2 completed, 1 interrupted" in store.tags("placement")[note]
-    assert note not in store.tags("0->2 s=0.5 seed 0")
-
-
-def test_a_store_of_an_earlier_version_keeps_notes_and_names(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
-    note = "mlflow.note.content"
-    sweeps.complete()
-    sync()
-    store.rows("DELETE FROM tags WHERE key IN ('tread_lab.authored', 'tread_lab.sent')")
-    child = store.run_id("0->2 s=0.5 seed 0")
-    store.rows("UPDATE runs SET name = 'mine' WHERE run_uuid = ?", child)
-    store.rows("UPDATE tags SET value = '**old** ranking' WHERE key = ?", note)
-    store.rows("INSERT INTO tags (key, value, run_uuid) VALUES (?, 'typed', ?)", note, child)
-    sync()
-    assert store.tags("mine")[note] == "typed"
-    assert store.tags("placement")[note].startswith("**Where?**")
-
-
-def test_a_number_that_is_none_stays_so_and_its_run_is_not_made_anew(
-    sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
-    _, spec, _ = sweeps.plan()
-    run = sweeps.finish(spec, metrics={"cost/train_flops": float("nan")})
-    sync()
-    run.write_origin({"code": "def5678", "device": "cpu"})
-    report = sync()
-    assert (report.updated, report.removed) == (1, 0)
-
-
-def test_a_parameter_may_be_added_to_a_stored_run_and_none_changed() -> None:
-    stored: Any = SimpleNamespace(data=SimpleNamespace(params={"seed": "0"}, tags={}, metrics={}))
-    view: Any = SimpleNamespace(params={}, logged={}, measured={}, during=(), born=0)
-    for params, made_anew in (
-        ({"seed": "0", "train.lr": "0.0002"}, False),
-        ({"train.lr": "0.0002"}, False),
-        ({"seed": "1"}, True),
-    ):
-        view.params = params
-        assert contradicts(stored, view) == made_anew, params
+    own = {"train/loss": 0.5, "heldout/loss": math.nan, **stored.get("metrics", {})}
+    sent = {"params": {"seed": "0"}, "tags": {SENT: str(Sent("s", log=2, born=7))}}
+    run: Any = SimpleNamespace(data=SimpleNamespace(**{**sent, **stored, "metrics": own}))
+    view = {"params": {"seed": "0"}, "logged": LOSS, "measured": HELD, "during": (), "born": 7}
+    assert contradicts(run, SimpleNamespace(**{**view, **shown})) == made_anew  # type: ignore[arg-type]
 
 
 def test_a_text_is_ours_if_we_would_write_it_or_wrote_it_last() -> None:
