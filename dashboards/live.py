@@ -164,7 +164,7 @@ class LiveSweep:
         if stamp == self._suggested:
             return plan
         self._suggested = stamp
-        return stored_plan(self.folder).with_baseline_cells()
+        return stored_plan(self.folder).with_baseline_cells
 
     def _snapshot(self, plan: StoredPlan, frame: pd.DataFrame, records: pd.DataFrame) -> Snapshot:
         ended = all(RunState(state).ended for state in records["state"].unique())
@@ -203,7 +203,7 @@ class LiveSweep:
     def _unread(self) -> Snapshot:
         self._stamp, self._suggested = self._plan_stamp(), self.folder.suggested
         self._ready.clear()
-        plan = stored_plan(self.folder).with_baseline_cells()
+        plan = stored_plan(self.folder).with_baseline_cells
         rows = [
             {
                 "run": trial.run,

@@ -106,7 +106,7 @@ def surfaces(
     lab: Lab, name: str, metric: str, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[tuple[str, Shown]]:
     """Everything that shows numbers of cells, as people or pages read it."""
-    frame, plan = trials_frame(lab, name), lab.sweep(name).plan().with_baseline_cells()
+    frame, plan = trials_frame(lab, name), lab.sweep(name).plan().with_baseline_cells
     key = ranking_key(frame)
     if key is None or (metric and metric not in frame):
         return

@@ -120,7 +120,7 @@ def test_equal_cells_are_paired_where_one_sweep_was_extended_by_an_axis_and_a_se
         if t.role == "trial" and t.seed == 1
     ]
     extended = replace(c, trials=(*c.trials, *more))
-    assert {BATCH} <= {axis for t in extended.with_baseline_cells().trials for axis in t.cell}
+    assert {BATCH} <= {axis for t in extended.with_baseline_cells.trials for axis in t.cell}
     assert len(more) == 2 and pairs_of(between([b, extended])) == pairs_of(between([b, c]))
 
 

@@ -80,7 +80,7 @@ class SweepReader:
     """
 
     def __init__(self, lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> None:
-        self.plan = plan.with_baseline_cells()
+        self.plan = plan.with_baseline_cells
         self.names = MetricNames(plan.evaluate, plan.base)
         self._memory = Memory() if memory is None else memory
         self._trials = {trial.run: trial for trial in self.plan.trials}

@@ -134,12 +134,9 @@ class StoredPlan:
                 suggested.setdefault(trial.run, trial)
         return replace(self, trials=(*self.trials, *suggested.values()))
 
-    def with_baseline_cells(self) -> StoredPlan:
-        """Return the plan with `labels.with_baseline_cells` of its trials."""
-        return self._with_baseline_cells
-
     @cached_property
-    def _with_baseline_cells(self) -> StoredPlan:
+    def with_baseline_cells(self) -> StoredPlan:
+        """The plan with `labels.with_baseline_cells` of its trials."""
         return replace(self, trials=with_baseline_cells(self.trials))
 
     def tree(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
             seen[name].add(repr(value))
     varied = [n for n, values in seen.items() if len(values) > 1 and not n.startswith(TOLD)]
     trials: dict[str, ShownTrial] = {}
-    for planned, stored, values in zip(plan.trials, plan.with_baseline_cells().trials, fields):
+    for planned, stored, values in zip(plan.trials, plan.with_baseline_cells.trials, fields):
         cell = ",".join(f"{name}={value}" for name, value in sorted(planned.cell.items()))
         key = f"{sweep}/{stored.role}/{stored.run}/{cell}"
         own = {name: values[name] for name in varied if name in values}
