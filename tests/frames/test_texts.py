@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +211,12 @@ def of_panels(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> Shown:
 
 
 def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
-    frame, page = trials_frame(lab, name), HtmlTables()
-    page.feed(report.render(report.contents(lab, name)))
-    heads, *rows = page.tables["ranking"]
+    frame = trials_frame(lab, name)
+    tables = html_tables(report.render(report.contents(lab, name)))
+    heads, *rows = tables["ranking"]
     yield from of_rows(key, cells, heads, rows)
     named = {metric_text(metric): metric for metric in report.COSTS}
-    heads, *rows = page.tables.get("cost") or [[]]
+    heads, *rows = tables.get("cost") or [[]]
     for cell, *texts in rows:
         for head, text in zip(heads[1:], texts):
             if head in named:
@@ -257,29 +257,15 @@ def lines(text: str, mark: str) -> tuple[list[str], list[list[str]]]:
     return head, body
 
 
-class HtmlTables(HTMLParser):
-    """The tables of a page, each below its heading's id."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: dict[str, list[list[str]]] = defaultdict(list)
-        self._at, self._open = "", False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "h2":
-            self._at = dict(attrs).get("id") or ""
-        elif tag == "tr":
-            self.tables[self._at].append([])
-        elif tag in ("td", "th"):
-            self.tables[self._at][-1].append("")
-            self._open = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = self._open and tag not in ("td", "th")
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            self.tables[self._at][-1][-1] += data
+def html_tables(page: str) -> dict[str, list[list[str]]]:
+    """The rows of the tables of a page, each below its heading's id."""
+    tables = {}
+    for section in re.split('<h2 [^>]*id="', page)[1:]:
+        rows = re.findall(r"<tr.*?</tr>", section, re.S)
+        cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.S) for row in rows]
+        texts = [[html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in row] for row in cells]
+        tables[section.partition('"')[0]] = texts
+    return tables
 
 
 TYPE = {"\N{MINUS SIGN}": "-", "\N{RIGHTWARDS ARROW}": "->", r"$\to$": "->", "$-$": "-",

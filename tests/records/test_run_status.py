@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
+
+import pytest
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
@@ -64,11 +67,41 @@ def test_a_status_as_plain_values_has_each_attempt_in_short(lab: Lab) -> None:
     }  # fmt: skip
 
 
-def test_a_failure_without_a_kind_is_an_exception_and_an_unknown_ending_is_told(lab: Lab) -> None:
-    lab.run("a").finish(RunState.FAILED)
-    assert (run_status(lab.run("a")).kind, run_status(lab.run("a")).reason) == ("exception", "")
-    lab.run("b").finish(RunState.COMPLETED, step=1)
-    assert run_status(lab.run("b")).kind == ""
-    line = {"event": "closed", "n": 1, "ended": "melted", "reason": "too hot"}
-    append_line(lab.run("c").attempts.path, line)
-    assert (run_status(lab.run("c")).kind, run_status(lab.run("c")).reason) == ("melted", "too hot")
+FAILED = {"state": RunState.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("endings", "result", "kind", "reason"),
+    [
+        (["exception boom", "interrupted"], None, "", ""),  # the last attempt alone counts
+        (["exception boom", "oom no memory\nat all"], None, "oom", "no memory"),
+        (["oom no memory"], {**FAILED, "kind": "parent", "reason": "lost"}, "parent", "lost"),
+        ([], FAILED, "exception", ""),
+        ([], {"state": RunState.COMPLETED, "step": 1}, "", ""),
+        (["melted too hot"], None, "melted", "too hot"),  # as a later version may say
+    ],
+)
+def test_what_is_wrong_is_said_by_the_result_or_the_last_attempt(
+    endings: list[str], result: dict[str, Any] | None, kind: str, reason: str, lab: Lab
+) -> None:
+    run = lab.run("abc")
+    for ending in endings:
+        ended, _, why = ending.partition(" ")
+        line = {"event": "closed", "n": run.attempts.open().n, "ended": ended, "reason": why}
+        append_line(run.attempts.path, line)
+    if result is not None:
+        run.finish(**result)
+    assert (run_status(run).kind, run_status(run).reason) == (kind, reason)
+
+
+def test_only_the_sweep_that_stopped_a_run_sees_it_as_stopped(lab: Lab) -> None:
+    run = lab.run("abc")
+    with run.log() as log:
+        log(7, loss=1.0)
+    stopped = {"abc": Stopped("abc", 5, "worse than the others")}
+    assert (run_status(run).state, run_status(run).step) == (RunState.INTERRUPTED, 7)
+    seen = run_status(run, stopped)
+    assert (seen.state, seen.kind, seen.step) == (RunState.STOPPED, "early", 5)
+    assert seen.reason == "worse than the others"
+    run.finish(RunState.COMPLETED, step=9)
+    assert run_status(run, stopped).state is RunState.COMPLETED

@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from tread_lab.records.log import append_line, read_lines
-from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import (
     Stopped,
     Stopwatch,
     Suggestion,
     SweepFolder,
     seconds_spent,
-    state_in_sweep,
 )
 from tread_lab.specs.cell import Trial
 
@@ -25,9 +23,14 @@ LINE = (
 )
 
 
-def test_suggestions_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_suggestions_are_in_the_order_of_their_numbers_and_a_damaged_one_is_passed_over(
+    tmp_path: Path,
+) -> None:
     sweep = SweepFolder(tmp_path)
-    for number in (1, 0, 2):
+    sweep.add_suggestion(Suggestion(1, {}, (TRIAL,), {}))
+    with sweep.suggestions_path.open("a") as file:
+        file.write('{"number": 3, "cel\n')
+    for number in (0, 2):
         sweep.add_suggestion(Suggestion(number, {"start": number}, (TRIAL,), {}))
     assert [entry.number for entry in sweep.suggestions()] == [0, 1, 2]
 
@@ -40,36 +43,14 @@ def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: P
     assert sweep.suggestions() == [suggestion]
 
 
-def test_a_damaged_line_is_passed_over(tmp_path: Path) -> None:
-    sweep = SweepFolder(tmp_path)
-    sweep.add_suggestion(Suggestion(0, {}, (), {}))
-    with (tmp_path / "asked.jsonl").open("a") as file:
-        file.write('{"number": 1, "cel\n')
-    sweep.add_suggestion(Suggestion(2, {}, (), {}))
-    assert [entry.number for entry in sweep.suggestions()] == [0, 2]
-
-
-def test_the_last_time_that_a_run_was_stopped_counts(tmp_path: Path) -> None:
-    sweep = SweepFolder(tmp_path)
-    for step in (100, 300, 200):
-        sweep.add_stopped(Stopped("abc", step, f"at {step}"))
-    assert sweep.stopped() == {"abc": Stopped("abc", 200, "at 200")}
-
-
-def test_only_an_interrupted_run_of_that_sweep_is_seen_as_stopped() -> None:
-    stopped = {"abc": Stopped("abc", 100, "worse")}
-    assert state_in_sweep(RunState.INTERRUPTED, "abc", stopped) is RunState.STOPPED
-    assert state_in_sweep(RunState.INTERRUPTED, "other", stopped) is RunState.INTERRUPTED
-    assert state_in_sweep(RunState.RUNNING, "abc", stopped) is RunState.RUNNING
-
-
 def test_a_line_of_another_kind_is_passed_over(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
     sweep.add_stopped(Stopped("a", 1, "worse"))
     for tree in ({"run": "b", "step": 2}, {"run": "c", "reason": "x"}, {"step": 3, "reason": "x"}):
         append_line(tmp_path / "stopped.jsonl", tree)
-    sweep.add_stopped(Stopped("a", 5, "later"))
-    assert sweep.stopped() == {"a": Stopped("a", 5, "later")}
+    for step in (9, 5):
+        sweep.add_stopped(Stopped("a", step, f"at {step}"))
+    assert sweep.stopped() == {"a": Stopped("a", 5, "at 5")}  # when it was stopped last
 
 
 def test_sessions_add_up_and_each_counts_its_longest_entry(tmp_path: Path) -> None:
@@ -80,14 +61,6 @@ def test_sessions_add_up_and_each_counts_its_longest_entry(tmp_path: Path) -> No
     assert 30.0 <= Stopwatch(path).seconds < 40.0
 
 
-def test_nothing_is_written_before_it_is_due(tmp_path: Path) -> None:
-    watch = Stopwatch(tmp_path / "spent.jsonl")
-    watch.note()
-    assert not watch.path.exists()
-    watch.note(now=True)
-    assert watch.path.exists()
-
-
 def test_an_entry_is_written_every_quarter_of_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,4 +69,5 @@ def test_an_entry_is_written_every_quarter_of_a_minute(
     watch = Stopwatch(tmp_path / "spent.jsonl")
     for now[0] in (115.0, 116.0, 120.0, 131.0, 132.0):
         watch.note()
-    assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0]
+    watch.note(now=True)
+    assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0, 32.0]

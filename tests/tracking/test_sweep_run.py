@@ -187,15 +187,3 @@ def test_a_plan_was_written_when_it_says_else_when_its_file_was(tmp_path: Path) 
     assert written(found.sweep, replace(found.plan, created=1234.5678)) == 1234568
     os.utime(found.sweep.plan_path, (50, 50.25))
     assert written(found.sweep, replace(found.plan, created=None)) == 50250
-
-
-def test_the_tags_of_a_sweep_say_what_it_is_and_how_far(tmp_path: Path) -> None:
-    found = parent(tmp_path, "completed")
-    assert found.tags() == {
-        "role": "sweep",
-        "progress": "1 trial: 1 completed",
-        "compared": "at equal steps",
-        "mlflow.note.content": found.note(),
-        "mlflow.source.name": "tread-lab sweep placement",
-        "mlflow.source.type": "LOCAL",
-    }
