@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.data.conftest import npy
 from tread_lab.data import Samples, open_data
 from tread_lab.data.folder import LabelledFiles
 from tread_lab.data.scaled import Split
@@ -110,42 +111,31 @@ def test_levels_beyond_8_bits_are_refused_and_not_cut_to_white(dtype: type, tmp_
             read(0)
 
 
-def _no_index(folder: Path) -> None:
-    (folder / "vae-sd" / "dataset.json").unlink()
-
-
-def _no_labels(folder: Path) -> None:
-    (folder / "vae-sd" / "dataset.json").write_text('{"labels": null}')
-
-
-def _cut(folder: Path) -> None:
-    path = folder / "vae-sd" / "00000" / "img-mean-std-00000000.npy"
-    path.write_bytes(path.read_bytes()[:200])
-
-
-def _shape(folder: Path) -> None:
-    path = folder / "vae-sd" / "00001" / "img-mean-std-00000033.npy"
-    np.save(path, np.zeros((8, 4, 4), np.float16))
-
-
-def _label(folder: Path) -> None:
-    rows = [[name, 7] for name in names("img-mean-std-", ".npy")]
-    (folder / "vae-sd" / "dataset.json").write_text(json.dumps({"labels": rows}))
+INDEX, NAMES = "dataset.json", names("img-mean-std-", ".npy")
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("file", "content", "says"),
     [
-        (_no_index, "there is no .*dataset.json"),
-        (_no_labels, "no pairs of file and label"),
-        (_cut, "00000000.npy cannot be read"),
-        (_shape, r"00000033.npy is \[8, 4, 4\], others are \[8, 8, 8\]"),
-        (_label, "the labels in .* run from 7 to 7"),
+        (INDEX, None, "there is no .*dataset.json"),
+        (INDEX, b'{"labels": null}', "no pairs of file and label"),
+        (INDEX, json.dumps({"labels": [[name, 7] for name in NAMES]}).encode(), "run from 7 to 7"),
+        (NAMES[0], npy(np.zeros((8, 8, 8), np.float16))[:200], "00000000.npy cannot be read"),
+        (NAMES[0], npy(np.zeros((8, 8, 8), int)), r"holds int64 \[8, 8, 8\], not floats \[C"),
+        (
+            NAMES[33],
+            npy(np.zeros((8, 4, 4), np.float16)),
+            r"00000033.npy is \[8, 4, 4\], others are \[8, 8, 8\]",
+        ),
     ],
 )
-def test_damage_is_one_line_that_names_the_file(repa: Path, damage: Any, says: str) -> None:
-    (repa / "images" / "dataset.json").unlink()
-    damage(repa)
+def test_damage_is_one_line_that_names_the_file(
+    repa: Path, file: str, content: bytes | None, says: str
+) -> None:
+    (repa / "images" / INDEX).unlink()
+    (repa / "vae-sd" / file).unlink()
+    if content is not None:
+        (repa / "vae-sd" / file).write_bytes(content)
     with pytest.raises(UserError, match=says) as caught:
         open_folder(repa).take(torch.arange(38))
     assert "\n" not in str(caught.value)

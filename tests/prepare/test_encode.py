@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from tread_lab.data import resumable
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.latents import read_manifest
 from tread_lab.prepare import packed
@@ -233,15 +232,6 @@ def test_an_end_while_it_is_completed_costs_nothing(
     (out / ".building").joinpath("latents.npy").write_bytes((out / "latents.npy").read_bytes())
     encoded(images, out, autoencoder, skip_damaged=True, flips=True)
     assert digests(whole) == digests(out)
-
-
-def test_too_little_room_is_known_before_anything_is_encoded(
-    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = resumable.shutil.disk_usage(tmp_path)._replace(free=1000)
-    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(DiskFull, match=r"41 samples need 21 kB more in .*, and 1 kB are free"):
-        encoded(images, tmp_path / "out", autoencoder)
 
 
 def test_a_wrong_autoencoder_is_one_line(images: Path, tmp_path: Path, autoencoder: Path) -> None:

@@ -53,7 +53,7 @@ def _write_sd_autoencoder(folder: Path, crops_NHWC: NDArray[np.uint8]) -> None:
     """Write a random one with SD's shapes, an eighth of the sides, and SD's scale: latents of these
     images get the deviation that those of photographs have."""
     torch.manual_seed(0)
-    model = new_autoencoder(stages=4, scale=SD_SCALE)
+    model = new_autoencoder(stages=4, scale=SD_SCALE, width=4)
     image_BCHW = torch.from_numpy(crops_NHWC[:8]).permute(0, 3, 1, 2)
     with torch.no_grad():
         deviation = model.encode(FED["signed"](image_BCHW.float())).latent_dist.mean.std()
