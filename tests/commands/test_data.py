@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import labels, latents, packed
+from tests.data.conftest import packed
 from tread_lab.cli import main
 from tread_lab.commands import data
 from tread_lab.data.latents import write_manifest
@@ -20,7 +20,7 @@ from tread_lab.prepare.encode import Stored
 from tread_lab.prepare.measure import Measured
 from tread_lab.specs import UserError
 
-__all__ = ["labels", "latents", "packed"]
+__all__ = ["packed"]
 
 MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0, -1.0, 1.0)
 IMAGES = SimpleNamespace(names=range(1234), classes=range(10))

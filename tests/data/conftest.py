@@ -1,10 +1,10 @@
-"""Forty small latents with labels, and the tars that hold them."""
+"""Forty small latents with labels, packed and in tars."""
 
 from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,57 +19,42 @@ def npy(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.fixture
-def latents() -> np.ndarray:
-    """[40, 4, 8, 8] fp16."""
-    return np.random.default_rng(0).normal(size=(40, 4, 8, 8)).astype(np.float16)
+LATENTS = np.random.default_rng(0).normal(size=(40, 4, 8, 8)).astype(np.float16)
+LABELS = np.arange(40) % 7
+# Name and bytes of all files, as webdataset writes them: the label before the latent.
+MEMBERS: tuple[Member, ...] = tuple(
+    member
+    for k, (latent, label) in enumerate(zip(LATENTS, LABELS, strict=True))
+    for member in ((f"{k:06d}.cls", b"%d" % label), (f"{k:06d}.latent.npy", npy(latent)))
+)
+LATENTS.setflags(write=False)
+LABELS.setflags(write=False)
+
+
+def write_tar(path: Path, members: Iterable[Member]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
 
 
 @pytest.fixture
-def labels() -> np.ndarray:
-    return np.arange(40) % 7
-
-
-@pytest.fixture
-def packed(tmp_path: Path, latents: np.ndarray, labels: np.ndarray) -> Path:
+def packed(tmp_path: Path) -> Path:
     """A folder with latents.npy and labels.npy."""
     folder = tmp_path / "packed"
     folder.mkdir()
-    np.save(folder / "latents.npy", latents)
-    np.save(folder / "labels.npy", labels)
+    np.save(folder / "latents.npy", LATENTS)
+    np.save(folder / "labels.npy", LABELS)
     return folder
 
 
 @pytest.fixture
-def members(latents: np.ndarray, labels: np.ndarray) -> list[Member]:
-    """Name and bytes of all files, as webdataset writes them: the label before the latent."""
-    pairs = zip(latents, labels, strict=True)
-    return [
-        member
-        for k, (latent, label) in enumerate(pairs)
-        for member in ((f"{k:06d}.cls", b"%d" % label), (f"{k:06d}.latent.npy", npy(latent)))
-    ]
-
-
-@pytest.fixture
-def write_tar() -> Callable[[Path, list[Member]], None]:
-    def write(path: Path, members: list[Member]) -> None:
-        path.parent.mkdir(exist_ok=True)
-        with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
-            for name, content in members:
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-
-    return write
-
-
-@pytest.fixture
-def shards(
-    tmp_path: Path, members: list[Member], write_tar: Callable[[Path, list[Member]], None]
-) -> Path:
+def shards(tmp_path: Path) -> Path:
     """A folder with three tars of 15, 15 and 10 samples."""
     folder = tmp_path / "shards"
     for number, start in enumerate((0, 30, 60)):
-        write_tar(folder / f"part-{number:02d}.tar", members[start : start + 30])
+        write_tar(folder / f"part-{number:02d}.tar", MEMBERS[start : start + 30])
     return folder

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tread_lab.data import open_data, source
-from tread_lab.data.autoencoder import VARIABLE, Autoencoder, Encoder, levels
+from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.specs import DataSpec, UserError
 
@@ -24,20 +24,16 @@ def test_levels_are_the_nearest_of_256_and_clamped() -> None:
     assert torch.equal(levels((steps - 0.49) / 127.5 - 1), steps.to(torch.uint8))
 
 
-def test_a_missing_diffusers_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="needs the package diffusers") as caught:
-        Autoencoder("stabilityai/sd-vae-ft-ema", scale=0.18215)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_environment_names_the_autoencoder(
+def test_what_is_no_autoencoder_is_one_line_before_anything_is_loaded(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "gone"))
     spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
-    with pytest.raises(UserError, match=r"gone holds no config.json"):
+    with pytest.raises(UserError, match=r"gone holds no config.json; give its folder or hub id"):
+        open_data(spec, "train")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs the package diffusers: `pip install 'tread-lab"):
         open_data(spec, "train")
 
 

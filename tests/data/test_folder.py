@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.data.conftest import npy
+from tests.data.conftest import LABELS, LATENTS, npy
 from tread_lab.data import Samples, open_data
 from tread_lab.data.folder import LabelledFiles
 from tread_lab.data.scaled import Split
@@ -42,19 +42,17 @@ def open_folder(path: Path, split: Split = "train", **changes: Any) -> Samples:
 
 
 @pytest.fixture
-def repa(tmp_path: Path, latents: np.ndarray, labels: np.ndarray) -> Path:
+def repa(tmp_path: Path) -> Path:
     """REPA's folder: `vae-sd` with mean and deviation 0.5, `images` with PNG files."""
-    both = np.concatenate([latents, np.full_like(latents, 0.5)], axis=1)
-    write_folder(tmp_path / "vae-sd", names("img-mean-std-", ".npy"), both, labels)
+    both = np.concatenate([LATENTS, np.full_like(LATENTS, 0.5)], axis=1)
+    write_folder(tmp_path / "vae-sd", names("img-mean-std-", ".npy"), both, LABELS)
     images = np.random.default_rng(1).integers(0, 256, (40, 3, 16, 16), np.uint8)
-    write_folder(tmp_path / "images", names("img", ".png"), images, labels)
+    write_folder(tmp_path / "images", names("img", ".png"), images, LABELS)
     return tmp_path
 
 
-def test_a_folder_gives_the_samples_of_packed_arrays(
-    tmp_path: Path, packed: Path, latents: np.ndarray, labels: np.ndarray
-) -> None:
-    write_folder(tmp_path / "files", names("img", ".npy"), latents, labels)
+def test_a_folder_gives_the_samples_of_packed_arrays(tmp_path: Path, packed: Path) -> None:
+    write_folder(tmp_path / "files", names("img", ".npy"), LATENTS, LABELS)
     ids = torch.arange(38)
     arrays = open_folder(packed, source="latents", scale=0.5)
     files = open_folder(tmp_path / "files", scale=0.5)
@@ -62,13 +60,13 @@ def test_a_folder_gives_the_samples_of_packed_arrays(
     assert all(map(torch.equal, files.take(ids), arrays.take(ids)))
 
 
-def test_mean_and_deviation_of_a_file_are_sampled(repa: Path, latents: np.ndarray) -> None:
+def test_mean_and_deviation_of_a_file_are_sampled(repa: Path) -> None:
     samples = open_folder(repa)
     ids = torch.arange(38)
     mean_BCHW, _ = samples.take(ids)
     drawn_BCHW, _ = samples.redraw(ids, 0, "sample", 3)  # type: ignore[attr-defined]
     assert mean_BCHW.shape == (38, 4, 8, 8)
-    assert torch.equal(mean_BCHW[0], torch.from_numpy(latents[0].astype(np.float32)))
+    assert torch.equal(mean_BCHW[0], torch.from_numpy(LATENTS[0].astype(np.float32)))
     noise_BCHW = (drawn_BCHW - mean_BCHW) / 0.5
     assert abs(float(noise_BCHW.std()) - 1) < 0.03 and abs(float(noise_BCHW.mean())) < 0.03
 

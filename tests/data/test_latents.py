@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.data.conftest import LABELS, LATENTS
 from tread_lab.data import Samples, open_data
 from tread_lab.data.captions import write_captions
 from tread_lab.data.latents import PackedArrays, read_manifest, write_manifest
@@ -28,26 +29,26 @@ def _all(samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
     return samples.take(torch.arange(len(samples)))
 
 
-def test_samples_are_the_stored_values_times_the_scale(packed: Path, latents: np.ndarray) -> None:
+def test_samples_are_the_stored_values_times_the_scale(packed: Path) -> None:
     x_NCHW, labels_N = _all(_open(packed))
     heldout_NCHW, heldout_labels_N = _all(_open(packed, "heldout"))
     assert len(x_NCHW) == 38 and len(heldout_NCHW) == 2
     assert x_NCHW.dtype == torch.float32 and labels_N.dtype == torch.int64
-    everything = torch.from_numpy(latents.astype(np.float32)) * 0.5
+    everything = torch.from_numpy(LATENTS.astype(np.float32)) * 0.5
     for found, label in zip((*x_NCHW, *heldout_NCHW), (*labels_N, *heldout_labels_N), strict=True):
         place = (everything == found).all(dim=(1, 2, 3)).nonzero().item()
         assert label == place % 7
 
 
 def test_an_npz_gives_the_samples_of_the_folder_and_the_fingerprint_follows_them(
-    packed: Path, tmp_path: Path, latents: np.ndarray, labels: np.ndarray
+    packed: Path, tmp_path: Path
 ) -> None:
-    np.savez(tmp_path / "all.npz", latents=latents, labels=labels)
+    np.savez(tmp_path / "all.npz", latents=LATENTS, labels=LABELS)
     folder, file = _open(packed), _open(tmp_path / "all.npz")
     assert all(map(torch.equal, _all(folder), _all(file)))
     assert folder.fingerprint == file.fingerprint
     others = [_open(packed, "heldout"), _open(packed, scale=0.25)]
-    np.save(packed / "latents.npy", latents + 1)
+    np.save(packed / "latents.npy", LATENTS + 1)
     others.append(_open(packed))
     assert len({folder.fingerprint, *(other.fingerprint for other in others)}) == 4
 
@@ -176,13 +177,13 @@ def test_what_lies_beside_a_split_is_of_its_samples(parts: Path) -> None:
     assert arrays(parts, "train").read(np.array([9, 10]))[:, 0, 0, 0].tolist() == [9, 11]
 
 
-def test_mirrored_latents_are_those_of_the_same_images(packed: Path, latents: np.ndarray) -> None:
-    np.save(packed / "latents_flip.npy", latents + np.float16(100))
+def test_mirrored_latents_are_those_of_the_same_images(packed: Path) -> None:
+    np.save(packed / "latents_flip.npy", LATENTS + np.float16(100))
     store = PackedArrays(DataSpec(source="latents", path=str(packed)), "train")
     ids, mirrored = np.arange(38), np.arange(38) % 3 > 0
     places = split_ids(40, "train")
     assert not np.array_equal(places, ids)
-    expected = latents[places] + np.where(mirrored, 100, 0).astype(np.float16)[:, None, None, None]
+    expected = LATENTS[places] + np.where(mirrored, 100, 0).astype(np.float16)[:, None, None, None]
     assert np.array_equal(store.read(ids, mirrored), expected)
 
 

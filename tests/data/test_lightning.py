@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.data.conftest import LABELS, LATENTS
 from tread_lab.data import open_data
 from tread_lab.data.scaled import ScaledLatents
 from tread_lab.specs import DataSpec, UserError
@@ -25,13 +25,13 @@ def lightning(path: Path, **changes: Any) -> ScaledLatents:
 
 
 @pytest.fixture
-def files(tmp_path: Path, latents: np.ndarray, labels: np.ndarray) -> Path:
+def files(tmp_path: Path) -> Path:
     """Two files of 25 and 15 samples with mirrored latents, and the statistics."""
     for number, rows in enumerate((slice(0, 25), slice(25, 40))):
         tensors = {
-            "latents": torch.from_numpy(latents[rows]).float(),
-            "latents_flip": torch.from_numpy(latents[rows]).float() + 100,
-            "labels": torch.from_numpy(labels[rows]),
+            "latents": torch.tensor(LATENTS[rows]).float(),
+            "latents_flip": torch.tensor(LATENTS[rows]).float() + 100,
+            "labels": torch.tensor(LABELS[rows]),
         }
         save_file(tensors, tmp_path / f"latents_rank00_shard{number:03d}.safetensors")
     statistics = {"mean": torch.tensor(MEAN), "std": torch.tensor(DEVIATION)}
@@ -82,22 +82,22 @@ def test_half_of_the_samples_of_a_step_are_mirrored(files: Path) -> None:
 
 
 SHARD, STATISTICS = "latents_rank00_shard001.safetensors", "latents_stats.pt"
-LATENTS, LABELS = torch.zeros(15, 4, 8, 8), torch.zeros(15, dtype=torch.long)
+ZEROS, CLASSES = torch.zeros(15, 4, 8, 8), torch.zeros(15, dtype=torch.long)
 DAMAGE: dict[str, tuple[Any, str]] = {
     "no file": ("*.safetensors", "no \\*.safetensors in"),
     "cut": (None, "shard001.safetensors: is damaged"),
-    "no labels": ({"latents": LATENTS}, "holds no tensor 'labels'"),
+    "no labels": ({"latents": ZEROS}, "holds no tensor 'labels'"),
     "another shape": (
-        {"latents": torch.zeros(15, 4, 4, 4), "labels": LABELS},
+        {"latents": torch.zeros(15, 4, 4, 4), "labels": CLASSES},
         r"its latents are \[4, 4, 4\], not \[4, 8, 8\]",
     ),
     "whole numbers": (
-        {"latents": LATENTS.int(), "labels": LABELS},
+        {"latents": ZEROS.int(), "labels": CLASSES},
         r"latents is I32 \[15, 4, 8, 8\], not F16, F32 or F64",
     ),
-    "not mirrored": ({"latents": LATENTS, "labels": LABELS}, "lacks latents_flip"),
+    "not mirrored": ({"latents": ZEROS, "labels": CLASSES}, "lacks latents_flip"),
     "few labels": (
-        {"latents": LATENTS, "labels": LABELS[:14]},
+        {"latents": ZEROS, "labels": CLASSES[:14]},
         r"labels is torch.int64 \[14\], not integers \[15\]",
     ),
     "no statistics": (

@@ -16,14 +16,12 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import Member, npy
+from tests.data.conftest import MEMBERS, npy, write_tar
 from tread_lab.data import Samples, open_data
 from tread_lab.data import shards as module
 from tread_lab.data.scaled import Split
 from tread_lab.data.shards import members, tars_of
 from tread_lab.specs import DataSpec, UserError
-
-WriteTar = Callable[[Path, list[Member]], None]
 
 
 def _open(path: Path | str, split: Split = "train", source: Any = "shards") -> Samples:
@@ -44,9 +42,9 @@ def test_tars_and_packed_arrays_give_the_same_samples(
 
 
 def test_other_members_and_folders_inside_a_tar_do_not_disturb(
-    tmp_path: Path, members: list[Member], write_tar: WriteTar, shards: Path
+    tmp_path: Path, shards: Path
 ) -> None:
-    extra = [(f"imagenet/{name}", content) for name, content in members]
+    extra = [(f"imagenet/{name}", content) for name, content in MEMBERS]
     extra[2:2] = [("imagenet/000000.json", b"{}"), ("README.md", b"hello")]
     extra.append(extra.pop(0))  # a label need not lie beside its latent
     write_tar(tmp_path / "other" / "a.tar", extra)
@@ -55,12 +53,10 @@ def test_other_members_and_folders_inside_a_tar_do_not_disturb(
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_the_fingerprint_follows_the_content(
-    shards: Path, members: list[Member], write_tar: WriteTar
-) -> None:
+def test_the_fingerprint_follows_the_content(shards: Path) -> None:
     before = _open(shards).fingerprint
     assert before == _open(shards).fingerprint != _open(shards, "heldout").fingerprint
-    changed = dict(members[:30]) | {"000000.latent.npy": npy(np.ones((4, 8, 8), np.float16))}
+    changed = dict(MEMBERS[:30]) | {"000000.latent.npy": npy(np.ones((4, 8, 8), np.float16))}
     write_tar(shards / "part-00.tar", list(changed.items()))
     assert _open(shards).fingerprint != before
 
@@ -102,14 +98,9 @@ def test_a_damaged_tar_is_one_line_with_its_name(shards: Path, damage: str) -> N
     ],
 )
 def test_a_wrong_sample_is_one_line_with_the_name_of_its_tar(
-    shards: Path,
-    members: list[Member],
-    write_tar: WriteTar,
-    name: str,
-    content: bytes,
-    says: str,
+    shards: Path, name: str, content: bytes, says: str
 ) -> None:
-    kept = dict(members[30:60])
+    kept = dict(MEMBERS[30:60])
     if name not in kept:
         del kept["000016.cls"]
     write_tar(shards / "part-01.tar", list((kept | {name: content}).items()))
@@ -119,7 +110,7 @@ def test_a_wrong_sample_is_one_line_with_the_name_of_its_tar(
 
 
 def test_a_tar_is_indexed_once_until_it_changes(
-    shards: Path, members: list[Member], write_tar: WriteTar, monkeypatch: pytest.MonkeyPatch
+    shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
     index = module._index
@@ -127,7 +118,7 @@ def test_a_tar_is_indexed_once_until_it_changes(
     for split in ("train", "heldout") * 3:
         _open(shards, split)
     assert read == ["part-00.tar", "part-01.tar", "part-02.tar"]
-    changed = dict(members[30:60]) | {"000016.cls": b"6"}
+    changed = dict(MEMBERS[30:60]) | {"000016.cls": b"6"}
     write_tar(shards / "part-01.tar", list(changed.items()))
     os.utime(shards / "part-01.tar", (2e9, 2e9))
     labels = _open(shards).take(torch.arange(38))[1]
@@ -141,10 +132,8 @@ def test_a_tar_is_indexed_once_until_it_changes(
     assert len(read) == 5
 
 
-def test_one_sample_is_too_few_to_split(
-    tmp_path: Path, members: list[Member], write_tar: WriteTar
-) -> None:
-    write_tar(tmp_path / "one" / "a.tar", members[:2])
+def test_one_sample_is_too_few_to_split(tmp_path: Path) -> None:
+    write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match="holds 1 samples, too few to split"):
         _open(tmp_path / "one")
 

@@ -33,7 +33,7 @@ class Described:
 
     def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         self.batches.append(len(images_BCHW))
-        first_B1 = images_BCHW[:, 0, 0, :1].double()
+        first_B1 = images_BCHW[:, 0, 0, :1].float()
         return {"pool": first_B1, "logits": 2 * first_B1}
 
 
@@ -50,7 +50,7 @@ def test_a_hundred_images_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     extraction = opened(monkeypatch, space)
     found = extraction(IMAGES)
     assert (space.batches, extraction.made_by) == ([100, 100, 50], "digest")
-    assert torch.equal(found["pool"], IMAGES[:, 0, 0, :1].double())
+    assert torch.equal(found["pool"], IMAGES[:, 0, 0, :1].float())
     assert torch.equal(found["logits"], 2 * found["pool"])
     with pytest.raises(UserError) as caught:
         extraction(IMAGES.expand(-1, 2, -1, -1))
@@ -86,6 +86,7 @@ def test_layers_are_described_once_and_moments_of_a_file_are_inceptions() -> Non
     assert described.features("logits").flatten().tolist() == [0, 8, 16, 24]
     mean, covariance = described.moments("pool")
     assert (mean.tolist(), covariance.item()) == ([6.0], pytest.approx(80 / 3))
+    assert mean.dtype == covariance.dtype == torch.float64
     assert described.moments("spatial") is given
     other: Any = SimpleNamespace(extractor="dinov2-large")
     assert DescribedReference(reference, other, None).given("spatial") is None

@@ -13,12 +13,13 @@ from tread_lab.metrics.extractor import load_extractor
 from tread_lab.specs import DataSpec, UserError
 
 
-def test_it_tells_nine_of_ten_held_out_images_apart() -> None:
-    heldout = open_data(DataSpec(), "heldout")
+def test_it_tells_nine_of_ten_held_out_images_apart_and_is_not_trained_any_more() -> None:
+    heldout, model = open_data(DataSpec(), "heldout"), load_extractor("fashion16-v1")
     x_NCHW, labels_N = heldout.take(torch.arange(1000))
-    features_ND, logits_NK = load_extractor("fashion16-v1")(heldout.pixels(x_NCHW))
+    features_ND, logits_NK = model(heldout.pixels(x_NCHW))
     assert features_ND.shape == (1000, 128)
     assert (logits_NK.argmax(1) == labels_N).float().mean() > 0.87
+    assert not model.training and not any(x.requires_grad for x in model.parameters())
 
 
 def test_absent_or_damaged_weights_say_how_to_make_them(
@@ -31,8 +32,3 @@ def test_absent_or_damaged_weights_say_how_to_make_them(
             path.write_bytes(content)
         with pytest.raises(UserError, match="train_extractor"):
             load_extractor("x")
-
-
-def test_the_shipped_extractor_is_not_trained_any_more() -> None:
-    model = load_extractor("fashion16-v1")
-    assert not model.training and not any(x.requires_grad for x in model.parameters())

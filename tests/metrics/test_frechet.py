@@ -54,15 +54,14 @@ def test_fewer_images_than_features_give_the_limit_of_many_roots() -> None:
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-CPU = torch.device("cpu")
 COUNT, WIDTH = 50_000, 48
 
 
-def far_features(seed: int = 0, count: int = COUNT) -> torch.Tensor:
+def far_features() -> torch.Tensor:
     """Correlated features far from zero, of deviations from 1e-3 to 1."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     mixing = random.normal(size=(WIDTH, WIDTH)) * np.logspace(-3, 0, WIDTH)
-    return torch.from_numpy(1000 + random.normal(size=(count, WIDTH)) @ mixing)
+    return torch.from_numpy(1000 + random.normal(size=(COUNT, WIDTH)) @ mixing)
 
 
 def streamed(x_ND: torch.Tensor, size: int) -> RunningMoments:
@@ -72,7 +71,7 @@ def streamed(x_ND: torch.Tensor, size: int) -> RunningMoments:
     return moments
 
 
-@pytest.mark.parametrize("size", [64, 999, 50_000])
+@pytest.mark.parametrize("size", [999, 50_000])
 def test_50000_streamed_features_have_the_moments_of_two_passes(size: int) -> None:
     x = far_features()
     found, mean = streamed(x, size), x.numpy().mean(axis=0)
@@ -84,16 +83,6 @@ def test_50000_streamed_features_have_the_moments_of_two_passes(size: int) -> No
     error = np.abs(found.covariance_DD.numpy() - covariance) / np.outer(deviation, deviation)
     assert error.max() < 1e-9
     assert np.allclose(found.covariance_DD, np.cov(x.numpy(), rowvar=False), rtol=0, atol=1e-9)
-
-
-def test_moments_go_on_from_their_state_bit_by_bit() -> None:
-    x = far_features(count=640)
-    whole, first, second = streamed(x, 64), streamed(x[:320], 64), RunningMoments()
-    second.load(first.state(), CPU)
-    for part in x[320:].split(64):
-        second.add(part)
-    assert torch.equal(second.covariance_DD, whole.covariance_DD)
-    assert torch.equal(second.mean_D, whole.mean_D)
 
 
 FEATURES = 40
@@ -155,7 +144,7 @@ def test_its_moments_go_on_from_their_state() -> None:
     x = images(0, 500)
     whole, first, second = eighths(x), EighthMoments(500), EighthMoments(500)
     first.add(x[:200])
-    second.load(first.state(), CPU)
+    second.load(first.state(), torch.device("cpu"))
     for part in x[200:].split(64):
         second.add(part)
     assert [m.count for m in second.eighths] == [62, 63, 62, 63, 62, 63, 62, 63]

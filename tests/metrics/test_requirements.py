@@ -91,45 +91,49 @@ def test_weights_of_a_shipped_extractor_must_be_there(
     check("fid", "fd")
 
 
-@pytest.mark.parametrize(
-    ("metrics", "first"), [(("fid", "fd"), "fd"), (("recall", "kid"), "recall")]
+OWN = (
+    "is in features of fashion16's own images, and compares with those alone; leave the reference"
+    " out of it: `reference: heldout`"
 )
-def test_features_of_own_images_compare_with_those_alone(
-    metrics: tuple[str, ...], first: str, asked: list[Any]
-) -> None:
-    with pytest.raises(UserError) as caught:
-        check(*metrics, reference="imagenet64")
-    assert str(caught.value) == (
-        f"reference: {first} is in features of fashion16's own images, and compares with those"
-        " alone; leave the reference out of it: `reference: heldout`"
-    )
-    check(*metrics)
-    check("fid", reference="imagenet64")
-
-
-def test_metrics_need_images_and_sheets_of_latents_do_not(asked: list[Any]) -> None:
-    check(preview=True, source="latents")
-    with pytest.raises(UserError) as caught:
-        check("fid", "is", preview=True, source="latents")
-    assert asked == []
-    assert str(caught.value) == (
-        "metrics: fid needs images, and these latents have no decoder; name the SD autoencoder's"
-        " folder in TREAD_LAB_AUTOENCODER, or leave the metric out"
-    )
+FILE = "; name a file of statistics (reference), or leave the metric out"
 
 
 @pytest.mark.parametrize(
-    ("metric", "fewest"), [("fd", 2), ("kid", 2), ("precision", 4), ("recall", 4)]
+    ("metrics", "given", "said"),
+    [
+        (("fid", "fd"), {"reference": "imagenet64"}, f"reference: fd {OWN}"),
+        (("recall", "kid"), {"reference": "imagenet64"}, f"reference: recall {OWN}"),
+        (
+            ("fid", "is"),
+            {"source": "latents", "preview": True},
+            "metrics: fid needs images, and these latents have no decoder; name the SD"
+            " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out",
+        ),
+        *(
+            (
+                ("fid", "is", metric),
+                {"heldout": fewest - 1},
+                f"metrics: {first} compares with at least {fewest} images, and the data hold out"
+                f" {fewest - 1}{FILE}",
+            )
+            for metric, first, fewest in (
+                *(("fd", "fid", 2), ("kid", "fid", 2)),
+                *(("precision", "precision", 4), ("recall", "recall", 4)),
+            )
+        ),
+    ],
 )
-def test_as_many_images_are_held_out_as_a_metric_is_defined_for(
-    metric: str, fewest: int, asked: list[Any]
+def test_what_a_metric_cannot_have_is_one_line(
+    metrics: tuple[str, ...], given: dict[str, Any], said: str, asked: list[Any]
 ) -> None:
-    check(metric, heldout=fewest)
     with pytest.raises(UserError) as caught:
-        check("fid", "is", metric, source="fashion16", heldout=fewest - 1)
-    first = metric if fewest > 2 else "fid"
-    assert str(caught.value) == (
-        f"metrics: {first} compares with at least {fewest} images, and the data hold out"
-        f" {fewest - 1}; name a file of statistics (reference), or leave the metric out"
-    )
+        check(*metrics, **given)
+    assert str(caught.value) == said
+    assert asked == [] or "preview" not in given
+
+
+def test_what_a_metric_can_have_is_taken(asked: list[Any]) -> None:
+    check("fd", "kid", heldout=2)
+    check("precision", "recall", heldout=4)
     check("fid", reference="imagenet64", heldout=1)
+    check(preview=True, source="latents")

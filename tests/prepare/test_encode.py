@@ -235,8 +235,6 @@ def test_an_end_while_it_is_completed_costs_nothing(
 
 
 def test_a_wrong_autoencoder_is_one_line(images: Path, tmp_path: Path, autoencoder: Path) -> None:
-    with pytest.raises(UserError, match=r"holds no config.json"):
-        Encoder(str(images))
     text = (autoencoder / "config.json").read_text()
     (tmp_path / "config.json").write_text(text.replace("AutoencoderKL", "UNet2DModel"))
     with pytest.raises(UserError, match="is a UNet2DModel, not an AutoencoderKL"):

@@ -6,7 +6,7 @@ import errno
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,9 +17,6 @@ from PIL import Image
 from tests.data.conftest import Member, write_tar
 from tread_lab.prepare.images import DamagedImage, centre_crop, open_images, read_ahead
 from tread_lab.specs import UserError
-
-WriteTar = Callable[[Path, list[Member]], None]
-__all__ = ["write_tar"]
 
 
 def png(level: int) -> bytes:
@@ -47,7 +44,7 @@ def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
     assert opened.open(5).size == open_images(images).open(37).size
 
 
-def test_tars_give_images_with_labels_or_captions(tmp_path: Path, write_tar: WriteTar) -> None:
+def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     labels = [(f"{k}.cls", b"%d" % (k % 2)) for k in range(4)]
     labelled = [member for k in range(4) for member in (labels[k], (f"{k}.png", png(k)))]
     write_tar(tmp_path / "tars" / "a.tar", labelled)
@@ -70,9 +67,7 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path, write_tar: Wri
         ([("0.png", png(0)), ("0.cls", b"-1")], "labels count from 0"),
     ],
 )
-def test_what_a_tar_lacks_is_one_line(
-    tmp_path: Path, write_tar: WriteTar, members: list[Member], says: str
-) -> None:
+def test_what_a_tar_lacks_is_one_line(tmp_path: Path, members: list[Member], says: str) -> None:
     write_tar(tmp_path / "tars" / "a.tar", members)
     with pytest.raises(UserError, match=says):
         open_images(tmp_path / "tars")
@@ -119,11 +114,7 @@ def test_images_of_one_name_do_not_share_their_captions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "tar"])
 def test_a_file_that_cannot_be_read_is_no_damaged_image(
-    kind: str,
-    images: Path,
-    tmp_path: Path,
-    write_tar: WriteTar,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file server that is away for a minute must leave no image out."""
     write_tar(tmp_path / "tars" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])

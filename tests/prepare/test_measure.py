@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.data.conftest import labels, latents, packed
+from tests.data.conftest import LATENTS, packed
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.prepare.measure import ChannelMoments, measure
 from tread_lab.specs import UserError
 
-__all__ = ["labels", "latents", "packed"]
+__all__ = ["packed"]
 
 
-def test_counts_moments_and_scale_are_those_of_numpy(packed: Path, latents: np.ndarray) -> None:
-    measured, x_NCHW = measure(open_store("latents", packed)), latents.astype(np.float64)
+def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:
+    measured, x_NCHW = measure(open_store("latents", packed)), LATENTS.astype(np.float64)
     assert measured.counts == (6, 6, 6, 6, 6, 5, 5) and measured.shape == (4, 8, 8)
     assert measured.mean_C == pytest.approx(x_NCHW.mean(axis=(0, 2, 3)), abs=1e-12)
     assert measured.deviation_C == pytest.approx(x_NCHW.std(axis=(0, 2, 3)), rel=1e-12)
@@ -46,12 +46,12 @@ def test_one_pass_gives_the_moments_of_two() -> None:
     assert moments.deviation == pytest.approx(x_NCHW.std(), rel=1e-12)
 
 
-def test_the_posteriors_variance_counts(packed: Path, latents: np.ndarray) -> None:
+def test_the_posteriors_variance_counts(packed: Path) -> None:
     (packed / "latents.npy").unlink()
-    log_variance = np.full(latents.shape, np.log(4.0))
-    both = np.concatenate([latents.astype(np.float64), log_variance], axis=1)
+    log_variance = np.full(LATENTS.shape, np.log(4.0))
+    both = np.concatenate([LATENTS.astype(np.float64), log_variance], axis=1)
     np.save(packed / "moments.npy", both)
     measured = measure(open_store("latents", packed))
     assert measured.spread == pytest.approx(2.0, rel=1e-12)
-    whole = np.sqrt(latents.astype(np.float64).var() + 4)
+    whole = np.sqrt(LATENTS.astype(np.float64).var() + 4)
     assert measured.deviation == pytest.approx(whole, rel=1e-12)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import Member, labels, latents, members, npy, packed, shards, write_tar
+from tests.data.conftest import MEMBERS, npy, packed, shards, write_tar
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
 from tread_lab.data import open_data
@@ -24,8 +23,7 @@ from tread_lab.prepare.verify import faults
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.terminal.data import data_settings
 
-WriteTar = Callable[[Path, list[Member]], None]
-__all__ = ["files", "labels", "latents", "members", "packed", "repa", "shards", "write_tar"]
+__all__ = ["files", "packed", "repa", "shards"]
 
 
 def packed_from(path: Path, folder: Path) -> int:
@@ -46,11 +44,9 @@ def test_tars_are_packed_as_they_are_stored(shards: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "out" / ".building").exists()
 
 
-def test_samples_that_packing_would_round_are_refused(
-    members: list[Member], write_tar: WriteTar, tmp_path: Path
-) -> None:
-    members[41] = (members[41][0], npy(np.full((4, 8, 8), 1.0001, np.float32)))
-    write_tar(tmp_path / "mixed" / "a.tar", members)
+def test_samples_that_packing_would_round_are_refused(tmp_path: Path) -> None:
+    wider = {MEMBERS[41][0]: npy(np.full((4, 8, 8), 1.0001, np.float32))}
+    write_tar(tmp_path / "mixed" / "a.tar", {**dict(MEMBERS), **wider}.items())
     with pytest.raises(
         UserError, match=r"latents of samples 16 to 31 hold float32, .*first sample fl"
     ):

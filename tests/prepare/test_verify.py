@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.conftest import labels, latents, members, packed, shards, write_tar
+from tests.data.conftest import LATENTS, MEMBERS, packed, shards, write_tar
 from tread_lab.data.latents import write_manifest
 from tread_lab.prepare import verify
 from tread_lab.prepare.verify import faults
 
-__all__ = ["labels", "latents", "members", "packed", "shards", "write_tar"]
+__all__ = ["packed", "shards"]
 
 
 @pytest.fixture
-def described(packed: Path, latents: np.ndarray) -> Path:
+def described(packed: Path) -> Path:
     """Packed arrays with mirrored ones, captions and a manifest."""
-    np.save(packed / "latents_flip.npy", latents)
+    np.save(packed / "latents_flip.npy", LATENTS)
     (packed / "captions.jsonl").write_text('{"captions": ["a"]}\n' * 40)
     facts = {"made_with": {"scale": 0.93, "classes": 7}}
     names = ("latents.npy", "latents_flip.npy", "labels.npy", "captions.jsonl")
@@ -94,8 +94,8 @@ def test_absent_cut_and_unlike_files_are_faults(described: Path) -> None:
     assert "is damaged or no manifest" in next(faults("latents", described))
 
 
-def test_held_out_arrays_are_verified_as_the_others(described: Path, latents: np.ndarray) -> None:
-    heldout = latents[:10].copy()
+def test_held_out_arrays_are_verified_as_the_others(described: Path) -> None:
+    heldout = LATENTS[:10].copy()
     np.save(described / "heldout_labels.npy", np.array([*range(7), 99, 0, 0]))
     heldout[2, 1, 1, 1] = np.nan
     np.save(described / "heldout_latents.npy", heldout)
@@ -119,16 +119,16 @@ def test_without_a_manifest_layout_and_deviation_are_looked_at(packed: Path) -> 
     assert line == "samples are [8, 8, 4]: channels stand first, [C, H, W]"
 
 
-def test_every_broken_tar_and_sample_is_named(shards: Path, members: Any, write_tar: Any) -> None:
+def test_every_broken_tar_and_sample_is_named(shards: Path) -> None:
     for name in ("part-00.tar", "part-02.tar"):
         content = (shards / name).read_bytes()
         (shards / name).write_bytes(content[: len(content) // 2 + 100])
     found = list(faults("shards", shards))
     assert len(found) == 2
     assert "part-00.tar: it is damaged" in found[0] and "part-02.tar: it is damaged" in found[1]
-    write_tar(shards / "part-00.tar", members[:30])
-    rest = [("000030.latent.npy", b"nothing"), *members[62:]]
-    write_tar(shards / "part-02.tar", [members[60], *rest])
+    write_tar(shards / "part-00.tar", MEMBERS[:30])
+    rest = [("000030.latent.npy", b"nothing"), *MEMBERS[62:]]
+    write_tar(shards / "part-02.tar", [MEMBERS[60], *rest])
     found = list(faults("shards", shards))
     assert len(found) == 1 and "part-02.tar: the latent.npy at byte" in found[0]
     (shards / "part-01.tar").unlink()
