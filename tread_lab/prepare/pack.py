@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
 from tread_lab.data.content import content_digest
+from tread_lab.data.exported import CLASSES
 from tread_lab.data.latents import PackedArrays, read_manifest
 from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import channel_statistics, statistics_beside
-from tread_lab.prepare.packed import Build, Steps, check_whole, class_names, finish
+from tread_lab.prepare.packed import Build, Steps, check_whole, finish
+from tread_lab.records.durable import read_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
@@ -91,7 +93,7 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
         plan,
         channels_name=name,
         labels=store.labels,
-        classes=class_names(path),
+        classes=read_json(path / CLASSES),
         captions=captions_of(store),
         statistics=statistics,
         heldout=path if "heldout" in plan else None,

@@ -114,23 +114,6 @@ class Build(ResumableArrays):
             with replacing(path) as temporary, temporary.open("wb") as file:
                 np.save(file, sizes_N)
 
-    def finish(self) -> NDArray[np.int64]:
-        """Put the arrays in their place without damaged samples; return those that are kept.
-
-        It may be repeated after it was stopped anywhere. What tells that all is whole has to be
-        written next; `clear` then removes what is left.
-        """
-        marks = self.marks()
-        assert (marks != TO_COME).all()
-        kept = np.flatnonzero(marks == STORED)
-        with writing(self.destination, ""):
-            for name in self.arrays:
-                if (path := self.path(name)).exists():
-                    if len(np.load(path, mmap_mode="r")) != len(kept):
-                        self._compact(name, kept)
-                    path.replace(self.destination / path.name)
-        return kept
-
     def _begin(self) -> None:
         stored = self.stored_fingerprint
         if stored is None:
@@ -145,14 +128,6 @@ class Build(ResumableArrays):
         elif stored != self.fingerprint:
             other = difference(stored, self.fingerprint)
             raise UserError(f"{self.destination} holds the beginning of a data set with {other}")
-
-    def _compact(self, name: str, kept: NDArray[np.int64]) -> None:
-        """Replace an array under way by its rows `kept`."""
-        whole = np.load(self.path(name), mmap_mode="r")
-        with replacing(self.path(name)) as path, path.open("wb") as file:
-            file.write(npy_header(whole.dtype, (len(kept), *whole.shape[1:])))
-            for k in range(0, len(kept), _COPIED):
-                file.write(whole[kept[k : k + _COPIED]].data)
 
 
 def clear(destination: Path) -> None:
@@ -171,15 +146,11 @@ def writable(folder: Path) -> None:
 
 def difference(stored: Mapping[str, object], asked: Mapping[str, object]) -> str:
     """Return the first entry that differs, as `size 256, and 512 is asked for; ...`."""
-    for name, other in _DIGESTS.items():
-        if stored.get(name) != asked.get(name):
-            return f"{other}; choose another folder or remove this one"
-    for name in dict.fromkeys((*stored, *asked)):
-        if stored.get(name) != asked.get(name):
-            was, now = shown(stored.get(name)), shown(asked.get(name))
-            return (
-                f"{name} {was}, and {now} is asked for; choose another folder, or remove this one"
-            )
+    for name in (*_DIGESTS, *stored, *asked):
+        was, now = stored.get(name), asked.get(name)
+        if was != now:
+            other = _DIGESTS.get(name, f"{name} {shown(was)}, and {shown(now)} is asked for")
+            return f"{other}; choose another folder, or remove this one"
     return "the same settings"
 
 
@@ -206,13 +177,12 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
     manifest = read_manifest(folder)
     if manifest is None:
         return False
-    stored, asked = manifest.get("made_with"), json.loads(json.dumps(dict(plan)))
-    for name in ("digest", "sizes"):  # which earlier versions did not take
-        if isinstance(stored, dict) and name not in stored:
-            asked.pop(name, None)
-    if not isinstance(stored, dict) or stored != asked:
-        other = difference(stored if isinstance(stored, dict) else {}, asked)
-        raise UserError(f"{folder} holds a data set with {other}")
+    made_with, asked = manifest.get("made_with"), json.loads(json.dumps(dict(plan)))
+    stored = made_with if isinstance(made_with, dict) else {}
+    for name in {"digest", "sizes"} - stored.keys():  # which earlier versions did not take
+        asked.pop(name, None)
+    if stored != asked:
+        raise UserError(f"{folder} holds a data set with {difference(stored, asked)}")
     clear(folder)  # the process may have ended between the manifest and this
     return True
 
@@ -231,7 +201,8 @@ def finish(
 ) -> None:
     """Put the arrays of a build in place, with labels and all that belongs to them.
 
-    Nothing is done while another process has samples to make, or where all is in place.
+    Nothing is done while another process has samples to make, or where all is in place. It may be
+    repeated after it was stopped anywhere: the manifest, which tells that all is whole, comes last.
 
     Args:
         channels_name: the array whose channels are measured, `latents` or `moments`.
@@ -241,11 +212,15 @@ def finish(
     """
     folder = build.destination
     with build.alone():
-        if read_manifest(folder) is not None or (build.marks() == TO_COME).any():
+        marks = build.marks()
+        if read_manifest(folder) is not None or (marks == TO_COME).any():
             return
-        damaged = [names[place] for place in np.flatnonzero(build.marks() == DAMAGED).tolist()]
-        kept = build.finish()
+        kept = np.flatnonzero(marks == STORED)
         with writing(folder, ""):
+            for path in filter(Path.exists, map(build.path, build.arrays)):
+                _compact(path, kept)
+                path.replace(folder / path.name)
+            damaged = [names[place] for place in np.flatnonzero(marks == DAMAGED).tolist()]
             beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
             if captions is not None:
                 write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
@@ -255,6 +230,17 @@ def finish(
         files = [*(f"{name}.npy" for name in build.arrays), *beside]
         write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
         clear(folder)
+
+
+def _compact(path: Path, kept: NDArray[np.int64]) -> None:
+    """Replace an array by its rows `kept`, unless these are all."""
+    whole = np.load(path, mmap_mode="r")
+    if len(whole) == len(kept):
+        return
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(npy_header(whole.dtype, (len(kept), *whole.shape[1:])))
+        for k in range(0, len(kept), _COPIED):
+            file.write(whole[kept[k : k + _COPIED]].data)
 
 
 def _copy_heldout(path: Path, folder: Path) -> list[str]:
@@ -267,15 +253,6 @@ def _copy_heldout(path: Path, folder: Path) -> list[str]:
     if names and (path / captions).exists():
         shutil.copyfile(path / captions, folder / captions)
         names.append(captions)
-    return names
-
-
-def class_names(folder: Path) -> list[str] | None:
-    """Return the names of the classes in a packed folder, `None` where it has none."""
-    try:
-        names: list[str] = json.loads((folder / CLASSES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
     return names
 
 
