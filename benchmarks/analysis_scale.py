@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.browser import browser, find_chromium
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.analysis.figures.placement_maps import draw_route_grid
+from tread_lab.analysis.figures.placement_figures import draw_route_grid
 from tread_lab.analysis.figures.placements import placements
 from tread_lab.analysis.figures.style import figure, show
 from tread_lab.dashboards.app import DashboardServer

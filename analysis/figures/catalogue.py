@@ -13,8 +13,7 @@ from tread_lab.analysis.figures import (
     loss_gap,
     over_training,
     pareto,
-    placement_maps,
-    route_bars,
+    placement_figures,
     samples,
     similarity,
     time_to_equal,
@@ -39,9 +38,9 @@ from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
 
 KINDS = (  # in the order of the report
-    placement_maps.grids,
-    placement_maps.spans,
-    route_bars.bars,
+    placement_figures.grids,
+    placement_figures.spans,
+    placement_figures.bars,
     effects.cells,
     effects.ways,
     curves.selection_rates,

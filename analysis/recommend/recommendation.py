@@ -1,18 +1,18 @@
-"""From a placement sweep to a rule for routes, and how sure it is."""
+"""From a placement sweep to a rule for routes in the depth B, and how sure it is."""
 
-# S seeds, M images
+# S seeds, K placements, M images
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.recommend.placement_rule import PLACE, Rule, Table, best_rule, tables_of
 from tread_lab.compare.best_set import (
     BestSet,
     Ranks,
@@ -30,14 +30,64 @@ from tread_lab.compare.gaps import (
     losses_paths,
 )
 from tread_lab.compare.intervals import pairing_kept
-from tread_lab.frames import equal_steps_frame, trials_frame
+from tread_lab.frames import (
+    delta_column,
+    equal_steps_frame,
+    require_metric,
+    trials_frame,
+    with_delta,
+)
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import ROUTE_AXES
+from tread_lab.specs.routes import block_index
 
 Array = NDArray[np.float64]
+PLACE = ["start", "end", "rate"]
+_Form = Callable[[int, int], int | str]  # of block and depth
 Verdict = Literal["dense", "established", "undecided", "insufficient"]
 FEWEST_SEEDS = 3  # for a claim
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Ends of a route as they are written for any depth B, and the selection rate."""
+
+    start: int | str
+    end: int | str
+    rate: float
+
+    def at(self, depth: int) -> tuple[int, int, float]:
+        """Return the placement that the rule means in a network of `depth` blocks."""
+        return block_index(self.start, depth), block_index(self.end, depth), self.rate
+
+    def __str__(self) -> str:
+        return f"{self.start}->{self.end} at rate {self.rate:g}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The finished placements of networks of one depth B.
+
+    Attributes:
+        places: (start, end, rate) of each column.
+        values_SK: the metric's difference to the baseline times `sign`, so that lower is better.
+        sign: -1 for a metric of which more is better.
+        flops_K: executed training FLOPs.
+        runs_K: the run of the first seed.
+        unfinished: placements left out because a seed of theirs has no number.
+        rows: the trials of these placements.
+    """
+
+    depth: int
+    places: tuple[tuple[int, int, float], ...]
+    values_SK: Array
+    sign: float
+    flops_K: Array
+    runs_K: tuple[str, ...]
+    unfinished: int
+    rows: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -45,14 +95,13 @@ class Evidence:
     """What one table says of the placement that a rule means there.
 
     Attributes:
-        table, best: the placements, and the set that cannot be distinguished from the best.
-        chosen: column of the rule's placement.
+        best: the set that cannot be distinguished from the best placement.
+        chosen, runner_up: column of the rule's placement, and the next one in order of means.
         ranks: how firm the order is; `None` for one seed.
         gap: the chosen placement's difference to the baseline; over `images`, as the best set is
             then, it speaks of one trained run each.
         worse: whether all of that gap's interval is worse than the baseline.
-        runner_up: the next placement, in order of means.
-        seeds: how many would separate the chosen placement from that one; `None` above 200.
+        seeds: how many would separate the two; `None` above 200.
         pairing: variance over seeds that pairing with the baseline leaves, as a share.
     """
 
@@ -74,7 +123,7 @@ class Recommendation:
     `dense`: at every depth the placement is worse than dense training, so no route is recommended.
     `established`: three seeds or more, alone in the best set at every depth. `undecided`: others
     cannot be distinguished from it. `insufficient`: fewer than three seeds, so nothing is claimed.
-    `comparison` is the question that it answers, such as `at equal training FLOPs`.
+    `comparison` is its question, such as `at equal training FLOPs`.
     """
 
     sweep: str
@@ -97,9 +146,8 @@ def recommend(
 
     Args:
         metric: what decides, as a difference to the dense baseline of the same seed.
-        cheapest: of the placements that cannot be distinguished from the best, take the one with
-            the fewest training FLOPs instead of the one with the best mean, unless it is worse
-            than dense.
+        cheapest: take the member of the best set with the fewest training FLOPs instead of the
+            one with the best mean, unless it is worse than dense.
         equal_steps: whether the rule is for a number of steps although the sweep matches costs: its
             runs are taken at the step at which their baseline ends.
 
@@ -117,25 +165,32 @@ def recommend(
         frame = stages
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
     tables = tables_of(frame, depths, metric)
-    sets = [_best(lab, frame, table, metric) for table in tables]
+    measured = [_measured(lab, frame, table, metric) for table in tables]
+    sets = [best for best, _ in measured]
     for prefer_cheap in (True, False) if cheapest else (False,):
         rule = best_rule(tables, sets, cheapest=prefer_cheap)
         evidence = tuple(
-            _evidence(lab, frame, table, best, table.places.index(rule.at(table.depth)), metric)
-            for table, best in zip(tables, sets)
+            _evidence(frame, table, best, gaps_K, table.places.index(rule.at(table.depth)), metric)
+            for table, (best, gaps_K) in zip(tables, measured)
         )
         if (verdict := _verdict(evidence)) != "dense":
             break
-    comparison = str(frame.attrs.get("comparison", ""))
-    return Recommendation(folder.name, metric, rule, evidence, verdict, comparison)
+    question = str(frame.attrs.get("comparison", ""))
+    return Recommendation(folder.name, metric, rule, evidence, verdict, question)
 
 
-def _best(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> BestSet:
+def _measured(
+    lab: Lab, frame: pd.DataFrame, table: Table, metric: str
+) -> tuple[BestSet, list[PairedGap]]:
+    """Return the best set and each placement against its baseline, over seeds, else over images."""
     if len(table.values_SK) > 1:
-        return best_over_seeds(table.values_SK)
+        gaps_KS = (table.sign * table.values_SK).T.tolist()
+        return best_over_seeds(table.values_SK), list(map(gap_over_seeds, gaps_KS))
     if metric != metric_names.GAP_HELDOUT:
         raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
-    return best_over_images(_image_gaps(lab, frame, table.runs_K))
+    gaps_KM = _image_gaps(lab, frame, table.runs_K)
+    dense_M1 = np.zeros((gaps_KM.shape[1], 1))
+    return best_over_images(gaps_KM), [gap_over_images(g[:, None], dense_M1) for g in gaps_KM]
 
 
 def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
@@ -155,13 +210,17 @@ def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
 
 
 def _evidence(
-    lab: Lab, frame: pd.DataFrame, table: Table, best: BestSet, chosen: int, metric: str
+    frame: pd.DataFrame,
+    table: Table,
+    best: BestSet,
+    gaps_K: Sequence[PairedGap],
+    chosen: int,
+    metric: str,
 ) -> Evidence:
     several = len(table.values_SK) > 1
     runner_up = next(k for k in best.order if k != chosen)
     apart = abs(float(best.means_K[runner_up] - best.means_K[chosen]))
-    needed = seeds_needed(apart, best.deviation, cells=len(table.places)) if several else None
-    gap = _gap(lab, frame, table, chosen)
+    gap, K = gaps_K[chosen], len(table.places)
     return Evidence(
         table=table,
         best=best,
@@ -170,23 +229,14 @@ def _evidence(
         gap=gap,
         worse=gap.low > 0 if table.sign > 0 else gap.high < 0,
         runner_up=runner_up,
-        seeds=needed,
+        seeds=seeds_needed(apart, best.deviation, cells=K) if several else None,
         pairing=_pairing(frame, table, metric) if several else None,
     )
 
 
-def _gap(lab: Lab, frame: pd.DataFrame, table: Table, chosen: int) -> PairedGap:
-    """Return the chosen placement against its baseline, over seeds, else over images."""
-    if len(table.values_SK) > 1:
-        return gap_over_seeds([float(v) for v in table.sign * table.values_SK[:, chosen]])
-    gap_M = _image_gaps(lab, frame, table.runs_K)[chosen]
-    return gap_over_images(gap_M[:, None], np.zeros((len(gap_M), 1)))
-
-
 def _pairing(frame: pd.DataFrame, table: Table, metric: str) -> float | None:
     """Return the share of a metric's variance over seeds that pairing leaves; of a gap its loss."""
-    of_gap = metric == metric_names.GAP_HELDOUT
-    value = metric_names.HELDOUT_LOSS if of_gap else metric
+    value = metric_names.HELDOUT_LOSS if metric == metric_names.GAP_HELDOUT else metric
     if value not in frame or value.startswith("gap/"):
         return None
     values = frame.drop_duplicates("run").set_index("run")[value].astype(float)
@@ -204,3 +254,101 @@ def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
         return "insufficient"
     alone = all(e.best.size == 1 and e.best.members_K[e.chosen] for e in evidence)
     return "established" if alone else "undecided"
+
+
+def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> list[Table]:
+    """Return one table for each depth, of the sweep's single routes.
+
+    Args:
+        frame: rows of `trials_frame`.
+        depths: run -> the depth of its network.
+
+    Raises:
+        UserError: no such metric, an axis that is no placement, fewer than two finished ones.
+    """
+    require_metric(frame, metric)
+    other = [a for a in frame.attrs["axes"] if a not in ROUTE_AXES and not a.startswith("model.")]
+    varied = [axis for axis in other if frame[axis].nunique() > 1]
+    if varied:
+        raise UserError(f"the sweep also varies {varied[0]}; a rule needs placements alone")
+    rows = with_delta(frame, metric)
+    rows = rows[(rows["role"] == "trial") & (rows["route"] != "dense")]
+    rows = rows[~rows["route"].str.contains("+", regex=False)].drop_duplicates("run")
+    rows = rows.assign(depth=rows["run"].map(depths))
+    again = rows[rows.duplicated(["depth", "seed", *PLACE])]
+    if not again.empty:
+        cell = again["cell"].iloc[0]
+        raise UserError(
+            f"{cell} is not the only cell of its placement; a rule needs placements alone"
+        )
+    parts = rows.groupby("depth", sort=False)
+    tables = [_table(int(str(depth)), part, metric) for depth, part in parts]
+    tables = [table for table in tables if len(table.places) > 1]
+    if not tables:
+        raise UserError("fewer than two placements are measured with every seed")
+    return tables
+
+
+def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
+    values = rows.pivot_table(
+        index="seed", columns=PLACE, values=delta_column(metric), dropna=False, observed=True
+    )
+    done = values.loc[:, values.notna().all()]
+    first = rows.drop_duplicates(PLACE).set_index(PLACE)
+    places = [(int(at[0]), int(at[1]), float(at[2])) for at in done.columns.tolist()]
+    cost = metric_names.TRAIN_FLOPS
+    flops = first.reindex(columns=[cost])[cost].astype(float)
+    sign = 1.0 if metric_names.lower_is_better(metric.removeprefix("delta/")) else -1.0
+    return Table(
+        depth,
+        tuple(places),
+        sign * done.to_numpy(dtype=np.float64),
+        sign,
+        np.array([flops[place] for place in places]),
+        tuple(str(first.loc[place, "run"]) for place in places),
+        len(first) - len(places),
+        rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(places)],
+    )
+
+
+# How a rule may write the start and the end of a route; the published form comes first.
+_STARTS: tuple[_Form, ...] = (lambda at, _: at, lambda at, depth: f"{at}/{depth}")
+_ENDS: tuple[_Form, ...] = (lambda at, depth: f"B-{depth - at}", *reversed(_STARTS))
+
+
+def best_rule(tables: Sequence[Table], sets: Sequence[BestSet], *, cheapest: bool) -> Rule:
+    """Return the rule whose placements lose least to the best of every depth.
+
+    At one depth B-9 and a fixed fraction of the depth fit equally; then the published form is
+    taken, the start from the first block and the end from the last (TREAD: i = 2, j = B - 4).
+    """
+    candidates = (
+        Rule(written_start(start, table.depth), written_end(end, table.depth), rate)
+        for written_start, written_end in itertools.product(_STARTS, _ENDS)
+        for table in tables
+        for start, end, rate in table.places
+    )
+    measured = [
+        rule
+        for rule in dict.fromkeys(candidates)
+        if all(rule.at(table.depth) in table.places for table in tables)
+    ]
+    if not measured:
+        raise UserError("no rule in the depth means a measured placement at every depth")
+    return min(measured, key=lambda rule: _cost_of(rule, tables, sets, cheapest=cheapest))
+
+
+def _cost_of(
+    rule: Rule, tables: Sequence[Table], sets: Sequence[BestSet], *, cheapest: bool
+) -> tuple[bool, float]:
+    """Return what `best_rule` minimises, the mean over depths of the distance to the best mean.
+
+    With `cheapest`, a rule inside every best set comes before all others and is compared by its
+    share of the largest training FLOPs instead.
+    """
+    columns = [table.places.index(rule.at(table.depth)) for table in tables]
+    if cheapest and all(best.members_K[k] for best, k in zip(sets, columns)):
+        shares = [t.flops_K[k] / np.nanmax(t.flops_K) for t, k in zip(tables, columns)]
+        return False, float(np.mean(shares))
+    distances = [best.means_K[k] - best.means_K.min() for best, k in zip(sets, columns)]
+    return True, float(np.mean(distances))

@@ -1,4 +1,4 @@
-"""Maps show the true differences, and a box without one cannot be taken for a value."""
+"""Maps and bars show the true differences, and what has none cannot be taken for a value."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from tread_lab.analysis.figures.placement_maps import (
+from tests.synthetic import PAPER_PLACEMENTS
+from tread_lab.analysis.figures.placement_figures import (
+    draw_legend,
+    draw_route_bars,
     draw_route_grid,
     draw_route_spans,
+    route_bars,
 )
-from tread_lab.analysis.figures.placements import Placements, placements
+from tread_lab.analysis.figures.placements import Placements, best_route, placements
 from tread_lab.analysis.figures.style import (
     BETTER_TO_WORSE,
     LESS_TO_MORE,
@@ -22,6 +26,8 @@ from tread_lab.analysis.figures.style import (
     figure,
     ink_on,
 )
+from tread_lab.analysis.tables import published
+from tread_lab.specs import UserError
 
 ROWS = [*((0, end) for end in range(2, 11)), *((start, 8) for start in range(1, 8))]
 Draw = Callable[[Placements, Axes], None]
@@ -76,3 +82,49 @@ def test_letters_on_every_colour_have_a_contrast_of_4_5() -> None:
             light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
             white = ink_on(colours(share)) == "white"
             assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5
+
+
+def test_bars_stand_in_the_papers_order(paper_frame: pd.DataFrame) -> None:
+    bars = route_bars(paper_frame)
+    assert tuple(bars.routes) == PAPER_PLACEMENTS == tuple(published.FIG8)
+    assert bars.measured_as == "95% over 32 images of 1 seed"
+
+
+def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match="places no single route"):
+        route_bars(paper_frame[paper_frame["role"] == "baseline"])
+
+
+def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.DataFrame) -> None:
+    bars = route_bars(paper_frame, "gap/train")
+    assert bars.best is None
+    _, (ax,) = figure()
+    draw_route_bars(bars, ax)
+    colours = {to_hex(patch.get_facecolor()) for patch in ax.patches[: len(bars.routes)]}
+    assert colours == {"#8c8c8c"}
+    told = "no measure of quality: no route is best by it"
+    assert told in best_route(bars)
+
+
+def test_where_every_route_is_worse_the_frame_is_of_the_least_harmful(
+    paper_frame: pd.DataFrame,
+) -> None:
+    gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
+    worse = route_bars(paper_frame.assign(**{gap: paper_frame[gap] + 1 for gap in gaps}))
+    fig, (ax,) = figure()
+    draw_route_bars(worse, ax)
+    assert any(text.get_text().startswith("framed: least harmful") for text in ax.texts)
+    draw_legend(worse, fig)
+    assert fig.legends[0].get_texts()[0].get_text() == "least harmful"
+    assert best_route(worse).startswith("Least harmful is 2→8: ")
+
+
+def test_routes_without_a_number_have_hatched_stubs_at_their_places(
+    paper_frame: pd.DataFrame,
+) -> None:
+    bars = route_bars(paper_frame)
+    _, (ax,) = figure()
+    draw_route_bars(bars, ax)
+    stubs = [patch.get_x() for patch in ax.patches if patch.get_hatch()]
+    places = [bar.get_x() for bar, measured in zip(ax.patches, bars.measured) if not measured]
+    assert stubs == pytest.approx(places) and stubs
