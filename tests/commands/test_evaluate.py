@@ -98,8 +98,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def evaluate_with(**options: Any) -> int:
-    return evaluate.evaluate(Evaluate(**options))
+def evaluate_with(name: str, *evaluations: str, **options: Any) -> int:
+    options = {"device": "cpu", "threads": 3, **options}
+    return evaluate.evaluate(Evaluate(name=name, evaluations=evaluations, **options))
 
 
 def completed(lab: Lab, tiny: Tiny, state: RunState = RunState.COMPLETED) -> str:
@@ -117,11 +118,9 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = completed(lab, tiny)
-    how: dict[str, Any] = {"root": str(lab.root), "name": run[:6], "reference": None,
-                           "device": "cpu", "threads": 3, "allow_mixed": True,
-                           "plan": False}  # fmt: skip
+    how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
     named = ["heldout_loss", "heldout_loss at 50%"]
-    assert evaluate_with(**how, evaluations=named, as_json=False) == 0
+    assert evaluate_with(run[:6], *named, **how) == 0
     cache = lab.root / "cache"
     assert measured == [
         3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
@@ -129,13 +128,13 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     assert capsys.readouterr().out.splitlines() == [
         f"{run} heldout_loss: heldout/loss 0.25", f"{run} heldout_loss at 10: heldout/loss 0.25"
     ]  # fmt: skip
-    assert evaluate_with(**how, evaluations=named, as_json=True) == 0
+    assert evaluate_with(run[:6], *named, **how, as_json=True) == 0
     row = {"run": run, "evaluation": "heldout_loss"}
     assert json.loads(capsys.readouterr().out) == [
         {**row, "heldout/loss": 0.25}, {**row, "step": 10, "heldout/loss": 0.25}
     ]  # fmt: skip
     with pytest.raises(UserError, match=r"^name what to measure, e\.g\. `tread-lab evaluate RUN"):
-        evaluate_with(**how, evaluations=[], as_json=False)
+        evaluate_with(run[:6], **how)
 
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(
@@ -150,17 +149,15 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     monkeypatch.setattr(evaluate, "forecast", lambda *_, **how: rates)
     (done,) = decode_evaluations(["heldout_loss"], {})
     lab.run(run).evaluation(done).write(done, {"heldout/loss": 0.5})
-    how: dict[str, Any] = {"root": str(lab.root), "name": run, "reference": None, "plan": True,
-                           "device": "cpu", "threads": 3, "allow_mixed": False}  # fmt: skip
-    named = ["heldout_loss", "fd@2k"]
-    assert evaluate_with(**how, evaluations=named, as_json=False) == 0
+    words, how = (run, "heldout_loss", "fd@2k"), {"root": str(lab.root), "plan": True}
+    assert evaluate_with(*words, **how) == 0
     assert measured == [3]
     first, second, total = capsys.readouterr().out.splitlines()
     assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
     assert second == "fd@2k of 1 run, 2,000 images each"
     assert total.startswith("1 evaluation to measure: about ")
     assert total.endswith(", from stated rates of H200")
-    evaluate_with(**how, evaluations=named, as_json=True)
+    evaluate_with(*words, **how, as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [(row["evaluation"], row["done"]) for row in rows] == [
         ("heldout_loss", True), ("fd@2k", False)
@@ -179,9 +176,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
 
     monkeypatch.setattr(evaluate, "measure", failing)
     with pytest.raises(UserError, match=r"^no such step"):
-        evaluate_with(root=str(lab.root), name=run, reference=None, device="cpu", threads=1,
-                     as_json=True, evaluations=["heldout_loss at 10", "heldout_loss"],
-                     allow_mixed=False, plan=False)  # fmt: skip
+        evaluate_with(run, "heldout_loss at 10", "heldout_loss", root=str(lab.root), as_json=True)
     assert [call[2] for call in measured[1:]] == [None]
 
 
@@ -251,11 +246,8 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     in_folder: Path, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = completed(lab, tiny)
-    how: dict[str, Any] = {"root": "absent", "reference": None, "device": "cpu",
-                           "threads": 1, "as_json": True, "evaluations": ["fid@1k"],
-                           "allow_mixed": False, "plan": False}  # fmt: skip
     with pytest.raises(UserError, match=r"absent.* does not exist"):
-        evaluate_with(**how, name=run)
+        evaluate_with(run, "fid@1k", root="absent")
     with pytest.raises(UserError, match=r"run|sweep"):
         _to_measure(lab, "no such run", [], None)
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
@@ -272,5 +264,5 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
     monkeypatch.setattr(evaluate, "open_evaluations", lambda found: [s.kind for _, (s,) in found])
     monkeypatch.setattr(evaluate, "check_measurable", refuse)
     with pytest.raises(UserError, match="cannot be measured"):
-        evaluate_with(**how, name=str(in_folder))
+        evaluate_with(str(in_folder), "fid@1k", root="absent")
     assert given == [["samples"]]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
 
-import tread_lab
-from tests.synthetic import Synthetic, small, tiny_spec, write_sweep
+from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.cli import main
 from tread_lab.specs import signature
 from tread_lab.tracking.tracker import SyncReport
@@ -129,74 +127,15 @@ def test_notes_and_tags_are_shown_with_what_they_are_said_of(
     assert (tree["notes"], tree["tags"]) == (["best so far"], ["keep"])
 
 
-def test_what_would_be_lost_is_said_and_lost_with_yes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lab = write_sweep(tmp_path, small())
-    assert main(["rm", "placement", "--root", str(tmp_path)]) == 0
-    first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("placement loses its plan and figures and 4 runs (4 completed, ")
-    assert last == "--yes removes this for good" and lab.sweeps() == ["placement"]
-    assert main(["rm", "placement", "--yes", "--root", str(tmp_path)]) == 0
-    assert (lab.sweeps(), lab.runs()) == ([], [])
-
-
-def test_a_sweep_that_is_exported_and_imported_is_told_and_looks_the_same(
+def test_a_sweep_is_packed_without_weights_and_added_under_another_name(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_sweep(in_folder / "lab", small())
     assert main(["export", "placement", "p.zip", "--without-weights"]) == 0
     assert main(["import", "p.zip", "--root", "other", "--as", "theirs"]) == 0
+    assert main(["status", "theirs", "--root", "other"]) == 0
     out, err = capsys.readouterr()
-    packed, files, runs, unpacked, weightless, then = out.splitlines()
+    packed, _, runs, *_, last = out.splitlines()
     assert err == "" and packed == "p.zip: sweep placement, 4 runs with records, without weights"
     assert runs == f"theirs: 4 runs new; in {in_folder / 'other'}"
-    digest = files.rpartition(" ")[2]
-    assert re.fullmatch(r"17 files of [\d.]+ kB in [\d.]+ kB; digest [0-9a-f]{16}", files)
-    assert unpacked.startswith("17 files of ") and unpacked.endswith(f"; digest {digest}")
-    assert f"made by tread-lab {tread_lab.__version__}" in unpacked
-    assert weightless == "the archive has no weights: what needs those of a run trains the run anew"
-    assert then == "`tread-lab figures theirs` draws it, `tread-lab sync theirs` adds it to MLflow"
-    shown = []
-    for name, root in (("placement", "lab"), ("theirs", "other")):
-        assert main(["status", name, "--json", "--root", root]) == 0
-        shown.append(capsys.readouterr().out)
-    assert shown[0] == shown[1]
-    assert main(["status", "theirs", "--root", "other"]) == 0
-    assert (
-        capsys.readouterr()
-        .out.splitlines()[-1]
-        .startswith("4 runs were imported without weights: what needs these")
-    )
-
-
-@pytest.mark.parametrize(
-    ("sweep", "pictures"),
-    [
-        (small(routes=((2, 8),)), 0),
-        pytest.param(
-            small(history=True, similarity=True, pictures=True), 4, marks=pytest.mark.long
-        ),
-    ],
-)
-def test_figures_and_report_of_an_imported_sweep_are_the_same_bytes(
-    sweep: Synthetic, pictures: int, in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(in_folder / "lab", sweep)
-    assert main(["export", "placement", "p.zip"]) == 0
-    assert main(["import", "p.zip", "--root", "other"]) == 0
-    for root in ("lab", "other"):
-        assert main(["figures", "placement", "--root", root]) == 0
-        assert main(["report", "placement", "--root", root]) == 0
-    capsys.readouterr()
-    drawn, same = (drawn_files(in_folder / root) for root in ("lab", "other"))
-    assert drawn == same and "report.html" in drawn
-    assert len([name for name in drawn if name.endswith(".png")]) >= pictures
-
-
-def drawn_files(root: Path) -> dict[str, bytes]:
-    """What figures and report have written; the minute of writing is left out."""
-    folder = root / "sweeps" / "placement"
-    paths = [*folder.glob("figures/*"), folder / "report.html"]
-    minute = rb"Written \d+ \w+ \d+, \d+:\d+ "
-    return {path.name: re.sub(minute, b"", path.read_bytes()) for path in paths}
+    assert last.startswith("4 runs were imported without weights: what needs these")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
+from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.records.merge import HAS_WEIGHTS, NEW
 from tread_lab.records.sweep_archive import Transfer
@@ -38,11 +40,10 @@ def test_a_log_gets_lines_and_the_result_is_returned(
     assert said[2:] == ["bytes done in 0 s"]
 
 
-def test_a_run_that_is_kept_for_its_weights_is_named(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
+def test_what_became_of_each_run_is_counted_and_how_they_are_shown_is_said(
+    lab: Lab, screen: Screen
 ) -> None:
     runs, line = Counter({NEW: 3, HAS_WEIGHTS: 1}), "run 3f2a stays at step 3"
-    show_imported(Transfer("wide", runs, 9, 2048, "d1", "0.2.0", False, (line,)), lab)
-    said = capsys.readouterr().out.splitlines()
-    kept = "3 runs new, 1 run kept for weights that the archive lacks"
-    assert said[0] == f"wide: {kept}; in {lab.root}" and said[2] == line
+    part = Transfer("wide", runs, 9, 2048, "d1", "0.2.0", False, (line,))
+    screen("no weights", show_imported, part, lab)
+    screen("no run", show_imported, replace(part, runs=Counter(), weights=True, lines=()), lab)
