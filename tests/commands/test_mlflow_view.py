@@ -1,11 +1,9 @@
-"""MLflow follows a sweep unless it is off; where it cannot, a line says so."""
+"""Each tracker follows a sweep that is asked to; where one cannot, a line says so."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,46 +17,46 @@ from tread_lab.tracking.tracker import SyncReport
 class Tracked:
     """A tracker that notes what it is asked for."""
 
-    def __init__(self, *what: Any) -> None:
-        self.what = what
+    def __init__(self, kind: str, asked: list[tuple[str, str]]) -> None:
+        self.kind, self.asked = kind, asked
 
-    def sync(self, name: str) -> SyncReport:
+    def sync(self, name: str, *, closing: bool = False) -> SyncReport:
         if name == "lost":
             raise UserError("no MLflow server answers")
-        return SyncReport(f"{name} {self.what[1]}")
+        self.asked.append((self.kind, name + closing * " at last"))
+        return SyncReport(name)
 
 
-def test_a_sweep_is_followed_unless_mlflow_is_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The trackers and what they were asked for, in order."""
+    asked: list[tuple[str, str]] = []
+    for kind in mlflow_view.TRACKERS:
+        stand_in = SimpleNamespace(make=lambda lab, kind=kind: Tracked(kind, asked))
+        monkeypatch.setitem(mlflow_view.TRACKERS, kind, stand_in)  # type: ignore[misc]
+    return asked
+
+
+def test_each_named_tracker_follows_a_sweep_to_its_end(
+    tmp_path: Path, asked: list[tuple[str, str]]
 ) -> None:
-    asked = list[tuple[str, str, bool]]()
-
-    class Followed(Tracked):
-        def sync(self, name: str, *, closing: bool = False) -> SyncReport:
-            asked.append((self.what[0], name, closing))
-            return SyncReport(name)
-
-    monkeypatch.setattr(mlflow_view, "_tracker", lambda lab, kind: Followed(kind))
     for trackers in ((), ("mlflow",), ("tensorboard", "wandb")):
         with live_sync(Lab(tmp_path), "s", trackers):
             pass
-    assert [kind for kind, *_ in asked] == ["mlflow", "wandb", "tensorboard"]
-    assert {what for _, *what in map(list, asked) for what in [tuple(what)]} == {("s", True)}
+    assert asked == [(kind, "s at last") for kind in ("mlflow", "wandb", "tensorboard")]
 
 
 def test_a_sync_that_fails_is_a_line_or_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, asked: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab(tmp_path)
-    door: Any = SimpleNamespace(MlflowTracker=Tracked)  # MLflow takes seconds to import
-    monkeypatch.setitem(sys.modules, "tread_lab.tracking.mlflow_tracker", door)
-    assert sync_now(lab, "s") == SyncReport(f"s {lab.mlflow_uri}")
+    assert sync_now(lab, "s", "wandb") == SyncReport("s")
     sync_if_possible(lab, "s")
-    assert capsys.readouterr() == ("", "")
+    assert asked == [("wandb", "s"), ("mlflow", "s")] and capsys.readouterr() == ("", "")
     sync_if_possible(lab, "lost")
     assert capsys.readouterr().err == (
         "no MLflow server answers; the records are complete, `tread-lab sync lost` shows them"
         " later\n"
     )
     with pytest.raises(UserError, match="no MLflow server answers"):
-        sync_now(lab, "lost")
+        sync_now(lab, "lost", "mlflow")

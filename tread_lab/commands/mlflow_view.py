@@ -9,23 +9,19 @@ from functools import partial
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 from tread_lab.terminal.console import say
-from tread_lab.tracking.tracker import LiveSync, SyncReport, Tracker
+from tread_lab.tracking.tracker import LiveSync, SyncReport
 from tread_lab.tracking.trackers import TRACKERS
 
 MLFLOW = ("mlflow",)
 
 
 @contextmanager
-def live_sync(lab: Lab, name: str, trackers: Sequence[str] = MLFLOW) -> Iterator[None]:
+def live_sync(lab: Lab, name: str, trackers: Sequence[str]) -> Iterator[None]:
     """Let each tracker follow a sweep's records within the block."""
     with ExitStack() as stack:
         for kind in trackers:
-            stack.enter_context(LiveSync(partial(_tracker, lab, kind), name))
+            stack.enter_context(LiveSync(partial(TRACKERS[kind].make, lab), name))
         yield
-
-
-def _tracker(lab: Lab, kind: str) -> Tracker:
-    return TRACKERS[kind].make(lab)
 
 
 def sync_if_possible(lab: Lab, name: str, trackers: Sequence[str] = MLFLOW) -> None:
@@ -37,10 +33,10 @@ def sync_if_possible(lab: Lab, name: str, trackers: Sequence[str] = MLFLOW) -> N
             say(f"{error}; the records are complete, `tread-lab sync {name}` shows them later")
 
 
-def sync_now(lab: Lab, name: str, tracker: str = "mlflow") -> SyncReport:
+def sync_now(lab: Lab, name: str, tracker: str) -> SyncReport:
     """Bring a tracker up to date with a sweep's records; return what was done.
 
     Raises:
         UserError: the store is not the tracker's or does not answer.
     """
-    return _tracker(lab, tracker).sync(name)
+    return TRACKERS[tracker].make(lab).sync(name)
