@@ -1,13 +1,19 @@
-"""Checkpoints of DiT's public code: their tensors, and their way into a network."""
+"""Checkpoints of DiT's and SiT's public code: their tensors, and their way into a network."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
+from tests.backbones.float64 import Weights, block, embedded, image
+from tread_lab.backbones.parts import sincos_positions
 from tread_lab.backbones.published import check_fit, read_tensors
+
+State = dict[str, Tensor]
 
 
 def published_shapes(
@@ -50,3 +56,25 @@ def loaded(path: Path, network: nn.Module) -> nn.Module:
     check_fit(state, network)
     network.load_state_dict({**network.state_dict(), **state})
     return network
+
+
+def sit_state(depth: int, d: int, p: int, side: int, c: int, classes: int) -> State:
+    """Random tensors with the names of SiT's code, whose output has twice the channels."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = published_shapes(depth, d, p, side * side, c, classes)
+    state = {n: 0.2 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
+    return {**state, "pos_embed": sincos_positions(side, d)[None]}
+
+
+def sit_forward(state: State, heads: int, x: Tensor, t: Tensor, y: Tensor) -> Tensor:
+    """SiT's forward pass by its paper: of twice the channels the first are data - noise."""
+    w: Weights = {name: tensor.double().numpy() for name, tensor in state.items()}
+    _, channels, p, _ = w["x_embedder.proj.weight"].shape
+    depth = len({name.split(".")[1] for name in w if name.startswith("blocks.")})
+    outputs, side = [], x.shape[-1] // p
+    for z, level, label in zip(x.double().numpy(), t.double().tolist(), y.tolist()):
+        h, c = embedded(w, z, level, label, p)
+        for l in range(depth):
+            h = block(w, f"blocks.{l}", h, c, heads, [*range(side**2)], side)
+        outputs.append(image(w, h, c, p)[:channels])
+    return torch.from_numpy(np.stack(outputs))

@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
-from tests.backbones.published_dit import loaded, published_shapes
+from tests.backbones.published_dit import (
+    State,
+    loaded,
+    published_shapes,
+    sit_forward,
+    sit_state,
+)
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.parts import sincos_positions
-from tread_lab.backbones.published import read_tensors
+from tread_lab.backbones.published import from_sit, read_tensors
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode
@@ -26,7 +31,7 @@ MODEL = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}")
 
 
 @pytest.fixture
-def state() -> dict[str, Tensor]:
+def state() -> State:
     generator = torch.Generator().manual_seed(0)
     shapes = published_shapes(DEPTH, D, PATCH, SIDE * SIDE, C, CLASSES)
     return {n: 0.1 * torch.randn(shape, generator=generator) for n, shape in shapes.items()}
@@ -37,14 +42,14 @@ def network_of(model: ModelSpec) -> DiT:
     return DiT(model, channels=C, size=SIDE * PATCH, classes=CLASSES, out_channels=2 * C)
 
 
-def same(network: torch.nn.Module, state: dict[str, Tensor]) -> bool:
+def same(network: torch.nn.Module, state: State) -> bool:
     loaded = network.state_dict()
     return loaded.keys() == state.keys() and all(
         torch.equal(loaded[n], t) for n, t in state.items()
     )
 
 
-def test_bare_tensors_load_strictly(state: dict[str, Tensor], tmp_path: Path) -> None:
+def test_bare_tensors_load_strictly(state: State, tmp_path: Path) -> None:
     torch.save(state, tmp_path / "DiT.pt")
     network = loaded(tmp_path / "DiT.pt", network_of(MODEL))
     assert same(network, state)
@@ -65,7 +70,7 @@ def test_bare_tensors_load_strictly(state: dict[str, Tensor], tmp_path: Path) ->
     ],
 )
 def test_training_checkpoints_load_with_the_arguments_beside_the_weights(
-    state: dict[str, Tensor], tmp_path: Path, wrap: str, prefix: str
+    state: State, tmp_path: Path, wrap: str, prefix: str
 ) -> None:
     wrapped = {prefix + name: tensor for name, tensor in state.items()}
     beside = {"opt": {"lr": 1e-4}, "args": Namespace(model="DiT-XL/2", ckpt=None)}  # DiT's train.py
@@ -73,9 +78,7 @@ def test_training_checkpoints_load_with_the_arguments_beside_the_weights(
     assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
 
 
-def test_names_of_blocks_that_were_compiled_one_by_one_load(
-    state: dict[str, Tensor], tmp_path: Path
-) -> None:
+def test_names_of_blocks_that_were_compiled_one_by_one_load(state: State, tmp_path: Path) -> None:
     compiled = {re.sub(r"^(blocks\.\d+\.)", r"\1_orig_mod.", n): t for n, t in state.items()}
     assert compiled.keys() != state.keys()
     torch.save(compiled, tmp_path / "DiT.pt")
@@ -83,19 +86,19 @@ def test_names_of_blocks_that_were_compiled_one_by_one_load(
 
 
 def test_code_in_a_checkpoint_is_never_run_and_a_remedy_is_named(
-    state: dict[str, Tensor], tmp_path: Path
+    state: State, tmp_path: Path
 ) -> None:
     torch.save({"ema": state, "args": SimpleNamespace(a=1)}, tmp_path / "DiT.pt")
     with pytest.raises(UserError, match=r"not loaded for safety; if you trust it, torch\.save\("):
         read_tensors(tmp_path / "DiT.pt")
 
 
-def test_wrapped_names_and_safetensors_load(state: dict[str, Tensor], tmp_path: Path) -> None:
+def test_wrapped_names_and_safetensors_load(state: State, tmp_path: Path) -> None:
     save_file({f"module.{n}": t for n, t in state.items()}, tmp_path / "DiT.safetensors")
     assert same(loaded(tmp_path / "DiT.safetensors", network_of(MODEL)), state)
 
 
-def test_a_lightning_checkpoint_loads(state: dict[str, Tensor], tmp_path: Path) -> None:
+def test_a_lightning_checkpoint_loads(state: State, tmp_path: Path) -> None:
     """RMSNorm and SwiGLU by their public names, no norm of queries and keys, as in all published
     configurations; rotary tables are computed."""
     h = int(2 / 3 * 4 * D)
@@ -154,7 +157,7 @@ def test_the_lightning_experiment_is_the_published_configuration() -> None:
     ],
 )
 def test_anything_else_is_refused_in_one_line(
-    state: dict[str, Tensor], tmp_path: Path, break_it: Any, message: str
+    state: State, tmp_path: Path, break_it: Any, message: str
 ) -> None:
     break_it(state)
     torch.save(state, tmp_path / "DiT.pt")
@@ -196,7 +199,66 @@ def test_our_positions_are_the_published_ones() -> None:
     torch.testing.assert_close(table[token], expected.float())
 
 
-def test_averaged_weights_come_before_raw_ones(state: dict[str, Tensor], tmp_path: Path) -> None:
+def test_averaged_weights_come_before_raw_ones(state: State, tmp_path: Path) -> None:
     raw = {n: t + 1 for n, t in state.items()}
     torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
     assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
+
+
+@pytest.fixture
+def sit() -> State:
+    return sit_state(DEPTH, D, PATCH, SIDE, C, CLASSES)
+
+
+def test_a_lightningdit_is_turned_in_the_same_way() -> None:
+    """It has SiT's transport and no half of its channels that is dropped."""
+    model = decode(ModelSpec, f"LightningDiT-{DEPTH}x{D}x4/{PATCH}")
+    theirs, ours = (DiT(model, channels=C, size=SIDE * PATCH, classes=CLASSES) for _ in range(2))
+    generator = torch.Generator().manual_seed(2)
+    weights = {
+        name: tensor
+        if name == "pos_embed"
+        else 0.2 * torch.randn(tensor.shape, generator=generator)
+        for name, tensor in theirs.state_dict().items()
+    }
+    theirs.load_state_dict(weights)
+    ours.load_state_dict(from_sit(weights))
+    x, y = (
+        torch.randn(3, C, SIDE * PATCH, SIDE * PATCH, generator=generator),
+        torch.tensor([0, 2, 4]),
+    )
+    t = torch.tensor([0.0, 0.25, 1.0])
+    with torch.no_grad():
+        found, expected = ours(x, t, y), -theirs(x, 1 - t, y)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(found, -theirs(x, t, y), atol=0.1)
+
+
+def test_turned_weights_predict_minus_the_velocity_at_the_other_end(sit: State) -> None:
+    ours = DiT(MODEL, channels=C, size=SIDE * PATCH, classes=CLASSES)
+    ours.load_state_dict(from_sit(sit))
+    torch.manual_seed(0)
+    x, y = torch.randn(4, C, SIDE * PATCH, SIDE * PATCH), torch.tensor([0, 3, 6, CLASSES])
+    t = torch.tensor([0.0, 0.3, 0.9, 1.0])
+    with torch.no_grad():
+        found = ours(x, t, y)
+    expected = -sit_forward(sit, 4, x, 1 - t, y)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sit_without_the_second_half_turns_alike(sit: State) -> None:
+    half = dict(sit)
+    for part in ("weight", "bias"):
+        rows = sit[f"final_layer.linear.{part}"]
+        half[f"final_layer.linear.{part}"] = torch.cat(
+            [rows[2 * C * k : 2 * C * k + C] for k in range(PATCH**2)]
+        )
+    found, expected = from_sit(half), from_sit(sit)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_what_is_no_sit_is_refused(sit: State) -> None:
+    with pytest.raises(UserError, match=r"final_layer.linear.bias has 5 rows, and a SiT's has 32"):
+        from_sit({**sit, "final_layer.linear.bias": torch.zeros(5)})
+    with pytest.raises(UserError, match=r"t_embedder\.mlp\.0\.weight is missing"):
+        from_sit({n: x for n, x in sit.items() if not n.startswith("t_embedder")})

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.backbones.bi_wkv import bi_wkv
+from tread_lab.backbones.rwkv import bi_wkv
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
 

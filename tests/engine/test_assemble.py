@@ -11,8 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.backbones.published_dit import loaded, published_shapes
-from tests.backbones.test_published_sit import sit_forward, sit_state
+from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
 from tests.engine.runs import CPU, small_run, train_until
 from tests.sampling.images import drawn
 from tread_lab import draws

@@ -15,8 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from tread_lab import draws
 from tread_lab.backbones import build_backbone
-from tread_lab.backbones.published import check_fit, read_tensors
-from tread_lab.backbones.published_sit import from_sit
+from tread_lab.backbones.published import check_fit, from_sit, read_tensors
 from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.checkpoint import (
     Checkpoint,
