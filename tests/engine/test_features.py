@@ -21,9 +21,9 @@ from tread_lab.records.durable import DiskFull
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.data import DataSpec
-from tread_lab.systems.repa import targets
+from tread_lab.systems.repa import alignment
+from tread_lab.systems.repa.alignment import feature_cache
 from tread_lab.systems.repa.spec import RepaSpec
-from tread_lab.systems.repa.targets import feature_cache
 
 N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
 
@@ -129,14 +129,14 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    opener = targets.open_feature_encoder
+    opener = alignment.open_feature_encoder
 
     def counting(*args: Any, **more: Any) -> Any:
         encoder = opener(*args, **more)
         return lambda ids: (seen.append(len(ids)), encoder(ids))[1]
 
-    monkeypatch.setattr(targets, "open_feature_encoder", counting)
-    monkeypatch.setattr(targets, "open_encoder", None)  # nothing is encoded in a step
+    monkeypatch.setattr(alignment, "open_feature_encoder", counting)
+    monkeypatch.setattr(alignment, "open_encoder", None)  # nothing is encoded in a step
     spec = spec_of(latents)
     whole = RunFolder(tmp_path / "one/runs/whole")
     for _ in train(spec, whole, CPU):
@@ -162,13 +162,13 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         return clock[0]
 
     monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=tick))
-    opener = targets.open_feature_encoder
+    opener = alignment.open_feature_encoder
 
     def slow(*args: Any, **more: Any) -> Any:
         encoder = opener(*args, **more)
         return lambda ids: (tick(3600), encoder(ids))[1]
 
-    monkeypatch.setattr(targets, "open_feature_encoder", slow)
+    monkeypatch.setattr(alignment, "open_feature_encoder", slow)
     meter = Meter(lambda: Reading(100.0, 1.0, 100.0 * clock[0]), every=0)
     folder = RunFolder(tmp_path / "lab/runs/run")
     seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU, meter)]
@@ -188,7 +188,7 @@ def test_the_targets_are_features_of_the_stored_images(latents: Path, tmp_path: 
         ids = run.batches._ids(0)
     images = samples.images(ids)
     assert images is not None and batch.target_BNE is not None
-    encoder = targets.open_feature_encoder(spec.repa, samples, CPU, side=4)
+    encoder = alignment.open_feature_encoder(spec.repa, samples, CPU, side=4)
     torch.testing.assert_close(batch.target_BNE.float(), encoder(ids), rtol=1e-3, atol=1e-3)
     assert torch.equal(batch.rows(slice(2, 4)).target_BNE, batch.target_BNE[2:4])
 

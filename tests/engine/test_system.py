@@ -12,7 +12,7 @@ from tread_lab.engine.assemble import build_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, decode
-from tread_lab.systems.repa.targets import fresh_projector
+from tread_lab.systems.repa.alignment import fresh_projector
 
 MODEL = {"depth": 6, "width": 32, "heads": 2}
 KINDS: dict[str, dict[str, Any]] = {

@@ -20,10 +20,9 @@ from tread_lab.engine.train import train
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing, run_blocks
 from tread_lab.specs import DataSpec, RouteSpec, RunSpec, UserError, decode, encode, signature
-from tread_lab.systems.repa.alignment import Alignment, Projector
+from tread_lab.systems.repa.alignment import Projector, alignment_loss, fresh_projector
 from tread_lab.systems.repa.encoder import OPENERS, normalised, open_encoder, resampled_positions
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
-from tread_lab.systems.repa.targets import fresh_projector
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -64,7 +63,7 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
     streams: dict[int, Tensor] = {}
     run_blocks([block_of(l) for l in range(6)], x, c, routing=routing, observe=streams.__setitem__)
     spec = RepaSpec(encoder="fashion16-v1", block=block, weight=0.5)
-    found = Alignment(spec, features, projector).loss(streams, x, routing).detach()
+    found = alignment_loss(spec, projector, streams, features(x), routing)
     for b in range(B):
         places = leg.keep_BK[b].tolist() if 1 <= block <= 3 else range(N)
         cosines = [

@@ -4,18 +4,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tread_lab.data.source import Samples
+from tread_lab.engine.assemble import initialised
+from tread_lab.engine.features import FeatureCache
+from tread_lab.engine.system import ForwardPass, Joining, Part
 from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.routing.select import Routing
-from tread_lab.systems.repa.spec import RepaSpec
-
-# encoder(x_BCHW) -> features of clean samples on the grid of their tokens, [B, N, E]
-Encoder = Callable[[Tensor], Tensor]
+from tread_lab.specs.run import RunSpec
+from tread_lab.systems.repa.encoder import (
+    check_encoder,
+    encoder_digest,
+    open_encoder,
+    open_feature_encoder,
+)
+from tread_lab.systems.repa.spec import PREPROCESSING, RepaSpec
 
 
 class Projector(nn.Sequential):
@@ -34,43 +45,103 @@ class Projector(nn.Sequential):
             nn.init.zeros_(linear.bias)
 
 
-class Alignment:
-    """The alignment loss of a block; `projector` is trained with the network, not sampled.
+class Aligned(Part):
+    """REPA in the training of one run; the projector is trained with the network, not sampled."""
+
+    observes = True
+
+    def __init__(self, run: Joining) -> None:
+        self.run, self.spec = run, RepaSpec.of(run.spec)
+        self.samples, self.side = run.batches.samples, run.spec.data.size // run.spec.model.patch
+        self.projector = fresh_projector(run.spec).to(run.device)
+        super().__init__({"projector": self.projector})
+        # Opened with its first use: a cache of features needs none.
+        self.encoder = cache(
+            lambda: open_encoder(self.spec, self.samples, run.device, side=self.side)
+        )
+
+    def prepare(self) -> Iterator[int]:
+        """Encode the images of latents; embedded images are encoded as they come, which costs less
+        than reading features."""
+        if not self.run.spec.data.holds.latents:
+            return
+        check_encoder(self.spec, self.samples)
+        found, digest = self.run.folder.cache, encoder_digest(self.spec)
+        features = feature_cache(found, self.spec, self.samples, side=self.side, encoder=digest)
+        if not features.complete:
+            encode = open_feature_encoder(self.spec, self.samples, self.run.device, side=self.side)
+            yield from features.fill(encode)
+        self.run.batches.targets = features.features
+
+    def loss(self, loss_B: Tensor, done: ForwardPass) -> Tensor:
+        batch, target_BNE = done.batch, done.batch.target_BNE
+        if target_BNE is None:
+            with torch.no_grad():
+                target_BNE = self.encoder()(batch.x_BCHW)
+        return loss_B + alignment_loss(
+            self.spec, self.projector, done.streams, target_BNE, batch.routing
+        )
+
+
+def alignment_loss(
+    spec: RepaSpec,
+    projector: nn.Module,
+    streams: Mapping[int, Tensor],
+    target_BnE: Tensor,
+    routing: Routing | None,
+) -> Tensor:
+    """loss_B = - weight * mean over tokens of cos(projector(h), f).
 
     Args:
-        encoder: gives the targets of samples that bring none.
+        streams: the residual stream after each block.
+        target_BnE: features f of the clean samples, of all tokens.
     """
+    assert isinstance(spec.block, int)
+    h_BnD, real_Bn = streams[spec.block], None
+    for route in routing or ():
+        if route.start <= spec.block <= route.end:
+            target_BnE = gather_tokens(target_BnE, route.keep_BK)
+            if h_BnD.shape[1] > target_BnE.shape[1]:  # the route has just ended
+                h_BnD = gather_tokens(h_BnD, route.keep_BK)
+            real_Bn = route.real_BK
+    found_BnE = projector(h_BnD)
+    cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
+    share_Bn = torch.ones_like(cosine_Bn) if real_Bn is None else real_Bn.float()
+    return -spec.weight * (share_Bn * cosine_Bn).sum(dim=1) / share_Bn.sum(dim=1)
 
-    def __init__(self, spec: RepaSpec, encoder: Encoder, projector: nn.Module) -> None:
-        assert isinstance(spec.block, int)
-        self.spec, self.block = spec, spec.block
-        self.encoder, self.projector = encoder, projector
 
-    def loss(
-        self,
-        streams: Mapping[int, Tensor],
-        x_BCHW: Tensor,
-        routing: Routing | None,
-        target_BNE: Tensor | None = None,
-    ) -> Tensor:
-        """loss_B = - weight * mean over tokens of cos(projector(h), f).
+def fresh_projector(spec: RunSpec) -> Projector:
+    """Return the projector of a run, initialised from the run's seed."""
+    repa = RepaSpec.of(spec)
+    with initialised(spec.seed, "projector"):
+        return Projector(spec.model.width, repa.hidden, repa.features)
 
-        Args:
-            streams: the residual stream after each block.
-            x_BCHW: the clean samples.
-            target_BNE: their features f, where they are known.
-        """
-        h_BnD, real_Bn, target_BnE = streams[self.block], None, target_BNE
-        if target_BnE is None:
-            with torch.no_grad():
-                target_BnE = self.encoder(x_BCHW)
-        for route in routing or ():
-            if route.start <= self.block <= route.end:
-                target_BnE = gather_tokens(target_BnE, route.keep_BK)
-                if h_BnD.shape[1] > target_BnE.shape[1]:  # the route has just ended
-                    h_BnD = gather_tokens(h_BnD, route.keep_BK)
-                real_Bn = route.real_BK
-        found_BnE = self.projector(h_BnD)
-        cosine_Bn = F.cosine_similarity(found_BnE.float(), target_BnE.float(), dim=2)
-        share_Bn = torch.ones_like(cosine_Bn) if real_Bn is None else real_Bn.float()
-        return -self.spec.weight * (share_Bn * cosine_Bn).sum(dim=1) / share_Bn.sum(dim=1)
+
+def feature_cache(
+    folder: Path, spec: RepaSpec, samples: Samples, *, side: int, encoder: str
+) -> FeatureCache:
+    """Return the cache of a run's features, filled or not.
+
+    Args:
+        folder: where the caches of a lab lie.
+        side: tokens along one side of a sample.
+        encoder: digest of the encoder's weights.
+    """
+    fingerprint: dict[str, object] = {
+        "data": samples.fingerprint,
+        "target": spec.target,
+        "images": _images(spec, samples),
+        "encoder": [spec.encoder, encoder],
+        "preprocessing": PREPROCESSING,
+    }
+    shape = (len(samples), side * side, spec.features)
+    return FeatureCache(folder, shape, fingerprint, kind="repa")
+
+
+def _images(spec: RepaSpec, samples: Samples) -> str:
+    """Return what the images are: the decoder's digest, or that of some of the stored ones."""
+    if spec.target == "decoded":
+        return samples.decoder
+    sampled = samples.images(torch.linspace(0, len(samples) - 1, min(64, len(samples))).long())
+    assert sampled is not None  # check_encoder has refused
+    return hashlib.sha256(sampled.contiguous().numpy().tobytes()).hexdigest()[:16]

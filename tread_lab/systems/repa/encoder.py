@@ -21,10 +21,12 @@ from tread_lab.metrics.dinov2 import DEVIATION, MEAN
 from tread_lab.metrics.extractor import load_extractor
 from tread_lab.metrics.pretrained import load_pretrained, weights_digest
 from tread_lab.specs.errors import UserError, lookup
-from tread_lab.systems.repa.alignment import Encoder
 from tread_lab.systems.repa.spec import RepaSpec
 
 VARIABLE = "TREAD_LAB_ENCODER"
+
+# encoder(samples or images [B, C, H, W]) -> features, on the grid of tokens as [B, N, E]
+Encoder = Callable[[Tensor], Tensor]
 
 
 def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side: int) -> Encoder:

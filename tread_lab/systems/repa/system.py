@@ -23,7 +23,7 @@ class Repa(System):
     """The field `repa` of a run."""
 
     def part(self, run: Joining) -> Part:
-        from tread_lab.systems.repa.targets import Aligned
+        from tread_lab.systems.repa.alignment import Aligned
 
         return Aligned(run)
 
