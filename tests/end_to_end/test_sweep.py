@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -78,28 +77,6 @@ def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
     grids = {"route_grid-gap-heldout.png", "route_grid-gap-heldout.pdf"}
     assert {*grids, "similarity.png", "gap_over_steps.png"} <= figures
     assert not list((lab.root / "ray").iterdir())
-
-
-def test_mlflow_holds_one_parent_and_a_finished_child_for_each_trial(swept: Path) -> None:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(Lab(swept / "lab").mlflow_uri)
-    experiments = [e.experiment_id for e in client.search_experiments() if e.name == "tread-lab"]
-    runs = client.search_runs(experiments)
-    children = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
-    assert len(runs) == 4 and len(children) == 3
-    assert {run.info.status for run in runs} == {"FINISHED"}
-    assert {run.data.params.get("route_start") for run in children} == {None, "0", "1"}
-    losses = [metric for run in children for metric in run.data.metrics if metric == "train/loss"]
-    assert len(losses) == 3
-
-
-def test_again_nothing_is_executed(swept: Path, zygote: Zygote) -> None:
-    lab = Lab(swept / "lab")
-    before = attempts(lab)
-    done = zygote.run(swept, "sweep", "small.yaml", "--json", HOME=str(swept))
-    assert done.returncode == 0 and "everything is done" in done.stderr
-    assert attempts(lab) == before and len(json.loads(done.stdout)) == 3
 
 
 def test_without_ray_the_results_are_the_same_bitwise(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from rich.table import Table
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.terminal.console import answers, notices, show_lines
 
 SCREENS = Path(__file__).parent / "screens"
@@ -51,8 +51,4 @@ def screen(
     yield shown
     answers.width, notices.width = before
     path = SCREENS / request.path.stem.removeprefix("test_") / f"{request.node.name[5:]}.txt"
-    text = "\n".join(shown.scenes)
-    if "RENEW_SCREENS" in os.environ:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert text == path.read_text()
+    same_as_stored(path, "\n".join(shown.scenes))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.faults.sweeps import SMALL
+from tests.synthetic import small, write_sweep
 from tread_lab.cli import main
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
@@ -108,13 +109,13 @@ def test_a_command_gets_json(
     assert told().items() >= {**expected, "lab": str(lab.root)}.items()
 
 
-def test_a_sweep_whose_budget_is_used_up_waits(
-    in_folder: Path, no_figures: None, command: tuple[str, Callable[[], dict[str, Any]]]
+def test_a_sweep_with_runs_that_are_left_waits(
+    lab: Lab, command: tuple[str, Callable[[], dict[str, Any]]]
 ) -> None:
-    (in_folder / "small.yaml").write_text(SMALL)
-    assert main([*SWEEP, "--budget", "trials=1", "--notify", command[0]]) == 0
+    write_sweep(lab.root, small(states={(2, 8): "pending"}))
+    assert notified(command[0], lab, "placement", lambda: 0) == 0
     told = command[1]()
-    assert told["event"] == "waits" and told["runs"] == {"completed": 2, "pending": 1}
+    assert told["event"] == "waits" and told["runs"] == {"completed": 3, "pending": 1}
 
 
 @pytest.mark.parametrize("target", ["false", "sleep 600"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,40 +76,33 @@ def test_activations_are_those_that_autograd_keeps_here(routes: list[str], tmp_p
     assert kept / 8 == pytest.approx(cost(spec).activation_bytes, rel=0.03)
 
 
+NO_STEPS = {"train": {"steps": 0}, "init_from": {"file": "x", "digest": "d"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "gigabytes", "refused"),
+    [
+        ({}, 84, "^DiT-XL/2 dense needs about 128 GB at 256 images a pass, and cuda:0 .H100. has"
+         " 84 GB; execution.micro_batch=128 needs "),
+        ({"execution": {"micro_batch": 128}}, 84, ""),
+        ({}, 10, "has 10 GB; one image a pass needs .*larger device$"),  # with no micro-batch
+        (NO_STEPS, 8, ""),
+        (NO_STEPS, 5, r"needs about 5\.4 GB .*take a larger device$"),
+    ],
+)  # fmt: skip
 def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
-    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any], gigabytes: int, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = latents("DiT-XL/2", "bf16")
-    assert cost(spec).memory_bytes / 1e9 == pytest.approx(128, abs=2)
-    monkeypatch.setattr(memory, "memory", lambda device: 84_000_000_000)
+    spec = latents("DiT-XL/2", "bf16", **changes)
+    monkeypatch.setattr(memory, "memory", lambda device: gigabytes * 10**9)
     monkeypatch.setattr(memory, "name", lambda device: "H100")
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=refused) if refused else nullcontext():
         check_memory(spec, GPU)
-    line = str(caught.value)
-    assert line.startswith("DiT-XL/2 dense needs about 128 GB")
-    assert "at 256 images a pass, and cuda:0 (H100) has 84 GB; execution.micro_batch=128 " in line
-    cut = latents("DiT-XL/2", "bf16", execution={"micro_batch": 128})
-    check_memory(cut, GPU)
 
 
-def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    spec = latents("DiT-XL/2", "bf16", train={"steps": 0}, init_from={"file": "x", "digest": "d"})
+def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone() -> None:
+    spec = latents("DiT-XL/2", "bf16", **NO_STEPS)
     assert cost(spec).memory_bytes == 4 * (675_111_184 + 674_816_272)
-    monkeypatch.setattr(memory, "memory", lambda device: 8_000_000_000)
-    check_memory(spec, CPU)
-    monkeypatch.setattr(memory, "memory", lambda device: 5_000_000_000)
-    with pytest.raises(UserError, match=r"needs about 5\.4 GB .*take a larger device$"):
-        check_memory(spec, CPU)
-
-
-def test_a_run_that_fits_with_no_micro_batch_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = latents("DiT-XL/2", "bf16")
-    assert fitting_micro_batch(cost(spec), 256, 10_000_000_000) == 0
-    monkeypatch.setattr(memory, "memory", lambda device: 10_000_000_000)
-    with pytest.raises(UserError, match=r"has 10 GB; one image a pass needs .*larger device$"):
-        check_memory(spec, CPU)
 
 
 @pytest.mark.parametrize(("spare", "fit"), [(0, 0), (1, 1), (7, 5), (9, 8), (10**9, 10**9)])

@@ -112,13 +112,16 @@ def test_a_solver_is_watched_not_described() -> None:
     assert called_at("heun", levels) == pytest.approx([1, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
 
 
-def test_a_last_call_that_is_not_full_is_a_call() -> None:
-    def calls(count: int, *images: int) -> int:
-        spec = decode(SamplesSpec, {"count": count, "sampler": {"solver": "euler", "steps": 5}})
-        return passes(XL, spec, *images)[0]
+def test_a_last_call_that_is_not_full_is_a_call_and_so_is_each_branch() -> None:
+    def evaluated(count: int, *images: int, guidance: int = 1) -> tuple[int, int]:
+        at = {"solver": "euler", "steps": 5, "guidance": guidance}
+        return passes(XL, decode(SamplesSpec, {"count": count, "sampler": at}), *images)
 
-    assert [calls(count) for count in (64, 65, 128)] == [5, 10, 10]
-    assert [calls(count, 256) for count in (65, 256, 257)] == [5, 5, 10]
+    assert [evaluated(count)[0] for count in (64, 65, 128)] == [5, 10, 10]
+    assert [evaluated(count, 256)[0] for count in (65, 256, 257)] == [5, 5, 10]
+    dense = cost(XL).dense_macs
+    assert evaluated(65) == (2 * 5, 65 * 2 * 5 * dense)
+    assert evaluated(65, guidance=2) == (2 * 5 * 2, 65 * 2 * 10 * dense)
 
 
 def test_dropping_the_path_skips_the_blocks_of_the_route() -> None:
@@ -133,16 +136,6 @@ def test_a_rate_that_routes_no_token_is_dense() -> None:
     for rate, kept in ((0.003, 256), (0.004, 255), (0.75, 64)):  # of 256 tokens
         guidance = {"weight": 1, "strong": {"rate": rate}}
         assert set(call_macs(XL, sampler(guidance))) == {forward(kept)}
-
-
-def test_each_branch_of_guidance_is_a_call_of_its_own() -> None:
-    def evaluated(guidance: Any) -> tuple[int, int]:
-        at = {"solver": "euler", "steps": 5, "guidance": guidance}
-        return passes(XL, decode(SamplesSpec, {"count": 65, "sampler": at}))
-
-    dense = cost(XL).dense_macs
-    assert evaluated(1) == (2 * 5, 65 * 2 * 5 * dense)
-    assert evaluated(2) == (2 * 5 * 2, 65 * 2 * 10 * dense)
 
 
 S2 = imagenet("S", "2->8")

@@ -49,25 +49,20 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
     assert FLOPS.evaluate_seconds(spec, losses) == flops
 
 
-def test_two_flop_counts_tell_the_overhead() -> None:
-    assert fitted_step([(1e9, 0.3), (2e9, 0.5)]) == pytest.approx((0.1, 2e-10))
-    medians = [(1e9, 0.3), (2e9, 0.5), (2e9, 9.0), (2e9, 0.4)]
-    assert fitted_step(medians) == pytest.approx((0.1, 2e-10))
-
-
-def test_one_flop_count_tells_no_overhead() -> None:
-    assert fitted_step([(1e9, 0.3), (1e9, 0.5)]) == pytest.approx((0.0, 4e-10))
-
-
 @pytest.mark.parametrize(
-    ("fast", "expected"),
+    ("measured", "expected"),
     [
-        (0.1, (0.0, 4e-10)),  # faster than its FLOPs: no overhead is below zero
-        (0.39, (0.32, 0.8e-10)),  # hardly faster: a fifth of the time scales with FLOPs
+        ([(1e9, 0.3), (2e9, 0.5)], (0.1, 2e-10)),
+        ([(1e9, 0.3), (2e9, 0.5), (2e9, 9.0), (2e9, 0.4)], (0.1, 2e-10)),  # the median of each
+        ([(1e9, 0.3), (1e9, 0.5)], (0.0, 4e-10)),  # a single count tells no overhead
+        ([(1e9, 0.4), (0.5e9, 0.1)], (0.0, 4e-10)),  # faster than its FLOPs: none is below zero
+        ([(1e9, 0.4), (0.5e9, 0.39)], (0.32, 0.8e-10)),  # hardly faster: a fifth scales with FLOPs
     ],
 )
-def test_noise_leaves_a_sensible_line(fast: float, expected: tuple[float, float]) -> None:
-    assert fitted_step([(1e9, 0.4), (0.5e9, fast)]) == pytest.approx(expected)
+def test_flop_counts_tell_the_overhead_and_noise_leaves_a_sensible_line(
+    measured: list[tuple[float, float]], expected: tuple[float, float]
+) -> None:
+    assert fitted_step(measured) == pytest.approx(expected)
 
 
 def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]) -> None:

@@ -151,14 +151,6 @@ def test_a_second_pass_of_every_routed_step_is_kept_for_the_backward_pass() -> N
     assert twice.activation_bytes - once.activation_bytes == blocks + ends
 
 
-def test_a_route_saves_activation_memory_and_bf16_halves_most_of_it() -> None:
-    dense, routed = cost(imagenet("B")), cost(imagenet("B", "2->8"))
-    kept = routed.activation_bytes / dense.activation_bytes  # block 9 keeps 80 bytes, others 52
-    assert kept == pytest.approx((4 + 3.5 + 80 / 52) / 12, rel=0.01)
-    fp32 = cost(imagenet("B", precision="fp32"))
-    assert dense.activation_bytes / fp32.activation_bytes == pytest.approx(52 / 80, rel=0.01)
-
-
 def test_the_table_says_what_people_ask() -> None:
     rows = dict(table(imagenet("XL", "2->24")))
     assert rows["routes"] == "2->24 at rate 0.5"
