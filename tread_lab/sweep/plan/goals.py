@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tread_lab.compare.gaps import run_gaps
 from tread_lab.metrics.feature_space import extractor_for
@@ -58,30 +58,25 @@ def objectives_of(
     names = [*_COSTS, *(full for full, _ in measured)]
     counts = Counter(n for n in names if has_baseline or not n.startswith("gap/"))
     objectives = tuple(full_names.get(name, name) for name in search.objectives or (default,))
+    choices = [metric for metric in counts if metric_names.metric_kind(metric).better]
     for name in objectives:
         if not has_baseline and name.startswith("gap/"):
             raise UserError("search.objectives: a gap needs a baseline; use heldout/loss")
-        _check_objective(name, counts)
+        if name not in counts:
+            raise UserError(
+                f"search.objectives: no evaluation measures {name!r}{suggest(name, choices)}"
+            )
+        if name not in choices:
+            raise UserError(
+                f"search.objectives: no value of {name} is better than another; choose from"
+                f" {', '.join(sorted(choices))}"
+            )
+        if counts[name] > 1:
+            raise UserError(
+                f"search.objectives: {counts[name]} evaluations measure {name}; a search needs one"
+                " of them: leave one"
+            )
     return objectives
-
-
-def _check_objective(name: str, counts: Mapping[str, int]) -> None:
-    """Refuse an objective that is not measured exactly once or of which no value is better."""
-    choices = [metric for metric in counts if metric_names.metric_kind(metric).better]
-    if name not in counts:
-        raise UserError(
-            f"search.objectives: no evaluation measures {name!r}{suggest(name, choices)}"
-        )
-    if name not in choices:
-        raise UserError(
-            f"search.objectives: no value of {name} is better than another; choose from"
-            f" {', '.join(sorted(choices))}"
-        )
-    if counts[name] > 1:
-        raise UserError(
-            f"search.objectives: {counts[name]} evaluations measure {name}; a search needs one of"
-            " them: leave one"
-        )
 
 
 def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -113,7 +113,9 @@ def propose(
         for _ in range(kind.draws):
             trial = study.ask(_box(space))
             cell = space.number_at(trial.params)
-            notes = _notes(study.get_trials(deepcopy=False)[-1])
+            attributes = study.get_trials(deepcopy=False)[-1].system_attrs.items()
+            # The generation of a genetic search, and not where the sampler looked first.
+            notes = {key: value for key, value in attributes if "relative_params" not in key}
             if cell in free:
                 return cell, notes
             study.tell(trial, state=TrialState.FAIL)
@@ -123,12 +125,6 @@ def propose(
 def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
     """Return for each objective whether a lower or a higher value is better."""
     return ["minimize" if lower_is_better(name) else "maximize" for name in objectives]
-
-
-def _notes(trial: FrozenTrial) -> dict[str, Any]:
-    """Return the generation of a genetic search, without where the sampler looked first."""
-    attributes = trial.system_attrs.items()
-    return {key: value for key, value in attributes if "relative_params" not in key}
 
 
 def _box(space: Space) -> dict[str, BaseDistribution]:
