@@ -151,6 +151,7 @@ def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured
     [
         ({"route": ["0->1"]}, {"routes": []}, 2, [4]),
         ({"route": ["0->1", "0->2"]}, None, 0, [2, 2]),
+        ({"route": ["0->1"], "rate": [0, 0.5]}, {"routes": []}, 2, [4, 4]),  # it runs at rate 0
         ({"route": ["0->1"], "train.lr": [0.001, 0.002]}, {"routes": []}, 0, [4, 4]),
         ({"route": ["0->1", "0->2"], "train.lr": [0.1, 0.2]}, {"routes": []}, 0, [4] * 4),
     ],
@@ -162,6 +163,8 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
     assert plan.search is not None and "Trial(" not in repr(plan.search)
     assert [trial.role for trial in plan.trials] == ["baseline"] * first
     assert [len(own) for own in plan.search.trials.values()] == of_each_cell
+    roles = [[trial.role for trial in own].count("trial") for own in plan.search.trials.values()]
+    assert roles == [2] * len(of_each_cell)
     seeds = [trial.seed for own in plan.search.trials.values() for trial in own]
     assert seeds == [0, 1] * (sum(of_each_cell) // 2)
 
@@ -219,15 +222,6 @@ def test_a_search_has_its_mean_and_its_worst_cells_before_it(
         lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, (), {}))
     lowered = search_forecast(plan, lab)
     assert (lowered.suggested, lowered.mean_flops, lowered.worst_flops) == (6, 0, 0)
-
-
-def test_a_search_over_rate_0_keeps_its_baselines(tiny: Tiny) -> None:
-    axes = {"route": ["0->1"], "rate": [0, 0.5]}
-    plan = planned(tiny, axes=axes, search=SEARCH, seeds=[0])
-    assert plan.search is not None
-    roles = [[trial.role for trial in own] for own in plan.search.trials.values()]
-    assert roles == [["baseline", "trial"], ["baseline", "trial"]]
-    assert [trial.role for trial in plan.trials] == ["baseline"]
 
 
 def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) -> None:

@@ -349,18 +349,6 @@ def test_the_run_of_a_baseline_may_be_a_trial_of_the_edited_file() -> None:
     assert "kid@1k for every run" in what_is_added(stored, measured)
 
 
-def test_a_trial_beside_another_baseline_is_another_trial() -> None:
-    faster = {"routes": [], "train": {"lr": 0.5}}
-    stored, other = edited(FIRST), edited({**FIRST, "baseline": faster})
-    both = extended(stored, other)
-    assert [trial.role for trial in both.trials] == ["baseline"] * 2 + ["trial"] * 4
-    assert [trial.run for trial in both.trials[2:4]] == [trial.run for trial in both.trials[4:]]
-    assert [trial.baseline for trial in both.trials[2:]] == [
-        trial.run for trial in both.trials[:2] for _ in range(2)
-    ]
-    assert what_is_added(stored, other).startswith("adds 2 trials (2->8 s=0.25 seed 0; ")
-
-
 def test_an_extension_survives_a_kill_and_overwrites_no_other(folder: SweepFolder) -> None:
     late = plan_to_run(folder, edited(WIDER), extend=True)
     folder.keep_plan()  # and it was killed before it wrote the new plan

@@ -260,15 +260,9 @@ def test_hours_are_over_once_more_than_all_are_spent(
     assert (queue.next() is None) == (over or given == 2)
 
 
-def test_a_session_is_recorded_to_its_last_second_when_it_closes(lab: Lab, tiny: Tiny) -> None:
-    queue = queued(lab, tiny, 1.0)
-    queue.watch._started -= 7.0
-    assert not queue.stop and seconds_spent(queue.watch.path) == 0.0  # one in a quarter of a minute
-    queue.close()
-    assert seconds_spent(queue.watch.path) == pytest.approx(7.0, abs=1.0)
-
-
-def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: Tiny) -> None:
+def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(
+    lab: Lab, tiny: Tiny
+) -> None:
     queue = queued(lab, tiny, 1.0, 3601.0)
     assert queue.next() is None and queue.closed and queue.full and queue.finished
     queue.budget.seconds = lambda task: 0.0
@@ -277,3 +271,6 @@ def test_a_queue_that_was_closed_stays_closed_and_asks_no_more(lab: Lab, tiny: T
     queue = queued(lab, tiny, 1.0)
     queue.queue.stop = True  # type: ignore[misc]
     assert queue.stop and queue.next() is None and not queue.closed
+    queue.watch._started -= 7.0  # of an entry each quarter of a minute
+    queue.close()
+    assert seconds_spent(queue.watch.path) == pytest.approx(7.0, abs=1.0)
