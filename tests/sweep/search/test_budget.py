@@ -15,7 +15,7 @@ from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
-from tread_lab.specs import RunSpec
+from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -190,13 +190,15 @@ def test_a_run_that_waits_for_a_whole_device_stays_booked(lab: Lab, tiny: Tiny) 
     task, budget = plan.tasks[1], Budget(lab, plan, lambda task: None)
     attempts = lab.run(task.run).attempts
     attempts.close(attempts.open(), "oom")
-    budget.admit(task)
-    budget.ended(task)
-    assert budget.flops == cost(task.spec).train_flops
+    child = decode(RunSpec, {**encode(task.spec), "init_from": {"run": encode(task.spec)}})
+    for waiting in (task, Task(child)):  # for a device to itself, or for its parent
+        budget.admit(waiting)
+        budget.ended(waiting)
+    assert budget.flops == 2 * cost(task.spec).train_flops
     lab.run(task.run).finish(RunState.FAILED, kind="oom")
     for _ in range(2):
         budget.ended(task)
-        assert budget.flops == 0
+        assert budget.flops == cost(child).train_flops
 
 
 @pytest.mark.parametrize(
