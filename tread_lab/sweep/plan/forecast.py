@@ -206,7 +206,8 @@ class TrainSeconds:
 
 def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
     """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
-    return Speed(*speeds[_name_of_kind(spec)], call=0, per_call_flop=0).train_seconds(spec)
+    overhead, per_flop = speeds[_name_of_kind(spec)]
+    return Speed(overhead, per_flop, call=0, per_call_flop=0).train_seconds(spec)
 
 
 def _name_of_kind(spec: RunSpec) -> str:
