@@ -64,6 +64,7 @@ def test_no_cell_is_asked_for_twice_until_none_is_left(sampler: str) -> None:
     spec = SearchSpec(sampler=sampler, startup=3, objectives=tuple(goals))  # type: ignore[arg-type]
     while (found := propose(spec, goals, space, observations)) is not None:
         cell, notes = found
+        assert len(notes) == (sampler == "nsgaii"), "its generation alone"
         observations.append(Observation(cell, "measured", (float(cell % 5), float(cell)), notes))
     assert sorted(entry.cell for entry in observations) == list(range(12))
 
