@@ -17,7 +17,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 

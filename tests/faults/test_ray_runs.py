@@ -62,8 +62,8 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
     lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crowded: Path
 ) -> None:
     pytest.importorskip("ray")
+    from tread_lab.sweep.execution.executors import TrialResources
     from tread_lab.sweep.execution.ray_executor import RayExecutor
-    from tread_lab.sweep.execution.resources import TrialResources
 
     monkeypatch.setattr(watchdog, "MARGIN", 4.0)
     unlucky = Task(

@@ -18,7 +18,7 @@ from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan

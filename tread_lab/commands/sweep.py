@@ -29,8 +29,7 @@ from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.forecast import Forecast, forecast

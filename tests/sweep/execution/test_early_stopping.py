@@ -12,7 +12,7 @@ import pytest
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
 from tread_lab.engine.checkpoint import Checkpoint, save
-from tread_lab.frames import cells_frame, trials_frame
+from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError, decode
@@ -100,21 +100,6 @@ def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(
     assert early is not None
     known = [(interrupted, 10), (ended, 10), (ended, 20), (stopped, 10)]
     assert list(early.history()) == [(run, rung, 0.0) for run, rung in known]
-
-
-def test_what_was_stopped_is_a_row_that_says_so_and_never_a_number(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny)
-    store_plan(lab.sweep("halved"), plan)
-    for task in plan.tasks[:-1]:
-        Pretender(lab).finish(task)
-    last = plan.trials[-1].run
-    logged(lab, last, 0.4, steps=20)  # a log, no result: taken for interrupted by anybody else
-    lab.sweep("halved").add_stopped(Stopped(last, 20, "asha at step 20"))
-    row = trials_frame(lab, "halved").iloc[-1]
-    assert (row["state"], row["reason"], row["steps_done"]) == ("stopped", "asha at step 20", 20)
-    assert row["heldout/loss"] != row["heldout/loss"]
-    assert cells_frame(trials_frame(lab, "halved")).iloc[-1]["completed"] == 0
-    assert plan.open_tasks(lab) == []
 
 
 def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:

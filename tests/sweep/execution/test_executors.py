@@ -11,8 +11,7 @@ import torch
 
 from tread_lab.cli import parse
 from tread_lab.specs import UserError
-from tread_lab.sweep.execution.executors import EXECUTORS
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import EXECUTORS, TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
@@ -77,6 +76,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         (TrialResources(gpus=1), 2, 1, "cuda"),
         (TrialResources(gpus=2), 1, 1, "cuda"),
         (TrialResources(processes=4), 4, 4, "cpu"),
+        (TrialResources("cpu"), 16, 16, "cpu"),
+        (TrialResources("mps"), 16, 16, "mps"),
+        (TrialResources("cuda:1", gpus=1), 2, 1, "cuda"),  # a worker counts those that it is given
         (TrialResources(gpus=0.5, cpus=2), 4, 2, "cuda"),
         (TrialResources(gpus=0.25, concurrent=2), 2, 2, "cuda"),  # no more share than go at once
     ],
@@ -111,23 +113,6 @@ def test_what_a_share_contradicts_or_this_machine_lacks_is_said_by_its_option(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(UserError, match=f"^{said}"):
         EXECUTORS["ray"].devices(TrialResources(**made))
-
-
-@pytest.mark.parametrize(
-    ("device", "gpus", "worker"),
-    [
-        (None, 0.0, "cpu"),
-        (None, 1.0, "cuda"),
-        ("cuda", 0.5, "cuda"),
-        ("cuda:1", 1.0, "cuda"),  # a worker counts the GPUs that it was given
-        ("cpu", 0.0, "cpu"),
-        ("mps", 0.0, "mps"),
-    ],
-)
-def test_a_worker_has_the_named_device_or_the_gpu_of_its_share(
-    device: str | None, gpus: float, worker: str
-) -> None:
-    assert TrialResources(device, gpus=gpus).worker_device == worker
 
 
 def test_an_executor_has_the_resources_the_patience_and_the_judge_that_it_is_given() -> None:

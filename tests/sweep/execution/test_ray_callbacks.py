@@ -92,7 +92,7 @@ def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(
     with pytest.raises(TypeError, match="pickle"):
         cloudpickle.dumps(lambda report: lock)
     watcher, searcher = Watched(lab, Task(tiny())).watcher, searcher_of(ray, ListQueue([]))
-    for part in (watcher, searcher, ray.StopFlag(lock.locked)):
+    for part in (watcher, searcher):
         part.lock = lock
         assert isinstance(cloudpickle.loads(cloudpickle.dumps(part)), type(part))
 
@@ -107,9 +107,9 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
     tasks = [Task(tiny()), Task(tiny(seed=1))]
     watcher = Watched(lab, tasks[0]).watcher
     searcher = ray.QueueSearcher(Broken(tasks), watcher.errors, watcher.refusals, SHARE)
-    assert isinstance(searcher.suggest("one"), dict) and not watcher.stopping()
+    assert isinstance(searcher.suggest("one"), dict) and not watcher.stop_all()
     searcher.on_trial_complete("one")
-    assert watcher.stopping() and searcher.suggest("two") is not None
+    assert watcher.stop_all() and searcher.suggest("two") is not None
     assert searcher.suggest("three") == FINISHED
     with pytest.raises(UserError, match="cannot be written"):
         watcher.errors.raise_first()
@@ -124,7 +124,7 @@ def test_a_cluster_is_given_up_after_starts_in_a_row_that_attempt_neither_a_run_
     for spec in (tiny(), child.spec, child.spec):
         attempts = lab.run_of(spec).attempts
         attempts.close(attempts.open(), "died")
-        assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stopping()
+        assert [seen.starts_again() for _ in range(6)] == [""] * 6 and not seen.watcher.stop_all()
     assert seen.starts_again() == "Ray cannot start a worker: no memory"
 
 
@@ -139,15 +139,15 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -
     seen.reports_phase("mistake", "write it otherwise")
     assert len(seen.reports) == 4 and seen.watcher.deferred == [seen.task]
     assert list(seen.mistakes.messages) == ["write it otherwise"]
-    assert not seen.watcher.stopping()
+    assert not seen.watcher.stop_all()
     seen.watcher.raise_if_stopped()
     seen.stop = True
-    assert seen.watcher.stopping()
+    assert seen.watcher.stop_all()
     with pytest.raises(Interrupted):
         seen.watcher.raise_if_stopped()
     seen.stop = False
     seen.reports_phase("unavailable", "the disk is full")
-    assert seen.watcher.stopping() and len(seen.reports) == 4
+    assert seen.watcher.stop_all() and len(seen.reports) == 4
     with pytest.raises(Unavailable, match="the disk is full"):
         seen.watcher.raise_if_stopped()
 
@@ -163,7 +163,7 @@ def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Tiny) -> None
     for phase in ("train", "evaluate"):  # of two errors the first is raised
         seen.reports_phase(phase)
         seen.watcher.on_trial_recover(0, [], seen.trial)
-    assert seen.watcher.stopping()
+    assert seen.watcher.stop_all()
     with pytest.raises(ZeroDivisionError, match="train"):
         seen.watcher.errors.raise_first()
 
@@ -247,7 +247,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
         ("queued", "node bad has code is 1; it gets no more runs of this sweep")
     ]
     searcher.on_trial_complete("one")
-    assert not queue.over and not seen.watcher.stopping()
+    assert not queue.over and not seen.watcher.stop_all()
     sent = searcher.suggest("two")["task"]
     assert sent.task == seen.task
     assert sent.place._bound.kwargs["bundle_label_selector"] == [{"ray.io/node-id": "!in(bad)"}]

@@ -277,7 +277,7 @@ def test_a_cluster_of_this_machine_is_watched_before_it_starts_and_leaves_no_scr
 def test_runs_are_packed_on_nodes_that_are_there(
     module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tread_lab.sweep.execution.resources import TrialResources
+    from tread_lab.sweep.execution.executors import TrialResources
 
     def of(alive: bool = True, **resources: float) -> dict[str, Any]:
         return {"Alive": alive, "Resources": resources}

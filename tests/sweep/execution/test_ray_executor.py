@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError, encode
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.trial.task import ListQueue, Task
 
 Tiny = Callable[..., RunSpec]
@@ -57,15 +57,17 @@ def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> 
     return calls
 
 
-def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, tiny: Tiny) -> None:
+def test_what_needs_a_whole_device_has_a_turn_of_its_own(
+    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
     executor = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0)
-
+    monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")  # what the user has set stays
     queue, ends = ListQueue([Task(tiny(seed=seed)) for seed in (0, 1, 2)]), list[int]()
     queue.ended = lambda task: ends.append(task.spec.seed)  # type: ignore[method-assign]
 
     def defer_the_second(watcher: Any, task: Task, worker: Any) -> None:
         for queue.stop in (True, False):  # those that were deferred stop, too
-            assert watcher.stopping() == queue.stop
+            assert watcher.stop_all() == queue.stop
         if task.spec.seed == 1 and not worker.whole:
             watcher.deferred.append(task)
 
@@ -79,34 +81,35 @@ def test_what_needs_a_whole_device_has_a_turn_of_its_own(module: Any, lab: Lab, 
     assert ends == [0, 1, 2, 1]  # a search has the result of the last only now
     assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+    assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
     assert os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] == "1"  # no GPU where none is asked
 
 
-def test_settings_of_ray_that_the_user_has_made_stay(
-    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")
-    executor = module.RayExecutor()
-    calls = turns(module, executor, lambda *_: None)
-    executor.run(lab, [Task(tiny())], print)
-    assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
-    assert calls == [([0], {"cpu": 1, "gpu": 0.0}, False, 8, None)]
-
-
-@pytest.mark.parametrize("end", [Unavailable, Interrupted])
+@pytest.mark.parametrize(
+    ("why", "end"), [("lost", Unavailable), ("queue", Interrupted), ("signal", Interrupted)]
+)
 def test_nothing_is_started_after_all_trials_were_stopped(
-    module: Any, lab: Lab, tiny: Tiny, end: type[Exception]
+    module: Any,
+    lab: Lab,
+    tiny: Tiny,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
+    end: type[Exception],
 ) -> None:
     executor, queue = module.RayExecutor(), ListQueue([Task(tiny(seed=s)) for s in (0, 1, 2)])
+    signals: list[bool] = []
+    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext(lambda: bool(signals)))
 
     def stopped(watcher: Any, task: Task, worker: Any) -> None:
-        watcher.unavailable = "lost" if end is Unavailable else ""
-        queue.stop = end is Interrupted
+        watcher.unavailable = "lost" if why == "lost" else ""
+        queue.stop = why == "queue"
+        signals.extend([True] if why == "signal" else [])
+        assert watcher.stop_all()
 
     calls = turns(module, executor, stopped)
     with pytest.raises(end):
         executor.run(lab, queue, print)
-    assert [seeds for seeds, *_ in calls] == [[0, 1]]
+    assert calls == [([0, 1], {"cpu": 1, "gpu": 0.0}, False, 8, None)]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
     monkeypatch.setattr(module.tune, "Tuner", Tuner)
     errors = CallbackErrors()
     errors.first = ours
-    watcher = SimpleNamespace(errors=errors, stopping=bool, refusals=module.Refusals())
+    watcher = SimpleNamespace(errors=errors, refusals=module.Refusals())
     executor = module.RayExecutor(TrialResources("cpu", concurrent=2))
     raised = module.tune.TuneError if ours is None else ZeroDivisionError
     with pytest.raises(raised, match="x") if of_ray or ours else nullcontext():
@@ -217,20 +220,3 @@ def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, 
     with pytest.raises(UserError, match=r"^seed 0 is wrong \(and 2 more like it\)$"):
         executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
     assert [seeds for seeds, *_ in calls] == [[0, 1], [2]]
-
-
-def test_a_signal_stops_the_trials(
-    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    executor, flags = module.RayExecutor(), list[bool]()
-    monkeypatch.setattr(module, "stop_signals", lambda: nullcontext(lambda: bool(flags)))
-
-    def stopped(watcher: Any, task: Task, worker: Any) -> None:
-        assert not watcher.stopping()
-        flags.append(True)
-        assert watcher.stopping()
-
-    calls = turns(module, executor, stopped)
-    with pytest.raises(Interrupted):
-        executor.run(lab, [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))], print)
-    assert len(calls) == 1

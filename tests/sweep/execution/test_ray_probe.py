@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from tread_lab.specs import RunSpec, UserError, encode
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts
 
 FACTS = DeviceFacts("cpu", "x", ("fp32",), 2**30)
@@ -200,7 +200,7 @@ def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
     assert devices.time([tiny()], at_once=1) == ["speed"]
     assert asked == [
         {"num_cpus": 2, "num_gpus": 0.0, "max_calls": 1, "max_retries": 0},
-        (probe._time, [encode(tiny())], "cpu", 2, 2),
+        (probe._time, [tiny()], "cpu", 2, 2),
     ]
     assert devices.time([tiny()], at_once=1) is None and asked[-1] is True
 

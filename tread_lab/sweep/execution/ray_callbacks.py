@@ -131,21 +131,8 @@ class QueueSearcher(_InDriver, Searcher):
         """Keep nothing for Ray: our records hold the suggestions and how they ended."""
 
 
-class StopFlag(_InDriver, tune.Stopper):
-    """Ends all trials, each with a checkpoint, once the flag is up."""
-
-    def __init__(self, stopping: Callable[[], bool]) -> None:
-        self.stopping = stopping
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        return self.stopping()
-
-
-class TrialWatcher(_InDriver, tune.Callback):
-    """Passes on what trials report, and keeps what the executor must know of them.
+class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
+    """Passes on what trials report, keeps what the executor must know of them, and stops them all.
 
     Attributes:
         deferred: tasks that wait for a whole device.
@@ -171,7 +158,10 @@ class TrialWatcher(_InDriver, tune.Callback):
         self.errors = CallbackErrors()
         self._starts: dict[str, tuple[int, int]] = {}  # run -> attempts, starts that made none
 
-    def stopping(self) -> bool:
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False  # no trial is stopped alone
+
+    def stop_all(self) -> bool:
         """Return whether all trials are to end, each with a checkpoint."""
         return bool(self._asked_to_stop() or self.unavailable or self.errors.first)
 

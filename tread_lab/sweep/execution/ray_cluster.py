@@ -33,7 +33,7 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor_daemons,
 )
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.resources import TrialResources
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]

@@ -21,11 +21,11 @@ from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_signals
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.execution.ray_callbacks import (
     CallbackErrors,
     QueueSearcher,
     Refusals,
-    StopFlag,
     TrialWatcher,
 )
 from tread_lab.sweep.execution.ray_cluster import (
@@ -35,7 +35,6 @@ from tread_lab.sweep.execution.ray_cluster import (
     whole_device,
 )
 from tread_lab.sweep.execution.ray_worker import ActorProcesses, Worker
-from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
 from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
@@ -142,7 +141,7 @@ class RayExecutor:
                 name=scratch.name,
                 storage_path=str(scratch.parent),
                 callbacks=[watcher],
-                stop=StopFlag(watcher.stopping),
+                stop=watcher,
                 failure_config=tune.FailureConfig(max_failures=-1),  # the record decides
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
                 verbose=0,

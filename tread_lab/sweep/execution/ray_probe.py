@@ -17,12 +17,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tread_lab.engine.cost.calibration import calibrate
 from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.device import pick
-from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.specs.run import RunSpec
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.execution.health import NodeHealth, Question, health
 from tread_lab.sweep.execution.ray_cluster import Node, cluster, has, nodes, slots_on
-from tread_lab.sweep.execution.resources import TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 _PATIENCE = 120.0  # seconds for a worker to start and import torch
@@ -82,9 +81,7 @@ def _time_on_cluster(
         _time
     )
     with cluster():
-        answer = task.remote(
-            encode(tuple(specs)), resources.worker_device, runs_per_device, resources.cpus
-        )
+        answer = task.remote(specs, resources.worker_device, runs_per_device, resources.cpus)
         try:
             speeds: list[Speed] = ray.get(answer, timeout=_PATIENCE)
             return speeds
@@ -93,8 +90,7 @@ def _time_on_cluster(
             return None
 
 
-def _time(trees: Sequence[Any], device: str, runs_per_device: int, threads: int) -> list[Speed]:
-    specs = [decode(RunSpec, tree) for tree in trees]
+def _time(specs: Sequence[RunSpec], device: str, runs_per_device: int, threads: int) -> list[Speed]:
     return calibrate(specs, take(device), slots=runs_per_device, threads=threads)
 
 
