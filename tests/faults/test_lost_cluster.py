@@ -157,10 +157,8 @@ MOMENTS = {
     survived="one line and exit code 3 without a dump of Ray's, within a minute of the kill; no"
     " lock stays behind",
 )
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param(m, marks=pytest.mark.long) for m in MOMENTS],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_daemon_killed_at_any_moment_is_one_line(
     moment: str, tmp_path: Path, zygote: Zygote
 ) -> None:

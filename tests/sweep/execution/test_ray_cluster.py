@@ -30,21 +30,11 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     nodes = [at("here", "10.0.0.1", 7), at("there", "10.0.0.2", 8), at("gone", "10.0.0.3", 9)]
     nodes[-1]["Alive"] = False
-    context = SimpleNamespace(gcs_address="10.0.0.2:6379", get_node_id=lambda: "here")
+    context = SimpleNamespace(gcs_address="fe80::2:6379", get_node_id=lambda: "here")
     monkeypatch.setattr(ray_cluster.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(ray_cluster, "GcsClient", lambda address: None)
     return ray_cluster
-
-
-def test_the_head_and_the_daemon_of_this_node_are_watched(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert module._addresses() == {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
-    assert module.alive_nodes() == {"here", "there"}
-    context = SimpleNamespace(gcs_address="fe80::2:6379", get_node_id=lambda: "there")
-    monkeypatch.setattr(module.ray, "get_runtime_context", lambda: context)
-    assert module._addresses() == {("10.0.0.2", 8): 5.0, ("fe80::2", 6379): 30.0}
 
 
 def test_an_attempt_is_ended_on_the_node_where_it_runs(
@@ -252,7 +242,8 @@ def test_a_cluster_that_is_joined_is_watched_from_then_on(
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.2:6379")
     with module.cluster():
-        daemons = {("10.0.0.1", 7): 5.0, ("10.0.0.2", 6379): 30.0}
+        assert module.alive_nodes() == {"here", "there"}
+        daemons = {("10.0.0.1", 7): 5.0, ("fe80::2", 6379): 30.0}  # of this node, and the head
         assert calls == [("10.0.0.2:6379", {}), daemons, ("gone", {})]
     assert calls[3:] == ["unwatched", "ended"]
 
