@@ -17,8 +17,8 @@ from tread_lab.sweep.execution import cluster_heartbeat
 from tread_lab.sweep.execution.cluster_heartbeat import (
     answers,
     command_line,
+    monitor,
     monitor_addresses,
-    monitor_daemons,
 )
 
 
@@ -71,7 +71,7 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> Any:
     clock, said = [100.0], list[str]()
 
     @contextmanager
-    def monitor(message: Any, seconds: float, lost: Any) -> Any:
+    def polls(message: Any, seconds: float, lost: Any) -> Any:
         assert seconds == 2.0
         said.append(message())
         for pause in pauses:
@@ -79,7 +79,7 @@ def polled(monkeypatch: pytest.MonkeyPatch) -> Any:
             said.append(message())
         yield
 
-    monkeypatch.setattr(cluster_heartbeat, "_monitor", monitor)
+    monkeypatch.setattr(cluster_heartbeat, "monitor", polls)
     monkeypatch.setattr(cluster_heartbeat, "answers", lambda address: address == ("b", 2))
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     pauses: list[float] = []
@@ -112,13 +112,13 @@ def test_an_address_is_lost_after_its_seconds_of_silence_but_those_of_a_driver_h
 def test_a_cluster_that_is_left_while_it_is_asked_is_not_lost() -> None:
     asked, left, lost = threading.Event(), threading.Event(), list[str]()
 
-    def ended() -> str:
+    def message() -> str:
         asked.set()
         left.wait(20)
-        return "raylet"
+        return "lost"
 
     earlier = set(threading.enumerate())
-    with monitor_daemons(ended, lost.append):
+    with monitor(message, 0.1, lost.append):
         (watcher,) = set(threading.enumerate()) - earlier
         assert asked.wait(20)
     left.set()
@@ -129,10 +129,9 @@ def test_a_cluster_that_is_left_while_it_is_asked_is_not_lost() -> None:
 def test_the_monitor_ends_with_its_process_and_says_once_that_all_is_lost() -> None:
     lost: list[str] = []
     earlier = set(threading.enumerate())
-    with monitor_daemons(lambda: "raylet", lost.append):
+    with monitor(lambda: "lost", 0.1, lost.append):
         (watcher,) = set(threading.enumerate()) - earlier
         assert watcher.daemon and watcher.name == "cluster-heartbeat"
         watcher.join(20)
         assert not watcher.is_alive()
-    (message,) = lost
-    assert message.startswith("the Ray cluster is lost (its process raylet has ended); records")
+    assert lost == ["lost"]

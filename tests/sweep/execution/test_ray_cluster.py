@@ -77,13 +77,14 @@ def test_the_end_of_a_daemon_is_named_and_that_of_others_is_not(
     dead = [("dashboard", None)]
     node = SimpleNamespace(dead_processes=lambda: dead)
     monkeypatch.setattr(module.ray._private.worker, "_global_node", None)
-    assert module._ended_daemon() == ""
+    assert module._lost_daemon() == ""
     monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
-    assert module._ended_daemon() == ""
+    assert module._lost_daemon() == ""
     dead.append(("gcs_server", None))
-    assert module._ended_daemon() == "gcs_server"
+    lost = "the Ray cluster is lost (its process {} has ended); records and checkpoints are whole"
+    assert module._lost_daemon().startswith(lost.format("gcs_server"))
     dead.insert(0, ("raylet", None))
-    assert module._ended_daemon() == "raylet"
+    assert module._lost_daemon().startswith(lost.format("raylet"))
 
 
 @pytest.mark.parametrize(
@@ -220,9 +221,9 @@ def calls(module: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
 
     @contextmanager
-    def watched(what: Any, lost: Any) -> Iterator[None]:
+    def watched(what: Any, *seconds_and_lost: Any) -> Iterator[None]:
         calls.append(what() if callable(what) else what)
-        lost("gone")
+        seconds_and_lost[-1]("gone")
         yield
         calls.append("unwatched")
 
@@ -230,10 +231,10 @@ def calls(module: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(module.ray, "shutdown", lambda: calls.append("ended"))
     monkeypatch.setattr(module, "answers", lambda *_, **__: True)
     monkeypatch.setattr(module, "_init", lambda *what, **how: calls.append((*what, how)))
-    monkeypatch.setattr(module, "_ended_daemon", lambda: "raylet")
+    monkeypatch.setattr(module, "_lost_daemon", lambda: "raylet")
     monkeypatch.setattr(module, "leave", lambda *what, **how: calls.append((*what, how)))
     monkeypatch.setattr(module, "monitor_addresses", watched)
-    monkeypatch.setattr(module, "monitor_daemons", watched)
+    monkeypatch.setattr(module, "monitor", watched)
     return calls
 
 

@@ -22,7 +22,6 @@ farewells: list[Callable[[str, int], None]] = []
 _EVERY = 2.0  # seconds between two attempts to connect, and for an answer
 PATIENCE = 30.0  # seconds without an answer of another machine, which may only be held up
 OWN_PATIENCE = 5.0  # of this machine's daemon; Ray ends the driver without a word after about 12
-_LOOK = 0.1  # seconds between two looks at child processes
 
 
 def monitor_addresses(
@@ -52,33 +51,15 @@ def monitor_addresses(
                 )
         return ""
 
-    return _monitor(lost_address, _EVERY, lost)
-
-
-def monitor_daemons(
-    ended: Callable[[], str], lost: Callable[[str], None]
-) -> AbstractContextManager[None]:
-    """Within the block, call `lost` once a daemon of a cluster started here has ended.
-
-    Args:
-        ended: returns the name of a daemon that has ended; empty while all live.
-    """
-
-    def lost_daemon() -> str:
-        daemon = ended()
-        return daemon and (
-            f"the Ray cluster is lost (its process {daemon} has ended); records and checkpoints"
-            " are whole, run the same command again to continue"
-        )
-
-    return _monitor(lost_daemon, _LOOK, lost)
+    return monitor(lost_address, _EVERY, lost)
 
 
 @contextlib.contextmanager
-def _monitor(
+def monitor(
     message: Callable[[], str], seconds: float, lost: Callable[[str], None]
 ) -> Iterator[None]:
-    """Ask for a message every few seconds; pass the first one that is not empty to `lost`."""
+    """Within the block, ask for a message every few seconds; pass the first one that is not empty
+    to `lost`."""
     over = threading.Event()
 
     def watch() -> None:

@@ -29,8 +29,8 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     descendants,
     kill,
     leave,
+    monitor,
     monitor_addresses,
-    monitor_daemons,
 )
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import TrialResources
@@ -38,6 +38,7 @@ from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
+_LOOK = 0.1  # seconds between two looks at them
 # Half of what a start costs, for nodes on demand, workers' output in the driver, and Ray's pages.
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 
@@ -118,7 +119,7 @@ def _started(driver: Driver) -> Iterator[None]:
     # Ray's sockets need a short path, so this is not below the lab.
     scratch = new_scratch()
     try:
-        with monitor_daemons(_ended_daemon, driver.leave):
+        with monitor(_lost_daemon, _LOOK, driver.leave):
             with few_daemons():
                 _init(None, include_dashboard=False, _temp_dir=str(scratch))
             yield
@@ -214,12 +215,16 @@ def _addresses() -> dict[Address, float]:
     return {**daemons, (head, int(port)): PATIENCE}
 
 
-def _ended_daemon() -> str:
-    """Return the name of an ended daemon of the cluster started here; empty while all live."""
+def _lost_daemon() -> str:
+    """Return that a daemon of the cluster started here has ended; empty while all live."""
     node: Any = ray._private.worker._global_node
     if node is None:  # not started yet, or shut down
         return ""
-    return next((name for name, _ in node.dead_processes() if name in _DAEMONS), "")
+    daemon = next((name for name, _ in node.dead_processes() if name in _DAEMONS), "")
+    return daemon and (
+        f"the Ray cluster is lost (its process {daemon} has ended); records and checkpoints"
+        " are whole, run the same command again to continue"
+    )
 
 
 def end_attempt(attempt: Attempt) -> None:
