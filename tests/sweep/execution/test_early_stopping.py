@@ -67,6 +67,15 @@ def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, ti
     assert EarlyStopping.of(planned(tiny, fixed=fixed, stop_early={"grace": 25}), lab)
 
 
+def test_a_grace_beyond_the_end_of_all_runs_is_refused(lab: Lab, tiny: Tiny) -> None:
+    line = "^stop_early: no run is judged: grace is 60, and the longest run has 60 steps"
+    with pytest.raises(UserError, match=line):
+        EarlyStopping.of(planned(tiny, stop_early={"kind": "asha", "grace": 60}), lab)
+    assert EarlyStopping.of(planned(tiny, stop_early={"kind": "asha", "grace": 59}), lab)
+    only_dense = replace(planned(tiny), trials=planned(tiny).trials[:1])
+    assert EarlyStopping.of(only_dense, lab) is None
+
+
 def test_only_trials_that_nothing_is_compared_with_or_starts_from_are_judged(
     lab: Lab, tiny: Tiny
 ) -> None:

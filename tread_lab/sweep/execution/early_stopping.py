@@ -40,7 +40,8 @@ class EarlyStopping:
         judged at the same steps, those of the shortest.
 
         Raises:
-            UserError: a run logs no training loss before a step at which it is judged.
+            UserError: no run is so long that it is judged, or a run logs no training loss before a
+                step at which it is judged.
         """
         if plan.stop_early is None:
             return None
@@ -52,8 +53,15 @@ class EarlyStopping:
             for trial in trials
             if trial.run not in needed
         }
-        shortest = min((steps for steps, _ in judged.values()), default=1)
-        spec = replace(plan.stop_early, grace=plan.stop_early.first_rung(shortest))
+        if not judged:
+            return None
+        lengths = [steps for steps, _ in judged.values()]
+        spec = replace(plan.stop_early, grace=plan.stop_early.first_rung(min(lengths)))
+        if plan.stop_early.grace is not None and not spec.rungs(max(lengths)):
+            raise UserError(
+                f"stop_early: no run is judged: grace is {spec.grace}, and the longest run has"
+                f" {max(lengths)} steps; write a smaller one"
+            )
         _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
         return EarlyStopping(spec, lab, plan.name, judged)
 

@@ -191,7 +191,7 @@ class EarlyStoppingScheduler(FIFOScheduler):
     def __init__(self, early: EarlyStopping, errors: CallbackErrors) -> None:
         super().__init__()
         self.early, self.errors = early, errors
-        steps = max((steps for steps, _ in early.judged.values()), default=1)
+        steps = max(steps for steps, _ in early.judged.values())
         self.rule = lookup(RULES, early.spec.kind, "stop_early.kind")(early.spec, steps)
         for run, rung, gap in early.history():
             self.rule.on_trial_add(None, JudgedRun(run))
