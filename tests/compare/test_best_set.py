@@ -19,7 +19,6 @@ from tread_lab.compare.best_set import (
     widening,
     worse_over_seeds,
 )
-from tread_lab.specs import UserError
 
 
 def layout(
@@ -117,20 +116,9 @@ def test_over_images_the_set_holds_the_best_of_these_networks() -> None:
     assert 0.93 <= hits / rounds <= 0.97
 
 
-def test_a_clear_winner_stands_alone_and_its_bounds_say_by_how_much() -> None:
+def test_a_clear_winner_stands_alone() -> None:
     found = best_over_seeds(layout(np.random.default_rng(6), np.array([9.0, 0, 20, 30]), seeds=4))
-    assert found.best == 1 and found.size == 1 and found.order == [1, 0, 2, 3]
-    assert found.low_K[1] < -5 < 0 == found.high_K[1]
-    assert found.low_K[0] == 0 < found.high_K[0]
-
-
-def test_bounds_on_the_distance_to_the_best_hold_together() -> None:
-    rng, cells, rounds, hits = np.random.default_rng(7), np.arange(8.0) / 2, 1000, 0
-    truth = cells - np.where(np.arange(8) == 0, cells[1], 0)
-    for _ in range(rounds):
-        found = best_over_seeds(layout(rng, cells, seeds=3))
-        hits += bool(((found.low_K <= truth) & (truth <= found.high_K)).all())
-    assert hits / rounds >= 0.94
+    assert found.size == 1 and found.order == [1, 0, 2, 3]
 
 
 def test_the_shift_of_a_seed_changes_nothing() -> None:
@@ -182,18 +170,6 @@ def test_resampled_ranks_draw_residuals_at_their_unbiased_size() -> None:
     assert (few.low_K.tolist(), few.high_K.tolist()) == ([1, 1], [2, 2])
 
 
-def test_a_noisy_cell_far_behind_does_not_widen_the_bounds_of_the_others() -> None:
-    noise_3M = np.random.default_rng(0).normal(size=(3, 200))
-
-    def high(deviation: float) -> float:
-        means, deviations = np.array([[0.0], [1.0], [50.0]]), np.array([[0.1], [0.1], [deviation]])
-        found = best_over_images(means + deviations * noise_3M, resamples=400)
-        return float(found.high_K[1])
-
-    assert 1.0 < high(0.1) < 1.1
-    assert high(10.0) == pytest.approx(high(0.1), rel=0.02)
-
-
 def test_ranks_are_of_means_and_the_same_each_time() -> None:
     values = layout(np.random.default_rng(12), np.array([0.0, 0.5, 1.0]), seeds=4)
     first, again, other = ranks(values), ranks(values), ranks(values, seed=1)
@@ -226,19 +202,10 @@ def test_ranks_hold_a_cell_in_95_of_100_resamples(lead: float) -> None:
         assert (order.low_K[k] == 1) == (order.first_K[k] > 0.025)
 
 
-@pytest.mark.parametrize("shape", [(1, 9), (9, 1)])
-def test_one_cell_or_image_is_no_set(shape: tuple[int, int]) -> None:
-    with pytest.raises(UserError, match=r"needs two cells and two images, got \(., .\)"):
-        best_over_images(np.zeros(shape))
-    with pytest.raises(UserError, match="two seeds and two cells"):
-        best_over_seeds(np.zeros(shape))
-
-
 def test_equal_cells_are_all_in_the_set() -> None:
     found = best_over_images(np.tile([1.0, 2.0, 4.0], (3, 1)))
     assert np.isnan(found.deviation) and found.means_K == pytest.approx(7 / 3)
     assert found.members_K.tolist() == [True] * 3 and found.order == [0, 1, 2]
-    assert found.low_K.tolist() == found.high_K.tolist() == [0.0] * 3
 
 
 def test_over_images_a_cell_is_out_if_any_other_is_clearly_better() -> None:
@@ -246,7 +213,7 @@ def test_over_images_a_cell_is_out_if_any_other_is_clearly_better() -> None:
     noise = np.random.default_rng(16).normal(size=100)
     noise -= noise.mean()
     found = best_over_images(np.stack([10 * noise, noise + 0.1, 1.001 * noise + 1.0]))
-    assert (found.best, found.members_K.tolist()) == (0, [True, True, False])
+    assert (found.order[0], found.members_K.tolist()) == (0, [True, True, False])
 
 
 def test_equal_cells_stand_in_their_order_however_many() -> None:

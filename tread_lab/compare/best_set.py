@@ -9,7 +9,7 @@ is what makes three seeds worth something. Lower is better throughout.
 
 from __future__ import annotations
 
-import dataclasses
+import bisect
 import functools
 import math
 from collections.abc import Callable
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtrit
 
 from tread_lab.compare.intervals import CONFIDENCE
-from tread_lab.specs.errors import UserError
 
 Array = NDArray[np.float64]
 Quantile = Callable[[int, int], float]  # of the largest difference of cells, by degrees of freedom
@@ -37,17 +36,12 @@ class BestSet:
 
     Attributes:
         means_K: mean of every cell.
-        best: the cell with the lowest mean.
         members_K: whether a cell is in the set. With 95% confidence the truly best cell is.
-        low_K, high_K: simultaneous 95% bounds on each cell's value minus the best *other* one's.
         deviation: residual deviation of one value, or NaN for a set over images.
     """
 
     means_K: Array
-    best: int
     members_K: NDArray[np.bool_]
-    low_K: Array
-    high_K: Array
     deviation: float
 
     @property
@@ -63,18 +57,15 @@ class BestSet:
 def best_over_seeds(values_SK: Array) -> BestSet:
     """Multiple comparisons with the best over two or more seeds.
 
-    Hsu's constrained intervals (Annals of Statistics 12:1136, 1984) in a block design: cell i stays
-    in the set unless mean_i - min_{j != i} mean_j > d s sqrt(2/S), with Dunnett's one-sided d for
-    K - 1 comparisons and (S-1)(K-1) degrees of freedom. The set is Gupta's subset (Technometrics
-    7:225, 1965), so no second correction for having picked the best from the same data is due.
-
-    Raises:
-        UserError: fewer than two seeds or two cells.
+    In a block design cell i stays in the set unless mean_i - min_{j != i} mean_j > d s sqrt(2/S),
+    with Dunnett's one-sided d for K - 1 comparisons and (S-1)(K-1) degrees of freedom (Hsu, Annals
+    of Statistics 12:1136, 1984). The set is Gupta's subset (Technometrics 7:225, 1965), so no
+    second correction for having picked the best from the same data is due.
     """
-    S, K = _shape(values_SK)
+    S, K = values_SK.shape
     means_K, deviation = values_SK.mean(axis=0), residual_deviation(values_SK)
     width = dunnett_quantile(K - 1, (S - 1) * (K - 1)) * deviation * np.sqrt(2 / S)
-    return _set(means_K, width, deviation)
+    return BestSet(means_K, means_K - means_K.min() <= width, deviation)
 
 
 def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> BestSet:
@@ -85,23 +76,19 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
     give it when all cells are equal.
     """
     K, M = losses_KM.shape
-    if K < 2 or M < 2:
-        raise UserError(f"a best set needs two cells and two images, got {losses_KM.shape}")
     means_K = losses_KM.mean(axis=1)
     rng = np.random.default_rng(seed)
     draws_RM = rng.multinomial(M, np.full(M, 1 / M), size=resamples) / M
     noise_RK = draws_RM @ losses_KM.T - means_K
-    members_K, width_K = np.empty(K, dtype=bool), np.empty(K)
+    members_K = np.empty(K, dtype=bool)
     for i in range(K):
         others = np.arange(K) != i
         apart_JM = losses_KM[i] - losses_KM[others]
         error_J = np.maximum(apart_JM.std(axis=1, ddof=1), 1e-300) / np.sqrt(M)
         noise_R = ((noise_RK[:, [i]] - noise_RK[:, others]) / error_J).max(axis=1)
         critical = float(np.quantile(noise_R, CONFIDENCE))
-        gap_J = means_K[i] - means_K[others]
-        members_K[i] = bool((gap_J <= critical * error_J).all())
-        width_K[i] = critical * error_J[int(np.argmax(gap_J))]
-    return dataclasses.replace(_set(means_K, width_K, math.nan), members_K=members_K)
+        members_K[i] = bool((means_K[i] - means_K[others] <= critical * error_J).all())
+    return BestSet(means_K, members_K, math.nan)
 
 
 def worse_over_seeds(values_SK: Array, quantile: Quantile) -> NDArray[np.bool_] | None:
@@ -135,7 +122,7 @@ def widening(cells: int, n: int, quantile: Quantile) -> float:
 
 def residual_deviation(values_SK: Array) -> float:
     """s of the two-way layout: what is left of the values after cells and seeds."""
-    S, K = _shape(values_SK)
+    S, K = values_SK.shape
     return float(np.sqrt((_residuals(values_SK) ** 2).sum() / ((S - 1) * (K - 1))))
 
 
@@ -149,14 +136,10 @@ def power(difference: float, deviation: float, *, cells: int, seeds: int) -> flo
 
 def seeds_needed(difference: float, deviation: float, *, cells: int) -> int | None:
     """Seeds that separate two cells `difference` apart with 80% power; `None` beyond 200."""
-    low, high = 2, MOST_SEEDS
-    if power(difference, deviation, cells=cells, seeds=high) < POWER:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        enough = power(difference, deviation, cells=cells, seeds=middle) >= POWER
-        low, high = (low, middle) if enough else (middle + 1, high)
-    return low
+    counts = range(2, MOST_SEEDS + 1)
+    chance = functools.partial(power, difference, deviation, cells=cells)
+    fewer = bisect.bisect_left(counts, POWER, key=lambda seeds: chance(seeds=seeds))
+    return counts[fewer] if fewer < len(counts) else None
 
 
 @dataclass(frozen=True)
@@ -177,7 +160,7 @@ class Ranks:
 
 def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranks:
     """Ranks when the residuals of the two-way layout are drawn anew; two seeds are enough."""
-    S, K = _shape(values_SK)
+    S, K = values_SK.shape
     residual = _residuals(values_SK) * np.sqrt(S * K / ((S - 1) * (K - 1)))
     rng = np.random.default_rng(seed)
     drawn_RK = rng.choice(residual.ravel(), size=(resamples, S, K)).mean(axis=1)
@@ -270,18 +253,3 @@ def _root(function: Callable[[float], float], most: float) -> float:
     from scipy.optimize import brentq  # few commands ask for a quantile, and its import takes long
 
     return float(brentq(function, 0.0, most, xtol=1e-6))
-
-
-def _set(means_K: Array, width: Array | float, deviation: float) -> BestSet:
-    """Hsu's constrained bounds: they never exclude zero on the side that says nothing."""
-    first, second = np.partition(means_K, 1)[:2]
-    over_K = means_K - np.where(means_K == first, second, first)  # the best other one
-    low, high = np.minimum(over_K - width, 0.0), np.maximum(over_K + width, 0.0)
-    members = np.asarray(over_K <= width)
-    return BestSet(means_K, int(np.argmin(means_K)), members, low, high, deviation)
-
-
-def _shape(values_SK: Array) -> tuple[int, int]:
-    if values_SK.ndim != 2 or min(values_SK.shape) < 2:
-        raise UserError(f"a best set needs two seeds and two cells at least, got {values_SK.shape}")
-    return values_SK.shape[0], values_SK.shape[1]

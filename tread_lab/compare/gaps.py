@@ -94,16 +94,9 @@ def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
     return PairedGap(*t_interval(a - b), len(a), "images", pairing_kept(a, b))
 
 
-def gap_over_seeds(gaps: Sequence[PairedGap] | Sequence[float]) -> PairedGap:
-    """Mean of per-seed gaps, its interval taken over seeds.
-
-    Raises:
-        UserError: fewer than two seeds; one seed has only an interval over images.
-    """
-    means = [gap.mean if isinstance(gap, PairedGap) else gap for gap in gaps]
-    if len(means) < 2:
-        raise UserError(f"an interval over seeds needs at least 2 seeds, got {len(means)}")
-    return PairedGap(*t_interval(np.asarray(means, dtype=np.float64)), len(means), "seeds")
+def gap_over_seeds(gaps_S: Array) -> PairedGap:
+    """Mean of the gaps of two or more seeds, its interval taken over seeds."""
+    return PairedGap(*t_interval(gaps_S), len(gaps_S), "seeds")
 
 
 def loss_gaps(losses: Losses, baseline: Losses) -> dict[str, PairedGap]:
