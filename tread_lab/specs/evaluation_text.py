@@ -275,18 +275,11 @@ def _setting(field: str, value: Any, absent: str = "") -> str:
 
 
 def _settings(tree: Tree) -> dict[str, Any]:
-    tree = _guidance_in_short(tree)
-    if tree.get("reference"):
-        tree["reference"] = tree["reference"]["name"]
-    return dict(dotted(tree))
-
-
-def _guidance_in_short(tree: Tree) -> dict[str, Any]:
-    """Return the tree with every guidance as people tell it: w, method, interval, ..."""
-    short: dict[str, Any] = {}
-    for key, value in tree.items():
-        if key == "guidance":
-            short[key] = in_short(decode(GuidanceSpec, value))
-        else:
-            short[key] = _guidance_in_short(value) if isinstance(value, Mapping) else value
-    return short
+    """Return the dotted settings of an evaluation, guidance as people tell it: w, method, ..."""
+    own = dict(tree)
+    if own.get("reference"):
+        own["reference"] = own["reference"]["name"]
+    if sampler := own.get("sampler"):
+        guidance = in_short(decode(GuidanceSpec, sampler["guidance"]))
+        own["sampler"] = {**sampler, "guidance": guidance}
+    return dict(dotted(own))

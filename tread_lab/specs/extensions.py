@@ -6,16 +6,13 @@ entry by an entry point in the group of the kind, under the name that specs use:
     [project.entry-points."tread_lab.selections"]
     columns = "my_package.tread:COLUMNS"
 
-docs/add_your_own.md says what the entry point of each group refers to.
-
-`code` and `cost` are references such as `"my_package.columns:keep"`, imported when a run needs
-them, so that plans and results are read without torch. Entry points are looked at when a name is
-not built in; only the package of a name that a spec uses is imported.
+docs/add_your_own.md says what the entry point of each group refers to. `code` and `cost` are
+references such as `"my_package.columns:keep"`, imported when a run needs them, so that plans and
+results are read without torch; only the package of a name that a spec uses is imported.
 
 The code of a kind is a table beside the built-in code, by the same names:
 
     SELECTIONS = specs.routes.SELECTIONS.code({"random": _random, ...})
-    SELECTIONS["columns"]  # the function that `code` of my_package.tread.COLUMNS refers to
 """
 
 from __future__ import annotations

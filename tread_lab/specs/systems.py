@@ -30,23 +30,18 @@ class JoinedBy:
     classes: Mapping[str, str]
 
 
-def _published(name: str, **classes: str) -> tuple[str, JoinedBy]:
-    return name, JoinedBy(f"tread_lab.systems.{name}", classes)
-
-
 # The systems beside TREAD in the order in which they join a step; those of packages come after.
+_PUBLISHED: dict[str, dict[str, str]] = {
+    "maskdit": {"bypass": "MaskBypass"},
+    "mdt": {"bypass": "MdtBypass", "loss": "BothLoss"},
+    "sprint": {"bypass": "SprintBypass"},
+    "sd_dit": {"loss": "DiscriminationLoss"},
+    "text_to_image": {"captions": "CaptionSpec"},
+    "repa": {"repa": "RepaSpec"},
+}
 SYSTEMS = Kind(
     "system",
-    dict(
-        (
-            _published("maskdit", bypass="MaskBypass"),
-            _published("mdt", bypass="MdtBypass", loss="BothLoss"),
-            _published("sprint", bypass="SprintBypass"),
-            _published("sd_dit", loss="DiscriminationLoss"),
-            _published("text_to_image", captions="CaptionSpec"),
-            _published("repa", repa="RepaSpec"),
-        )
-    ),
+    {name: JoinedBy(f"tread_lab.systems.{name}", own) for name, own in _PUBLISHED.items()},
     JoinedBy,
 )
 
