@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,110 +12,67 @@ from tread_lab.cli import main
 from tread_lab.config.asked import sweep_text
 from tread_lab.config.load import asked_file, load_sweep
 from tread_lab.specs import UserError
+from tread_lab.specs.expansion import expand
 from tread_lab.sweep.plan import timing
 
-# What is typed -> the sweep file that one would write, and its name.
-ASKED: dict[str, tuple[list[str], str, dict[str, Any]]] = {
-    "texts need no quotes, one value is fixed": (
-        ["route=2->8,2->10", "train.lr=1e-3,3e-3", "train.steps=20", "seeds=0..2"],
+# What is typed -> the name of the sweep, and the file that one would write.
+ASKED = {
+    # texts need no quotes, one value is fixed
+    "route=2->8,2->10 train.lr=1e-3,3e-3 train.steps=20 seeds=0..2": (
         "tiny-route-lr",
-        {
-            "fixed": {"train": {"steps": 20}},
-            "axes": {"route": ["2->8", "2->10"], "train.lr": [0.001, 0.003]},
-            "seeds": [0, 1, 2],
-        },
+        "fixed: {train: {steps: 20}}\n"
+        "axes: {route: [2->8, 2->10], train.lr: [0.001, 0.003]}\n"
+        "seeds: [0, 1, 2]",
     ),
-    "a sweep file's ranges, Hydra's range, and where": (
-        ["route.start=0..3", "route.end=range(4,9,2)", "where=start + 1 < end", "rate=0.75"],
+    # a sweep file's ranges, Hydra's range, and `where`
+    "route.start=0..3 route.end=range(4,9,2) 'where=start + 1 < end' rate=0.75": (
         "tiny-start-end",
-        {
-            "axes": {"route": {"start": "0..3", "end": [4, 6, 8]}, "rate": [0.75]},
-            "where": "start + 1 < end",
-        },
+        "axes: {route: {start: 0..3, end: [4, 6, 8]}, rate: [0.75]}\nwhere: start + 1 < end",
     ),
-    "lists are one value": (
-        ["routes=[2->8,9->10],[]", "seeds=3", "evaluate=heldout_loss,fd@1k at 50%"],
+    # lists are one value
+    "'routes=[2->8,9->10],[]' seeds=3 'evaluate=heldout_loss,fd@1k at 50%'": (
         "tiny-routes",
-        {
-            "axes": {"routes": [["2->8", "9->10"], []]},
-            "seeds": [3],
-            "evaluate": ["heldout_loss", "fd@1k at 50%"],
-        },
+        "axes: {routes: [[2->8, 9->10], []]}\nseeds: [3]\nevaluate: [heldout_loss, fd@1k at 50%]",
     ),
-    "settings of the sampler, a choice, another baseline": (
-        [
-            "route=choice(2->8,2->9 by rows)",
-            "sampler.steps=4,8",
-            "baseline.rate=0",
-            "evaluate=fd@1k",
-        ],
+    # settings of the sampler, a choice, another baseline
+    "'route=choice(2->8,2->9 by rows)' sampler.steps=4,8 baseline.rate=0 evaluate=fd@1k": (
         "tiny-route-steps",
-        {
-            "axes": {"route": ["2->8", "2->9 by rows"]},
-            "sampler_axes": {"steps": [4, 8]},
-            "baseline": {"rate": 0},
-            "evaluate": ["fd@1k"],
-        },
+        "axes: {route: [2->8, 2->9 by rows]}\n"
+        "sampler_axes: {steps: [4, 8]}\nbaseline: {rate: 0}\nevaluate: [fd@1k]",
     ),
-    "a search": (
-        [
-            "route.start=1",
-            "route.end=4..9",
-            "search.sampler=random",
-            "search.trials=3",
-            "evaluate=heldout_loss",
-        ],
+    # a search, and one over Hydra's intervals
+    "route.start=1 route.end=4..9 search.sampler=random search.trials=3": (
         "tiny-end",
-        {
-            "axes": {"route.start": [1], "route.end": "4..9"},
-            "search": {"sampler": "random", "trials": 3},
-            "evaluate": ["heldout_loss"],
-        },
+        "axes: {route.start: [1], route.end: 4..9}\nsearch: {sampler: random, trials: 3}",
     ),
-    "a search over Hydra's intervals": (
-        [
-            "route=2->8",
-            "train.lr=tag(log, interval(1e-3, 1e-2))",
-            "search.sampler=random",
-            "evaluate=heldout_loss",
-        ],
+    "route=2->8 'train.lr=tag(log, interval(1e-3, 1e-2))' search.sampler=random": (
         "tiny-lr",
-        {
-            "fixed": {"route": "2->8"},
-            "axes": {"train.lr": "0.001..0.01 log"},
-            "search": {"sampler": "random"},
-            "evaluate": ["heldout_loss"],
-        },
+        "fixed: {route: 2->8}\naxes: {train.lr: 0.001..0.01 log}\nsearch: {sampler: random}",
     ),
-    "a variation of the base alone": (
-        ["route=2->8", "match=train_flops", "evaluate=heldout_loss"],
-        "tiny-route",
-        {"fixed": {"route": "2->8"}, "match": "train_flops", "evaluate": ["heldout_loss"]},
-    ),
+    # a variation of the base alone
+    "route=2->8 match=train_flops": ("tiny-route", "fixed: {route: 2->8}\nmatch: train_flops"),
 }
 
 
-def planned(words: list[str], capsys: pytest.CaptureFixture[str]) -> Any:
-    """Everything that a plan holds but what names it."""
-    assert main(["sweep", *words, "--plan", "--json", "--device", "cpu", "--name", "x"]) == 0
-    tree = json.loads(capsys.readouterr().out)
-    return {name: value for name, value in tree.items() if name not in ("sweep", "question")}
+def planned(name: str, words: list[str]) -> tuple[object, ...]:
+    """Everything that decides a plan but what names it."""
+    _, sweep, experiment = load_sweep(name, words)
+    found = expand(sweep, experiment, price=lambda run: run.train.steps)
+    return found, sweep.search, sweep.match, experiment
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("typed", ASKED)
 def test_what_is_asked_plans_the_runs_of_its_file_and_of_the_file_that_is_printed(
-    asked: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
+    typed: str, in_folder: Path
 ) -> None:
-    words, name, written = ASKED[asked]
+    (name, written), words = ASKED[typed], shlex.split(typed)
     assert load_sweep("tiny", words)[0] == name
-    Path("written.yaml").write_text(json.dumps({"experiment": "tiny", **written}))
+    Path("written.yaml").write_text(f"experiment: tiny\n{written}\n")
     tree = asked_file("tiny", words)
     assert tree is not None
     Path("printed.yaml").write_text(sweep_text(tree[1], ["tiny", *words]))
-    plans = [planned(["tiny", *words], capsys)]
-    plans += [planned([file], capsys) for file in ("written.yaml", "printed.yaml")]
-    assert plans[0]["runs"] or plans[0]["space"]
-    assert plans[0] == plans[1] == plans[2]
+    asked = planned("tiny", words)
+    assert asked == planned("written.yaml", []) == planned("printed.yaml", [])
 
 
 def test_the_plan_of_what_is_asked_prints_its_file_alone(
