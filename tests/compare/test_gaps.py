@@ -87,13 +87,6 @@ def evaluated(lab: Lab, spec: RunSpec, evaluation: HeldoutSpec, **losses: np.nda
     return signature(spec)
 
 
-def test_different_evaluations_are_never_paired(tmp_path: Path) -> None:
-    lab, ones = Lab(tmp_path), np.ones((8, 2))
-    a = evaluated(lab, tiny_spec((2, 8)), HeldoutSpec(images=8, levels=2), dense=ones, level=ones)
-    b = evaluated(lab, tiny_spec(None), HeldoutSpec(images=9, levels=2), dense=ones, level=ones)
-    assert run_gaps(lab, a, b) == {}
-
-
 def test_the_planned_evaluation_is_taken_else_the_largest_shared_one(tmp_path: Path) -> None:
     lab = Lab(tmp_path)
     for images, gap in ((8, 0.1), (16, 0.2)):

@@ -34,29 +34,17 @@ def run(**fields: Any) -> RunSpec:
         {"bypass": MASK, "loss": {"kind": "ensemble"}},
         {"bypass": {"re_entry": "v1_sum"}},
         {"routes_until": 0.5},
+        {"routes_from": 5, "loss": "both"},
+        {"fp32_block": "j"},
+        {"fp32_block": "off"},
         {"routes": [{"start": 2, "end": 8, "rate": 0}]},
         {"bypass": MASK, "routes": [{"start": 0, "end": "B-1", "rate": 0}]},
     ],
 )
 def test_without_routes_there_is_nothing_to_get_around(fields: dict[str, Any]) -> None:
-    assert run(**{"routes": [], **fields}) == run()
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"bypass": MASK, "routes": ["2->8"]}, r"mask covers the whole network.*0->B-1"),
-        ({"bypass": "sprint", "routes": ["0->2", "4->6"]}, "sprint needs exactly one route"),
-        ({"bypass": "sprnt", "routes": ["2->8"]}, "did you mean 'sprint'"),
-        ({"bypass": {"re_entry": "v2"}}, "bypass.re_entry: unknown re-entry 'v2'"),
-        ({"loss": {"kind": "ensemble", "weight": -1}}, "loss: weight: must not be negative"),
-        ({"repa": {"block": 12}}, "repa.block: 12 leaves the network"),
-        ({"bypass": {"kind": "mask", "width": 30}}, "bypass: width"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_place(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        run(**fields)
+    dense = run(**{"routes": [], **fields})
+    assert dense == run() and (dense.fp32_block, dense.routes_until) == ("off", None)
+    assert dense.routed_steps == range(0) and dense.fp32_blocks == set()
 
 
 def test_only_what_a_record_leaves_unsaid_has_the_old_meaning() -> None:

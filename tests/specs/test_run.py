@@ -40,16 +40,6 @@ def test_the_blocks_in_fp32_are_those_at_the_ends_of_routes(
 
 
 @pytest.mark.parametrize(
-    "fields", [{"fp32_block": "j"}, {"fp32_block": "off"}, {"routes_from": 5, "loss": "both"}]
-)
-def test_a_dense_run_forgets_what_belongs_to_routes(fields: dict[str, object]) -> None:
-    dense = decode(RunSpec, {"model": "DiT-S/2"})
-    assert decode(RunSpec, {"model": "DiT-S/2", **fields}) == dense
-    assert (dense.fp32_block, dense.routes_from, dense.routes_until) == ("off", 0, None)
-    assert dense.routed_steps == range(0) and dense.fp32_blocks == set()
-
-
-@pytest.mark.parametrize(
     ("fields", "steps"),
     [
         ({"routes_from": 5}, range(5, 100)),
@@ -99,6 +89,13 @@ def test_a_dense_run_of_the_same_size_has_no_parent_and_the_eldest_is_first() ->
         ({"routes_from": -1}, "routes_from: -1 is no step; write 500 or a fraction"),
         ({"routes_until": 1.01}, r"routes_until: 1\.01 is no step"),
         ({"loss": "discrimination"}, "loss: discrimination compares the tokens"),
+        ({"routes": ["2->8"], "bypass": {"kind": "mask"}}, r"mask covers the whole.*0->B-1"),
+        ({"bypass": "sprint", "routes": ["0->2", "4->6"]}, "sprint needs exactly one route"),
+        ({"bypass": "sprnt"}, "did you mean 'sprint'"),
+        ({"bypass": {"re_entry": "v2"}}, "bypass.re_entry: unknown re-entry 'v2'"),
+        ({"bypass": {"kind": "mask", "width": 30}}, "bypass: width"),
+        ({"loss": {"kind": "ensemble", "weight": -1}}, "loss: weight: must not be negative"),
+        ({"repa": {"block": 12}}, "repa.block: 12 leaves the network"),
         ({"init_from": {}}, "init_from: say either run or file"),
         ({"init_from": {"file": "a", "run": {"model": "DiT-S/2"}}}, "say either run or file"),
         (

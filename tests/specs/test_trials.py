@@ -161,16 +161,12 @@ def test_what_files_write_as_a_share_of_all_steps_is_one_in_runs_that_hold_a_num
 MODEL = {"depth": 2, "width": 32, "heads": 2}
 
 
-def test_equal_trees_of_different_fields_are_different_parts() -> None:
-    tree = {"model": MODEL, "data": {}, "process": {}, "train": {}, "execution": {}}
-    assert SharedParts().run(tree) == decode(RunSpec, tree)
-
-
-def test_parts_that_begin_alike_are_told_apart() -> None:
-    parts = SharedParts()
-    runs = [parts.run({"model": {**MODEL, "patch": p}, "seed": p}) for p in (1, 2)]
-    assert [run.model.patch for run in runs] == [1, 2]
-    assert parts.run({"model": {**MODEL, "patch": 1}}).model is runs[0].model
+def test_equal_parts_are_decoded_once_and_others_are_told_apart() -> None:
+    parts, same = SharedParts(), {name: {} for name in ("data", "process", "train", "execution")}
+    trees = [{"model": {**MODEL, "patch": patch}, "seed": patch, **same} for patch in (1, 2)]
+    runs = [parts.run(tree) for tree in trees]
+    assert runs == [decode(RunSpec, tree) for tree in trees]
+    assert parts.run({"model": trees[0]["model"]}).model is runs[0].model
 
 
 def test_a_baseline_has_the_seed_of_its_trial_and_no_cell() -> None:
