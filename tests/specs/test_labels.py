@@ -204,3 +204,31 @@ def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> 
     trials = planned(fixed={"train.lr": "=0.01/length"}, axes={"route": ["0->1", "0->3"]})
     labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
     assert labels == ["dense lr=0.005", "dense lr=0.0025"]
+
+
+@pytest.mark.parametrize(
+    ("later", "seeds"),
+    [
+        ({}, {"dense": [0, 1], "2->8 s=0.5": [0, 1], "0->4 s=0.5": [0, 1]}),
+        (
+            {"axes": {"route": ["2->8"], "train.weight_decay": [0.0, 0.1]}},  # the first as before
+            {
+                "dense": [0, 1],
+                "dense weight_decay=0.1": [0, 1],
+                "2->8 s=0.5 weight_decay=0": [0, 1],
+                "2->8 s=0.5 weight_decay=0.1": [0, 1],
+                "0->4 s=0.5": [0],
+            },
+        ),
+    ],
+)
+def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_planned(
+    later: dict[str, Any], seeds: dict[str, list[int]]
+) -> None:
+    axes = {"route": ["2->8", "0->4"]}
+    first, more = planned(axes=axes), planned(**{"axes": axes, "seeds": [0, 1], **later})
+    runs = {trial.run for trial in first}
+    cells: dict[str, list[int]] = {}
+    for trial in with_baseline_cells((*first, *(t for t in more if t.run not in runs))):
+        cells.setdefault(cell_label(trial), []).append(trial.seed)
+    assert {cell: sorted(own) for cell, own in cells.items()} == seeds

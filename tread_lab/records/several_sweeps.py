@@ -10,8 +10,15 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import CellNames, Tree, Trial
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.labels import ROUTE_AXES, cell_label, value_text, with_baseline_cells
-from tread_lab.specs.seeds import Kind, kind_of, settings_of
+from tread_lab.specs.labels import (
+    ROUTE_AXES,
+    Kind,
+    cell_label,
+    kind_of,
+    settings_of,
+    value_text,
+    with_baseline_cells,
+)
 
 SWEEP = "sweep"  # the axis that tells in which sweeps a cell is
 Place = tuple[str, int, frozenset[tuple[str, str]]]

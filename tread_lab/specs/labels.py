@@ -10,17 +10,17 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
-from tread_lab.specs.cell import AnySpec, Spec, Trial, axis_label
+from tread_lab.specs.cell import AnySpec, Cell, Spec, Trial, axis_label
 from tread_lab.specs.decode import encode
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass, RouteSpec
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.seeds import every_cell_has_every_seed, settings_of, with_whole_cells
-from tread_lab.specs.signature import signature
+from tread_lab.specs.signature import settings_signature, signature
 from tread_lab.specs.units import short
 
 OneSpec = TypeVar("OneSpec", bound=Spec)
+Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
 
@@ -79,6 +79,21 @@ def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
     return labels | {k: v for k, v in _parent_labels(trials).items() if k not in labels}
 
 
+def settings_of(trials: Iterable[Trial[Spec]]) -> dict[str, str]:
+    """Return run -> `settings_signature`, which the seeds of a cell share."""
+    specs = {trial.run: trial.spec for trial in trials}
+    return {run: settings_signature(spec) for run, spec in specs.items()}
+
+
+def kind_of(trial: Trial[Spec], settings: dict[str, str]) -> Kind:
+    """Return what the seeds of a cell have in common.
+
+    Args:
+        settings: `settings_of` the trials and their baselines.
+    """
+    return trial.role, settings[trial.run], settings.get(trial.baseline or "", "")
+
+
 def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
@@ -86,9 +101,9 @@ def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec
     cell share its axis values, also where only some of them were planned under an axis.
     """
     settings: dict[str, str] = {}
-    if not every_cell_has_every_seed(trials):
+    if not _every_cell_has_every_seed(trials):
         settings = settings_of(trials)
-        trials = with_whole_cells(trials, settings)
+        trials = _with_whole_cells(trials, settings)
     own = _served_cells((settings.get(t.baseline or "", t.baseline), t.cell) for t in trials)
     served = ((trial, own.get(settings.get(trial.run, trial.run))) for trial in trials)
     found = tuple(
@@ -103,6 +118,34 @@ def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec
     return tuple(
         replace(trial, cell=cells[trial.run]) if trial.role == "baseline" else trial
         for trial in found
+    )
+
+
+def _every_cell_has_every_seed(trials: Iterable[Trial[Spec]]) -> bool:
+    """Return whether no seed of a cell can be found under another name."""
+    seeds: dict[str, set[int]] = {}
+    for trial in trials:
+        if trial.role == "trial":
+            seeds.setdefault(repr(trial.cell), set()).add(trial.seed)
+    return len(set(map(frozenset, seeds.values()))) < 2
+
+
+def _with_whole_cells(
+    trials: Sequence[Trial[AnySpec]], settings: dict[str, str]
+) -> tuple[Trial[AnySpec], ...]:
+    """Return the trials; all seeds of a cell have the axis values that any of them has.
+
+    A cell that a plan has twice with one seed stays two cells.
+    """
+    kinds = [kind_of(trial, settings) for trial in trials]
+    count = Counter((kind, trial.seed) for kind, trial in zip(kinds, trials))
+    twice = {kind for (kind, _), number in count.items() if number > 1}
+    cells: dict[Kind, Cell] = {}
+    for kind, trial in zip(kinds, trials):
+        cells[kind] = {**trial.cell, **cells.get(kind, {})}
+    return tuple(
+        trial if kind in twice or trial.cell == cells[kind] else replace(trial, cell=cells[kind])
+        for kind, trial in zip(kinds, trials)
     )
 
 
