@@ -57,18 +57,15 @@ def test_interval_over_seeds_is_the_t_interval_of_their_gaps() -> None:
 
 
 def test_run_gaps_are_the_true_ones(tmp_path: Path) -> None:
-    gaps = run_gaps(write_sweep(tmp_path, small()), TRIAL, BASELINE)
+    lab = write_sweep(tmp_path, small())
+    gaps, own = run_gaps(lab, TRIAL, BASELINE), run_gaps(lab, BASELINE, BASELINE)
+    assert set(own) == {"gap/train", "gap/heldout"}  # nothing is routed
+    assert {(gap.mean, gap.low, gap.high) for gap in own.values()} == {(0.0, 0.0, 0.0)}
     heldout, train = heldout_gap((2, 8)), train_gap((2, 8))
     assert gaps["gap/heldout"].mean == pytest.approx(heldout)
     assert gaps["gap/train"].mean == pytest.approx(train)
     assert gaps["gap/route"].mean == pytest.approx(train - heldout)
     assert all(gap.low < gap.mean < gap.high and gap.n == 32 for gap in gaps.values())
-
-
-def test_a_run_against_itself_has_no_gap(tmp_path: Path) -> None:
-    gaps = run_gaps(write_sweep(tmp_path, small()), BASELINE, BASELINE)
-    assert set(gaps) == {"gap/train", "gap/heldout"}  # nothing is routed
-    assert {(gap.mean, gap.low, gap.high) for gap in gaps.values()} == {(0.0, 0.0, 0.0)}
 
 
 def test_runs_that_are_not_evaluated_have_no_gaps(tmp_path: Path) -> None:
@@ -93,12 +90,10 @@ def test_the_planned_evaluation_is_taken_else_the_largest_shared_one(tmp_path: P
         spec, ones = HeldoutSpec(images=images, levels=2), np.ones((images, 2))
         evaluated(lab, tiny_spec((2, 8)), spec, dense=ones + gap, level=ones)
         evaluated(lab, tiny_spec(None), spec, dense=ones, level=ones)
-    assert run_gaps(lab, TRIAL, BASELINE)["gap/heldout"].mean == pytest.approx(0.2)
     named = signature(HeldoutSpec(images=8, levels=2))
-    gaps = run_gaps(lab, TRIAL, BASELINE, planned=[named])
-    assert gaps["gap/heldout"].mean == pytest.approx(0.1)
-    gaps = run_gaps(lab, TRIAL, BASELINE, planned=["another"])
-    assert gaps["gap/heldout"].mean == pytest.approx(0.2)
+    for planned, gap in (([], 0.2), ([named], 0.1), (["another"], 0.2)):
+        found = run_gaps(lab, TRIAL, BASELINE, planned=planned)
+        assert found["gap/heldout"].mean == pytest.approx(gap)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +110,6 @@ def test_other_levels_or_images_under_one_name_are_refused(
     with pytest.raises(UserError, match=message) as error:
         run_gaps(lab, a, b)
     assert a in str(error.value) and b in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("damage", [b"", b"not a zip at all", None])
-def test_damaged_losses_are_one_clear_line(tmp_path: Path, damage: bytes | None) -> None:
-    lab = write_sweep(tmp_path, small())
-    path = next(lab.run(TRIAL).path.glob("evaluations/*/losses.npz"))
-    path.write_bytes(path.read_bytes()[:200] if damage is None else damage)
-    with pytest.raises(UserError, match="evaluate again"):
-        run_gaps(lab, TRIAL, BASELINE)
 
 
 def test_losses_that_are_not_finite_give_no_gap() -> None:
@@ -177,10 +163,15 @@ def test_arrays_that_are_no_losses_are_one_clear_line(
     tmp_path: Path, arrays: dict[str, np.ndarray], message: str
 ) -> None:
     np.savez(tmp_path / "losses.npz", **arrays)  # type: ignore[arg-type]
+    path = tmp_path / "losses.npz"
     with pytest.raises(UserError, match=message):
-        Losses.read(tmp_path / "losses.npz")
+        Losses.read(path)
     with pytest.raises(UserError, match="is no record of losses"):
         Losses.read(tmp_path / "absent.npz")
+    for damaged in (b"", b"not a zip at all", path.read_bytes()[:200]):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"is no record of losses .*; evaluate again"):
+            Losses.read(path)
 
 
 def test_losses_of_half_precision_are_averaged_in_double(tmp_path: Path) -> None:

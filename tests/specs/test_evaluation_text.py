@@ -81,19 +81,52 @@ def test_settings_name_what_differs_alone(specs: list[EvaluationSpec], names: li
     assert setting_names(specs) == names
 
 
-def test_a_name_says_what_is_not_usual_whatever_else_is_planned() -> None:
-    probe, few = HeldoutSpec(), HeldoutSpec(images=8)
-    for planned in ([probe], [guided(1.0)], [guided(2.0), probe, guided(1.0), few]):
-        base = {"sampler": {"steps": 20, "guidance": 3}}
-        names = MetricNames(list(map(encode, planned)), base)
-        for metric, spec, name in (
-            ("heldout/loss", probe, "heldout/loss"),
-            ("heldout/loss", few, "heldout/loss images=8"),
-            ("fd[x]@1k", guided(1.0), "fd[x]@1k"),
-            ("fd[x]@1k", guided(2.0, 50), "fd[x]@1k steps=50 w=2"),
-            ("cost/sample_flops", guided(2.0), "cost/sample_flops w=2"),
-        ):
-            assert names.name(metric, signature(spec), encode(spec)) == name
+def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -> SamplesSpec:
+    named = None if reference is None else ReferenceSpec(name=reference, path=path)
+    sampler = SamplerSpec(steps=20)
+    return SamplesSpec(metrics=(metric,), count=1000, sampler=sampler, reference=named)
+
+
+PROBE, FEW, MANY = (HeldoutSpec(images=images) for images in (512, 8, 64))
+PROBE_OF_64 = "heldout/loss images=64"
+BASE = {"sampler": {"steps": 20, "guidance": 3}, "reference": {"name": "imagenet256"}}
+USUAL = {
+    ("heldout/loss", PROBE): "heldout/loss",
+    ("heldout/loss", FEW): "heldout/loss images=8",
+    ("fd[x]@1k", guided(2.0, 50)): "fd[x]@1k steps=50 w=2",
+    ("cost/sample_flops", guided(2.0)): "cost/sample_flops w=2",
+    ("fid[heldout]@1k", compared(None)): "fid[heldout]@1k",
+    ("fid@1k", compared("imagenet256")): "fid@1k",
+    ("fid@1k", compared("coco256")): "fid@1k reference=coco256",
+    ("is@1k", compared(None, "is")): "is@1k",
+    ("is@1k", compared("coco", "is")): "is@1k reference=coco",
+}
+
+
+@pytest.mark.parametrize(
+    ("planned", "names"),
+    [
+        ([], USUAL),
+        ([guided(1.0), compared("coco256")], USUAL),
+        ([compared(None), guided(2.0), PROBE, guided(1.0), FEW], USUAL),
+        (  # the first probe is usual
+            [FEW, MANY],
+            {("heldout/loss", FEW): "heldout/loss", ("heldout/loss", MANY): PROBE_OF_64},
+        ),
+    ],
+)
+def test_a_name_says_what_is_not_usual_whatever_else_is_planned(
+    planned: list[EvaluationSpec], names: dict[tuple[str, EvaluationSpec], str]
+) -> None:
+    known = MetricNames(list(map(encode, planned)), BASE)
+    for (metric, spec), name in names.items():
+        assert known.name(metric, signature(spec), encode(spec)) == name
+
+
+def test_the_path_of_a_reference_is_not_signed() -> None:
+    here, there, other = compared("a"), compared("a", path="/y.npz"), compared("b")
+    assert signature(here) == signature(there) == signature(encode(here)) != signature(other)
+    assert signature(here) != signature(compared(None))
 
 
 BRANCHES = {
@@ -162,38 +195,6 @@ def _evaluation(fields: dict[str, Any]) -> list[SamplesSpec]:
     with contextlib.suppress(UserError):
         return [decode(SamplesSpec, tree)]
     return []
-
-
-def test_the_first_planned_probe_keeps_its_name_beside_others() -> None:
-    few, many = (encode(HeldoutSpec(images=images)) for images in (8, 64))
-    for planned in ([few], [few, many]):
-        names = MetricNames(planned)
-        assert names.name("heldout/loss", signature(few), few) == "heldout/loss"
-        assert names.name("heldout/loss", signature(many), many) == "heldout/loss images=64"
-
-
-def compared(reference: str | None, steps: int = 20) -> SamplesSpec:
-    named = None if reference is None else ReferenceSpec(name=reference, path=f"/{reference}.npz")
-    sampler = SamplerSpec(steps=steps)
-    return SamplesSpec(metrics=("fid",), count=1000, sampler=sampler, reference=named)
-
-
-def test_a_reference_is_said_where_it_is_not_the_experiments_and_its_path_never() -> None:
-    heldout, one, two = (encode(compared(name)) for name in (None, "imagenet256", "coco256"))
-    assert signature(compared("coco256")) == signature(two) != signature(heldout) != signature(one)
-    base = {"reference": {"name": "imagenet256"}, "sampler": {"steps": 20}}
-    for planned in ([heldout, one], [one, two], []):
-        names = MetricNames(planned, base)
-        assert names.name("fid[heldout]@1k", signature(heldout), heldout) == "fid[heldout]@1k"
-        assert names.name("fid@1k", signature(one), one) == "fid@1k"
-        assert names.name("fid@1k", signature(two), two) == "fid@1k reference=coco256"
-
-
-def test_a_reference_parts_names_of_metrics_that_do_not_compare() -> None:
-    own, against = (encode(replace(compared(name), metrics=("is",))) for name in (None, "coco"))
-    names = MetricNames([own, against], {"sampler": {"steps": 20}})
-    assert names.name("is@1k", signature(own), own) == "is@1k"
-    assert names.name("is@1k", signature(against), against) == "is@1k reference=coco"
 
 
 def test_an_evaluation_of_a_later_version_has_the_name_of_its_metric() -> None:

@@ -145,29 +145,26 @@ def test_the_code_of_a_kind_is_a_table_with_the_code_of_extensions(install: Inst
         model.BACKBONES.code({}, "cost")["pool"]
 
 
-def test_what_a_selection_asks_of_the_grid_is_checked(install: Install) -> None:
-    install(GROUPS)
-    with pytest.raises(UserError, match="odd needs a grid whose side is a multiple of 3"):
-        decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8 by odd"]})
-    with pytest.raises(UserError, match="columns tears the rows"):
-        decode(RunSpec, {"model": "RWKV-S/2", "routes": ["2->8 by columns"]})
+POOL = {"backbone": "pool", "depth": 2, "width": 8}
 
 
 @pytest.mark.parametrize(
-    ("model", "error"),
+    ("model", "routes", "error"),
     [
-        ({"backbone": "pool", "depth": 2, "width": 8}, "missing key 'heads'"),
-        ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "rope": True}, "option of dit"),
-        ({"backbone": "pool", "depth": 2, "width": 8, "heads": 2, "state": 4}, "option of mamba"),
-        ("pol-S/2", "unknown model 'pol-S/2', did you mean 'pool-S/2'"),
+        ("DiT-S/2", ["2->8 by odd"], "odd needs a grid whose side is a multiple of 3"),
+        ("RWKV-S/2", ["2->8 by columns"], "columns tears the rows"),
+        (POOL, [], "missing key 'heads'"),
+        ({**POOL, "heads": 2, "rope": True}, [], "option of dit"),
+        ({**POOL, "heads": 2, "state": 4}, [], "option of mamba"),
+        ("pol-S/2", [], "unknown model 'pol-S/2', did you mean 'pool-S/2'"),
     ],
 )
-def test_a_backbone_has_the_options_that_it_says(
-    install: Install, model: object, error: str
+def test_what_an_entry_asks_is_checked(
+    install: Install, model: object, routes: list[str], error: str
 ) -> None:
     install(GROUPS)
     with pytest.raises(UserError, match=error):
-        decode(ModelSpec, model)
+        decode(RunSpec, {"model": model, "routes": routes})
 
 
 @pytest.mark.parametrize(
