@@ -21,11 +21,13 @@ from tread_lab.specs.sweep import Experiment
 
 
 def test_a_key_with_a_sign_belongs_to_the_sweep_file_if_its_name_does(in_folder: Path) -> None:
-    Path("s.yaml").write_text("experiment: tiny\nquestion: Why?\naxes: {rate: [0.5]}\n")
-    overrides = ["+seeds=[3,4]", "~question", "train.steps=7"]
-    name, sweep, experiment = load_sweep("s.yaml", overrides)
+    text = "experiment: tiny\nquestion: Why?\naxes: {rate: [0.5]}\nbudget: {trials: 3}\n"
+    Path("s.yaml").write_text(text)
+    overrides = ["+seeds=[3,4]", "~question", "budget.trials=5", "train.steps=7"]
+    name, sweep, experiment = load_sweep("s", overrides)
     assert (name, sweep.seeds, sweep.question) == ("s", (3, 4), "")
-    assert experiment.run["train"]["steps"] == 7
+    assert sweep.budget is not None and sweep.budget.trials == 5
+    assert (experiment.name, experiment.run["train"]["steps"]) == ("tiny", 7)
 
 
 def test_a_path_of_data_is_that_of_the_users_home_and_folder(in_folder: Path) -> None:
@@ -141,13 +143,6 @@ def test_a_wrong_file_or_override_is_one_line(
     Path("e.yaml").write_text(text)
     with pytest.raises(UserError, match=said):
         load_experiment("e.yaml", overrides)
-
-
-def test_an_experiment_may_be_overridden_where_the_sweep_names_it(in_folder: Path) -> None:
-    Path("s.yaml").write_text("experiment: tiny\naxes: {rate: [0.5]}\nbudget: {trials: 3}\n")
-    _, sweep, experiment = load_sweep("s", ["budget.trials=5", "execution.log_every=7"])
-    assert sweep.budget is not None and sweep.budget.trials == 5
-    assert experiment.name == "tiny" and experiment.run["execution"]["log_every"] == 7
 
 
 @pytest.mark.parametrize(

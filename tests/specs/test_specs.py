@@ -40,7 +40,6 @@ from tread_lab.specs.recipe import (
     outputs,
 )
 from tread_lab.specs.routes import ReEntrySpec, RouteBypass
-from tread_lab.specs.run import InitSpec
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.systems.maskdit.spec import MaskBypass
 from tread_lab.systems.mdt.spec import BothLoss, MdtBypass
@@ -146,17 +145,14 @@ def test_what_a_part_is_called(spec: Any, text: str) -> None:
         (SprintBypass, {"dense_path_drop": 1.0}),
         (ReEntrySpec, {"x_D_last": False}),
         (FlowSpec, {"direction": -0.1}),
-        (EnsembleLoss, {"weight": -0.1}),
         (BothLoss, {"weight": 0.0}),
         (DiscriminationLoss, {"momentum": 1.1}),
         (DiscriminationLoss, {"center_momentum": -0.1}),
         (DiscriminationLoss, {"teacher_temperature": 0.0}),
         (RepaSpec, {"weight": 0.0}),
         (RepaSpec, {"hidden": 0}),
-        (RateSpec, {"first": 1.0}),
         (RateSpec, {"last": -0.1}),
         (BranchSpec, {"path": "dropped", "rate": RateSpec(first=0.5, last=0.5)}),
-        (GuidanceSpec, {"weight": 2.0, "interval": (1.0, 0.5)}),
         (SamplerSpec, {"sigma_min": 0.0}),
         (SamplerSpec, {"sigma_min": 80.0}),
         (SamplerSpec, {"steps": 0}),
@@ -181,16 +177,12 @@ def test_what_a_part_is_called(spec: Any, text: str) -> None:
         (EmaSpec, {"halflife": 0.0}),
         (ExecutionSpec, {"micro_batch": 0}),
         (ExecutionSpec, {"keep_checkpoints": 0}),
-        (SearchSpec, {"trials": 0}),
         (SearchSpec, {"parallel": 0}),
-        (SearchSpec, {"objectives": ("a", "a")}),
-        (SearchSpec, {"sampler": "nsgaii", "objectives": ("a",)}),
         (StopEarlySpec, {"reduction": 1}),
         (StopEarlySpec, {"least": 0}),
         (StopEarlySpec, {"grace": 0}),
         (ReferenceSpec, {"name": "heldout"}),
         (ReferenceSpec, {"name": "a b"}),
-        (InitSpec, {}),
         *[(DataSpec, {n: 0}) for n in ("channels", "size", "classes", "scale", "decoder_scale")],
         (DataSpec, {"deviation": 0}),
         *[(EDMSpec, {n: 0.0}) for n in ("p_std", "sigma_data")],
