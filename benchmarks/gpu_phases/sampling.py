@@ -102,7 +102,6 @@ def _writing(bench: Bench) -> None:
         parts, started = SampleParts(Path(folder), {}, count), time.perf_counter()
         parts.add(images_BCHW, torch.zeros(count, dtype=torch.long), {})
         parts.close({"sum": torch.zeros(1)})
-        parts.write()
         pieces = (part["images"].permute(0, 2, 3, 1).numpy() for part in parts.all())
         shape = (count, side, side, 3)
         write_npz(Path(folder) / "samples.npz", {"arr_0": (shape, np.uint8, pieces)})

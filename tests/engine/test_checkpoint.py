@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from tread_lab.engine.checkpoint import (
     Checkpoint,
@@ -20,7 +21,8 @@ from tread_lab.engine.checkpoint import (
     slim,
     step_of,
 )
-from tread_lab.specs import UserError
+from tread_lab.engine.optimizer import adamw
+from tread_lab.specs import TrainSpec, UserError
 
 
 def test_a_step_written_again_replaces_its_earlier_file(tmp_path: Path) -> None:
@@ -82,9 +84,14 @@ def test_a_lighter_checkpoint_says_what_it_made_free(tmp_path: Path) -> None:
 def test_the_state_of_an_optimizer_comes_back_by_the_names_of_parameters() -> None:
     """In whatever groups and order an optimizer holds them."""
     names = ["a.b", "c/d"]
-    named = {name: torch.ones(2 + k, requires_grad=True) for k, name in enumerate(names)}
-    groups = [{"params": [pair], "weight_decay": k} for k, pair in enumerate(named.items())]
-    first, second = (torch.optim.AdamW(given, lr=0.1) for given in (groups, groups[::-1]))
+    named = {name: nn.Parameter(torch.ones(2 + k)) for k, name in enumerate(names)}
+
+    def grouped(*order: str) -> torch.optim.Optimizer:
+        optimizer = adamw(TrainSpec(), {order[0]: named[order[0]]})
+        optimizer.add_param_group({"params": [(order[1], named[order[1]])]})
+        return optimizer
+
+    first, second = grouped(*names), grouped(*names[::-1])
     sum(value.square().sum() for value in named.values()).backward()  # type: ignore[union-attr]
     first.step()
     flat = flat_optimizer(first)

@@ -154,6 +154,11 @@ def release(device: torch.device) -> None:
         c.malloc_trim(0)
 
 
+def pins(device: torch.device) -> bool:
+    """Return whether what is copied to the device is better kept in page-locked memory."""
+    return device.type == "cuda"
+
+
 def precisions(device: torch.device) -> tuple[str, ...]:
     """Return the precisions that the device computes in itself, emulation not counted."""
     if device.type == "cuda":

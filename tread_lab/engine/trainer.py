@@ -20,7 +20,7 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, initialised, starting_weights
 from tread_lab.engine.batches import Batch, Batches, Transfer
 from tread_lab.engine.compiled import compile_for
-from tread_lab.engine.device import check_precision, use
+from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.optimizer import Ema, adamw
 from tread_lab.engine.power import Meter
@@ -59,7 +59,7 @@ class Trainer:
         self.network = fresh_network(spec).to(device)
         compile_for(spec, self.network, device)
         samples, rows = open_data(spec.data, "train"), self.ranks.rows(spec.train.batch)
-        self.batches = Batches(spec, samples, pin=device.type == "cuda", rows=rows)
+        self.batches = Batches(spec, samples, pin=pins(device), rows=rows)
         self._on_device = Transfer(device)
         process = build_process(spec.process)
         self.parts = self._joined(process)
