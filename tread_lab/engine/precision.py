@@ -77,19 +77,17 @@ class Arithmetic:
         autocast: the type in which matrix products and convolutions run, or None for fp32.
         tf32: whether products of fp32 operands may round them to tf32. Under autocast these are
             the products of the fp32 block: the official code runs them in tf32, too.
-        scales_loss: whether the loss is scaled, since small gradients would underflow.
     """
 
     autocast: torch.dtype | None = None
     tf32: bool = False
-    scales_loss: bool = False
 
 
 PRECISIONS: Mapping[str, Arithmetic] = {
     "fp32": Arithmetic(),
     "tf32": Arithmetic(tf32=True),
     "bf16": Arithmetic(autocast=torch.bfloat16, tf32=True),
-    "fp16": Arithmetic(autocast=torch.float16, tf32=True, scales_loss=True),
+    "fp16": Arithmetic(autocast=torch.float16, tf32=True),
 }
 
 
@@ -159,7 +157,7 @@ class LossScaler:
     """
 
     def __init__(self, precision: str, device: torch.device) -> None:
-        self.enabled = arithmetic(precision).scales_loss
+        self.enabled = arithmetic(precision).autocast is torch.float16
         self.overflows = torch.zeros((), dtype=torch.long, device=device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self.enabled)
         self._one = torch.ones((), device=device)

@@ -37,14 +37,12 @@ class SampleScores:
     """
 
     def __init__(self, spec: SamplesSpec, source: str, device: torch.device) -> None:
-        self._spaces = by_extractor(spec.metrics, source)
         self._scorers = {}
-        if self._spaces:
+        for extractor, metrics in by_extractor(spec.metrics, source).items():
             from tread_lab.metrics.features import Scorer
 
-            for extractor, metrics in self._spaces.items():
-                scorer = Scorer(metrics, extractor, count=spec.count, device=device)
-                self._scorers[extractor] = scorer
+            scorer = Scorer(metrics, extractor, count=spec.count, device=device)
+            self._scorers[extractor] = scorer
         self._described: dict[str, DescribedReference] = {}
 
     @property
