@@ -59,13 +59,13 @@ def train_until(
     return seen
 
 
-def lab_with_a_run(root: Path) -> Lab:
-    """A lab with one trained run, `small_run()`."""
-    lab = Lab.at(root)
-    run = lab.run_of(small_run())
-    run.create(small_run())
-    train_until(small_run(), run.path)
-    run.finish(RunState.COMPLETED, step=6)
+def lab_with_a_run(root: Path, spec: RunSpec | None = None) -> Lab:
+    """A lab with one trained run, `small_run()` if nothing else is said."""
+    lab, spec = Lab.at(root), spec or small_run()
+    run = lab.run_of(spec)
+    run.create(spec)
+    train_until(spec, run.path)
+    run.finish(RunState.COMPLETED, step=spec.train.steps)
     return lab
 
 

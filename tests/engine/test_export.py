@@ -14,7 +14,7 @@ import yaml
 
 from tests.backbones.published_dit import published_shapes
 from tests.data.test_folder import names, write_folder
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tests.made_data import write_captioned
 from tread_lab.backbones.published import read_tensors
 from tread_lab.cli import main
@@ -28,7 +28,6 @@ from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_enc
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, signature
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
@@ -38,12 +37,8 @@ DRAWN = {"samples": {"sampler": {"steps": 2}}}
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    lab = Lab.at(tmp_path_factory.mktemp("lab"))
-    folder = lab.run_of(RUN)
-    folder.create(RUN)
-    train_until(RUN, folder.path)
-    folder.finish(RunState.COMPLETED, step=6, metrics={})
-    evaluate(folder, HELDOUT, CPU)
+    lab = lab_with_a_run(tmp_path_factory.mktemp("lab"), RUN)
+    evaluate(lab.run_of(RUN), HELDOUT, CPU)
     return lab
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.records import metric_names
@@ -31,11 +31,7 @@ METHODS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    place = tmp_path_factory.mktemp("run")
-    train_until(RUN, place)
-    run = RunFolder(place)
-    run.create(RUN)
-    return run
+    return lab_with_a_run(tmp_path_factory.mktemp("lab"), RUN).run_of(RUN)
 
 
 def drawn(folder: RunFolder, guidance: Any, **sampler: Any) -> tuple[np.ndarray, dict[str, Any]]:

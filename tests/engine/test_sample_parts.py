@@ -15,15 +15,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts
 from tread_lab.records.durable import read_json
-from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode
 from tread_lab.specs.errors import Unavailable
 
@@ -38,11 +36,7 @@ SPEC = decode(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A trained run in a lab whose cache holds the references."""
     pytest.importorskip("torch_fidelity")
-    run = Lab.at(tmp_path_factory.mktemp("lab")).run_of(small_run())
-    run.create(small_run())
-    train_until(small_run(), run.path)
-    run.finish(RunState.COMPLETED, step=6)
-    return run
+    return lab_with_a_run(tmp_path_factory.mktemp("lab")).run_of(small_run())
 
 
 @pytest.fixture(scope="module")
