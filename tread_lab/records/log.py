@@ -8,7 +8,7 @@ import math
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -49,11 +49,6 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
             tree = without_checksum(raw)
             if tree is not None:
                 yield tree
-
-
-def is_changed(path: Path, is_record: Callable[[dict[str, Any]], bool]) -> bool:
-    """Return whether a whole line of a file is no record, which no crash leaves."""
-    return not all(map(is_record, read_lines(path)))
 
 
 def open_lines(path: Path) -> IO[str]:

@@ -230,29 +230,22 @@ def is_trial(tree: Any) -> bool:
     return fits(tree, kinds) and tree.keys() >= Trial.__dataclass_fields__.keys()
 
 
-def _trial(tree: Any) -> Trial[Tree]:
-    if not is_trial(tree):
-        raise TypeError("no trial")
-    return Trial.read(tree)
+def _excluded(trees: Iterable[Tree] | None) -> tuple[ExcludedCells, ...]:
+    return tuple(ExcludedCells(t["reason"], t["count"], tuple(t["examples"])) for t in trees or ())
 
 
 def _plan(tree: Tree) -> StoredPlan:
-    holes = {
-        key: tuple(
-            ExcludedCells(hole["reason"], hole["count"], tuple(hole["examples"]))
-            for hole in tree.get(key) or ()
-        )
-        for key in ("holes", "duplicates")
-    }
+    if not all(map(is_trial, tree["trials"])):
+        raise TypeError("no trials")
     return StoredPlan(
         name=tree["name"],
         question=tree.get("question") or "",
         experiment=tree.get("experiment") or "",
-        trials=tuple(map(_trial, tree["trials"])),
+        trials=tuple(map(Trial.read, tree["trials"])),
         evaluate=tuple(tree.get("evaluate") or ()),
         sources=tree.get("sweep") or {},
-        excluded=holes["holes"],
-        duplicates=holes["duplicates"],
+        excluded=_excluded(tree.get("holes")),
+        duplicates=_excluded(tree.get("duplicates")),
         search=tree.get("search"),
         versions=tuple(tree.get("versions") or ()),
         space=tuple(tree.get("space") or ()),

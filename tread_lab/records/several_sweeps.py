@@ -71,10 +71,10 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
     sweeps = {kind: ", ".join(names) for kind, names in named.items()}
     matches = {plan.match for plan in plans}
     created = [plan.created for plan in plans if plan.created]
-    return replace(
-        plans[0],
+    return StoredPlan(
         name=",".join(plan.name for plan in plans),
         question=" / ".join(dict.fromkeys(plan.question for plan in plans if plan.question)),
+        experiment=plans[0].experiment,
         trials=tuple(
             trial
             if trial.role == "baseline"
@@ -86,12 +86,8 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
             "sweep": {"match": matches.pop() if len(matches) == 1 else None},
             "experiment": plans[0].base,
         },
-        excluded=(),
-        duplicates=(),
         created=min(created, default=None),
-        search=None,
-        versions=(),
-        space=(),
+        extended=plans[0].extended,
     )
 
 

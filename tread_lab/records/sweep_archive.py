@@ -22,7 +22,7 @@ from tread_lab.records.durable import read_json, replacing, write_json, write_te
 from tread_lab.records.kinds import TEXT_OR_NONE, fits
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
-from tread_lab.records.log import is_changed, is_entry
+from tread_lab.records.log import is_entry, read_lines
 from tread_lab.records.merge import merge_runs, merge_sweep
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.remarks import is_remark
@@ -244,7 +244,9 @@ def passed_over(folder: Path) -> list[str]:
 def _is_passed_over(path: Path) -> bool:
     """Return whether the reader of a record finds something in it that is none."""
     is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
-    return bool(is_record and is_changed(path, is_record)) or bool(read and not read(path))
+    if is_record is not None:  # a crash leaves no whole line that is none
+        return not all(map(is_record, read_lines(path)))
+    return read is not None and not read(path)
 
 
 def _check_record(path: Path) -> None:

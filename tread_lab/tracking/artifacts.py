@@ -63,10 +63,15 @@ def preview(path: Path) -> bytes | None:
     try:
         with Image.open(path) as image:
             image.thumbnail((PREVIEW, PREVIEW))
-            content = io.BytesIO()
-            image.save(content, format="PNG", optimize=True)
+            return _stored(image, "PNG", optimize=True)
     except OSError:
         return None
+
+
+def _stored(image: Image.Image, kind: str, **options: bool) -> bytes:
+    """The bytes of the file of a picture."""
+    content = io.BytesIO()
+    image.save(content, format=kind, **options)
     return content.getvalue()
 
 
@@ -115,9 +120,7 @@ def _grid_files(
 def _thumbnail(picture: Path | bytes) -> bytes:
     with Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture) as image:
         image.thumbnail((THUMBNAIL, THUMBNAIL))
-        content = io.BytesIO()
-        image.convert("RGB").save(content, format="WEBP", lossless=True)
-    return content.getvalue()
+        return _stored(image.convert("RGB"), "WEBP", lossless=True)
 
 
 def _table(mean_BB: NDArray[np.float64]) -> str:
@@ -133,7 +136,5 @@ def _heatmap(mean_BB: NDArray[np.float64]) -> bytes:
     anchors = np.arange(len(COLOURS))
     channels = [np.interp(place_BB, anchors, COLOURS[:, c]) for c in range(3)]
     image = Image.fromarray(np.stack(channels, axis=-1).round().astype(np.uint8))
-    content = io.BytesIO()
     size = (PIXELS * image.width, PIXELS * image.height)
-    image.resize(size, Image.Resampling.NEAREST).save(content, format="PNG")
-    return content.getvalue()
+    return _stored(image.resize(size, Image.Resampling.NEAREST), "PNG")
