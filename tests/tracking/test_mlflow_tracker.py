@@ -254,12 +254,17 @@ def test_numbers_beyond_one_call_are_sent_before_the_tag_that_says_so(sweeps: Sw
     assert "log=2499 " in calls[-1][2]["tread_lab.sent"]
 
 
-def test_a_run_under_way_has_its_status_alone(sweeps: Sweeps) -> None:
-    old = kept(tags={"tread_lab.sent": "stamp=earlier log=2 born=2000 files=6e46ad538088f0e4"})
-    client = Client([PARENT, old])
+def test_a_run_under_way_has_its_status_alone_and_one_that_ended_again_its_time(
+    sweeps: Sweeps,
+) -> None:
+    tags = {"tread_lab.sent": "stamp=earlier log=2 born=2000 files=6e46ad538088f0e4"}
+    client = Client([PARENT, kept(tags=tags)])
     synced(sweeps, client, {"dense": replace(VIEW, status="RUNNING", ended=None)})
     assert ("update_run", ("status", "RUNNING")) in client.of("old")
     assert "set_terminated" not in [name for name, *_ in client.of("old")]
+    client = Client([PARENT, kept(tags=tags, end_time=4000)])
+    synced(sweeps, client, {"dense": VIEW})
+    assert ("set_terminated", ("status", "FINISHED"), ("end_time", 5000)) in client.of("old")
 
 
 def test_a_contradicted_run_is_made_anew_with_what_a_person_typed(sweeps: Sweeps) -> None:
