@@ -17,7 +17,6 @@ SPANNING = {
     "backbones/test_names.py",
     "engine/test_guided_evaluation.py",
     "engine/test_on_devices.py",
-    "frames/test_evaluation_columns.py",
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
     "systems/test_bypasses.py",

@@ -1,4 +1,4 @@
-"""Claims about the status of a run: what counts as progress."""
+"""Claims about the status of a run: its states, what is wrong, and what counts as progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
 from tread_lab.records.run_status import count_states, run_status
-from tread_lab.records.status import RunState
+from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.sweep_folder import Stopped
 
 
@@ -105,3 +105,36 @@ def test_only_the_sweep_that_stopped_a_run_sees_it_as_stopped(lab: Lab) -> None:
     assert seen.reason == "worse than the others"
     run.finish(RunState.COMPLETED, step=9)
     assert run_status(run, stopped).state is RunState.COMPLETED
+
+
+def test_what_follows_from_each_state_is_in_one_table() -> None:
+    assert [state for state in RunState if state.ended] == [
+        "completed",
+        "stopped",
+        "diverged",
+        "failed",
+    ]
+    assert [state for state in RunState if state.measurable] == ["completed", "stopped"]
+    assert {str(s): s.lacks_result for s in RunState if s.lacks_result} == {
+        "stopped": "was stopped early",
+        "diverged": "diverged",
+        "failed": "failed",
+    }
+    assert {state.sign + " " + state.label for state in RunState} == {
+        "\u2026 not finished",
+        "C completed",
+        "S stopped early",
+        "D diverged",
+        "F failed",
+    }
+    line = without_comparison("dense seed 0", RunState.STOPPED)
+    assert line == (
+        "baseline dense seed 0 was stopped early: its trials have nothing to compare with"
+    )
+
+
+def test_a_result_of_an_unknown_state_is_no_result(lab: Lab) -> None:
+    run = lab.run("abc")
+    run.path.mkdir(parents=True)
+    (run.path / "result.json").write_text('{"state": "paused"}')
+    assert run.result() is None and run.state() is RunState.PENDING
