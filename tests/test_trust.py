@@ -104,10 +104,13 @@ def test_a_sweep_file_with_a_tag_runs_nothing(
     assert not Path("ran").exists()
 
 
-@pytest.mark.parametrize("name", ["../../etc", "/etc/passwd", "..", ".", "a/b", "a\0b", "", "a\n"])
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc", "/etc/passwd", "..", ".", "a/b", "a\0b", "", "a\n", ".x", "-x", "a b"],
+)
 def test_names_cannot_leave_the_lab(lab: Lab, name: str) -> None:
     for place in (lab.run, lab.sweep):
-        with pytest.raises(UserError, match="is not a name"):
+        with pytest.raises(UserError, match="is not a name; use letters"):
             place(name)
 
 

@@ -91,14 +91,6 @@ def test_mlflows_store_lies_in_the_lab_unless_the_user_names_one(
     assert lab.mlflow_uri == "http://x"
 
 
-@pytest.mark.parametrize("name", ["..", ".x", "a/b", "", "-x", "a b", "../x", "a\0b", "/etc"])
-def test_a_name_that_could_leave_its_folder_is_refused(lab: Lab, name: str) -> None:
-    for folder_of in (lab.run, lab.sweep):
-        with pytest.raises(UserError, match="is not a name; use letters"):
-            folder_of(name)
-    assert lab.run("a.B_c-1+x").name == "a.B_c-1+x" and lab.run("0f").name == "0f"
-
-
 def test_a_run_is_known_by_the_start_of_its_name_if_one_has_it(lab: Lab) -> None:
     for name in ("abc1", "abd2"):
         lab.run(name).path.mkdir(parents=True)
@@ -387,6 +379,7 @@ def test_whether_one_may_write_is_tried_where_the_lab_is_or_would_be_made(
 
 def test_every_file_of_a_run_and_of_a_sweep_has_its_place(lab: Lab) -> None:
     run, sweep = lab.run("abc"), lab.sweep("s")
+    assert lab.run("a.B_c-1+x").name == "a.B_c-1+x" and lab.run("0f").name == "0f"
     here = lab.root / "runs" / "abc"
     assert lab.run_of(SPEC).name == signature(SPEC) and len(signature(SPEC)) == 16
     assert (run.path, run.name, run.sibling("x").path) == (here, "abc", lab.root / "runs" / "x")
