@@ -286,8 +286,10 @@ def test_a_contradicted_run_is_made_anew_with_what_a_person_typed(sweeps: Sweeps
 def test_doubles_and_runs_of_no_trial_are_removed(sweeps: Sweeps) -> None:
     strange = stored("strange", "x", tags={**OWNER, "tread_lab.trial": "gone"})
     client = Client([PARENT, kept(), kept("double"), strange, stored("second", "y", tags=OWNER)])
-    report = synced(sweeps, client, {"dense": VIEW})
-    assert (report.removed, report.runs) == (3, 2)
+    report = synced(sweeps, client, {"dense": VIEW, "0->2 s=0.5": replace(VIEW, ended=4000)})
+    assert (report.removed, report.runs) == (3, 3)
+    ended = ("set_terminated", ("status", "FINISHED"), ("end_time", 5000))  # with its last trial
+    assert ended in client.of("parent")
     removed = [call[1] for call in client.calls if call[0] == "delete_run"]
     assert removed == ["double", "second", "strange"]
 
