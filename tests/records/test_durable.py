@@ -21,15 +21,20 @@ from tread_lab.records.log import append_line
 from tread_lab.specs.errors import UserError
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(RuntimeError(), RuntimeError), (OSError(errno.ENOSPC, "full"), UserError)],
+)
+def test_a_failed_write_leaves_what_was_there(
+    error: Exception, raised: type[Exception], tmp_path: Path
+) -> None:
     path = tmp_path / "x.json"
     write_json(path, 1)
-    for error in (RuntimeError, UserError):
-        with pytest.raises(error), replacing(path) as temporary:
-            assert temporary.parent == tmp_path and temporary.name.startswith(".x.json.")  # hidden
-            temporary.write_text("half")
-            raise RuntimeError if error is RuntimeError else OSError(errno.ENOSPC, "full")
-        assert read_json(path) == 1 and list(tmp_path.iterdir()) == [path]
+    with pytest.raises(raised), replacing(path) as temporary:
+        assert temporary.parent == tmp_path and temporary.name.startswith(".x.json.")  # hidden
+        temporary.write_text("half")
+        raise error
+    assert read_json(path) == 1 and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_is_on_the_disk_before_it_takes_its_name(
