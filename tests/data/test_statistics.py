@@ -44,6 +44,7 @@ LIGHTNING = ({"mean": torch.zeros(2)}, [1, 2], {"mean": 1, "std": 2}, b"nothing"
 LISTS = (
     ("{", "holds no lists"),
     ('{"mean": [0, 0]}', "holds no lists"),
+    ("[1]", "holds no lists"),
     ('{"mean": [0, "x"], "deviation": [1, 1]}', "other than numbers"),
     ('{"mean": [0], "deviation": [1]}', "1 means and 1 deviations, and the data have 2"),
     ('{"mean": [0, NaN], "deviation": [1, 1]}', "not finite"),

@@ -136,4 +136,5 @@ def test_what_a_metric_can_have_is_taken(asked: list[Any]) -> None:
     check("fd", "kid", heldout=2)
     check("precision", "recall", heldout=4)
     check("fid", reference="imagenet64", heldout=1)
+    check("is", "is_shuffled", heldout=1)
     check(preview=True, source="latents")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 from PIL import Image
 
 from tests.data.conftest import Member, write_tar
@@ -174,39 +176,19 @@ def test_what_reading_raised_is_raised_at_its_turn() -> None:
             next(reading)
 
 
-def _cubic(x: np.ndarray) -> np.ndarray:
-    """Keys' kernel with a = -1/2."""
-    x = np.abs(x)
-    near = 1.5 * x**3 - 2.5 * x**2 + 1
-    far = -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
-    return np.where(x < 1, near, np.where(x < 2, far, 0.0))
-
-
-def _weights(old: int, new: int) -> np.ndarray:
-    """[new, old]: the kernel, widened by the factor of shrinking, at the centres of pixels."""
-    ratio = old / new
-    centre = (np.arange(new)[:, None] + 0.5) * ratio
-    weights = _cubic((np.arange(old)[None] + 0.5 - centre) / max(ratio, 1))
-    return weights / weights.sum(axis=1, keepdims=True)
-
-
-def _rounded(levels: np.ndarray) -> np.ndarray:
-    return np.clip(np.floor(levels + 0.5), 0, 255)
-
-
 def _reference(pixels: np.ndarray, size: int) -> np.ndarray:
-    """Of even sides; rounded to levels after the rows and after the columns, as images are."""
-    image = pixels.astype(np.float64)
-    while min(image.shape[:2]) >= 2 * size:
-        h, w = image.shape[0] // 2, image.shape[1] // 2
-        image = _rounded(image.reshape(2 * h, w, 2, 3).mean(axis=2))
-        image = _rounded(image.reshape(h, 2, w, 3).mean(axis=1))
-    factor = size / min(image.shape[:2])
-    h, w = (round(side * factor) for side in image.shape[:2])
-    image = _rounded(np.einsum("xw,hwc->hxc", _weights(image.shape[1], w), image))
-    image = _rounded(np.einsum("yh,hxc->yxc", _weights(image.shape[0], h), image))
+    """By torch, rounded to levels after the rows and after the columns, as images are."""
+    x_BCHW = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
+    while min(x_BCHW.shape[2:]) >= 2 * size:
+        for box in ((1, 2), (2, 1)):
+            x_BCHW = (F.avg_pool2d(x_BCHW, box) + 0.5).floor()
+    height, width = x_BCHW.shape[2:]
+    h, w = (round(side * size / min(height, width)) for side in (height, width))
+    for sides in ((height, w), (h, w)):
+        x_BCHW = F.interpolate(x_BCHW, sides, mode="bicubic", antialias=True)
+        x_BCHW = (x_BCHW + 0.5).floor().clamp(0, 255)
     top, left = (h - size) // 2, (w - size) // 2
-    return image[top : top + size, left : left + size]
+    return x_BCHW[0, :, top : top + size, left : left + size].permute(1, 2, 0).numpy()
 
 
 @pytest.mark.parametrize(("size", "off"), [(16, 0), (24, 1), (30, 1), (64, 0), (80, 1)])

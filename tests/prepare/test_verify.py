@@ -12,7 +12,6 @@ import pytest
 
 from tests.data.conftest import LATENTS, MEMBERS, packed, shards, write_tar
 from tread_lab.data.latents import write_manifest
-from tread_lab.prepare import verify
 from tread_lab.prepare.verify import faults
 
 __all__ = ["packed", "shards"]
@@ -35,7 +34,7 @@ def test_a_whole_data_set_has_no_faults(described: Path, shards: Path) -> None:
     assert list(faults("shards", shards, classes=7)) == []
 
 
-NAN = {(3, 0, 0, 0): np.nan, (8, 1, 1, 1): np.inf}
+NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
 
 
 @pytest.mark.parametrize(
@@ -43,16 +42,26 @@ NAN = {(3, 0, 0, 0): np.nan, (8, 1, 1, 1): np.inf}
     [
         ("latents", NAN, "2 samples (3, 8): values are not finite"),
         ("latents_flip", NAN, "2 samples (3, 8) (mirrored): values are not finite"),
-        ("labels", {5: 7}, "sample 5: the label is 7, and must be 0..6"),
-        ("latents", {...: 1.0}, "all values are the same"),
-        ("latents", {...: 0.0, 0: 0.5}, "the deviation is 0.07"),
+        ("labels", [(5, 7)], "sample 5: the label is 7, and must be 0..6"),
+        (
+            "labels",
+            [(slice(10, 15), 9)],
+            "5 samples (10, 11, 12, 13, 14): the label is 9, and must",
+        ),
+        (
+            "labels",
+            [(slice(0, 6), -1)],
+            "6 samples (0, 1, 2, 3, 4, ...): the label is -1, and must",
+        ),
+        ("latents", [(..., 1.0)], "all values are the same"),
+        ("latents", [(..., 0.0), (0, 0.5)], "the deviation is 0.07"),
     ],
 )
 def test_each_fault_is_one_line(
-    described: Path, name: str, values: dict[Any, float], said: str
+    described: Path, name: str, values: list[tuple[Any, float]], said: str
 ) -> None:
     array = np.load(described / f"{name}.npy")
-    for place, value in values.items():
+    for place, value in values:
         array[place] = value
     np.save(described / f"{name}.npy", array)
     checksum, line = faults("latents", described)
@@ -134,16 +143,3 @@ def test_every_broken_tar_and_sample_is_named(shards: Path) -> None:
     (shards / "part-01.tar").unlink()
     line, _ = faults("shards", shards)
     assert line == f"{shards / 'part-01.tar'}: it is absent between others"
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (1, "sample 0"),
-        (2, "2 samples (0, 10)"),
-        (5, "5 samples (0, 10, 20, 30, 40)"),
-        (6, "6 samples (0, 10, 20, 30, 40, ...)"),
-    ],
-)
-def test_at_most_five_samples_are_named(count: int, text: str) -> None:
-    assert verify._samples(10 * np.arange(count)) == text
