@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tread_lab.data import open_data, source
+from tread_lab.data import open_data
 from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.specs import DataSpec, UserError
@@ -93,16 +93,3 @@ def test_a_small_autoencoder_decodes_stored_latents(
     with pytest.raises(UserError, match="cannot be loaded"):
         (tmp_path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
         open_data(spec, "train").pixels(x_BCHW)
-
-
-def test_the_decoder_divides_by_its_own_factor_not_by_the_stores(
-    packed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[float] = []
-    monkeypatch.setattr(source, "open_autoencoder", lambda scale, range: seen.append(scale))
-    spec = DataSpec(
-        source="latents", path=str(packed), channels=4, size=8, classes=7, scale=1, decoder_scale=2
-    )
-    x_BCHW, _ = open_data(spec, "train").take(torch.arange(3))
-    stored_BCHW = torch.from_numpy(np.load(packed / "latents.npy")[:3].astype(np.float32))
-    assert seen == [2.0] and torch.equal(x_BCHW, stored_BCHW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,9 @@ def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
     low_B = draws.uniform((100,), 3, "sample", 1, "flip") < 0.5
     signs_B = torch.where(low_B, -1.0, 1.0)
     assert torch.equal(x_BCHW[:, 0, 0, 0], signs_B * 2 * (torch.arange(100) + 1))
+    assert not torch.equal(latents.redraw(torch.arange(100), 3, "sample", 2)[0], x_BCHW)
+    plain = ScaledLatents(store, dataclasses.replace(spec, flips=False))
+    assert (plain.redraw(torch.arange(100), 3, "sample", 1)[0] > 0).all()
 
 
 def test_a_fingerprint_is_of_64_latents_their_labels_and_the_mirrored_ones() -> None:

@@ -35,7 +35,7 @@ def test_a_source_without_code_is_an_error_not_tars(monkeypatch: pytest.MonkeyPa
         open_data(spec, "train")
 
 
-def test_a_decoder_of_normalised_channels_gets_what_the_encoder_gave(
+def test_a_decoder_gets_what_the_encoder_gave_where_channels_are_normalised_too(
     shards: Path, packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tars hold it times 0.18215, or what they are told, and so do arrays packed of tars."""
@@ -60,4 +60,5 @@ def test_a_decoder_of_normalised_channels_gets_what_the_encoder_gave(
         factor("latents", tmp_path / "of_tars", scale=1.0),
         factor("latents", tmp_path / "of_tars", scale=1.0, decoder_scale=0.3),
         factor("latents", packed, scale=1.0, decoder_scale=0.18215),
-    ] == pytest.approx([0.18215, 0.18215, 1.0, 0.18215, 0.3, 1.0], rel=1e-4)
+        factor("latents", packed, scale=1.0, decoder_scale=2.0, normalise=False),
+    ] == pytest.approx([0.18215, 0.18215, 1.0, 0.18215, 0.3, 1.0, 2.0], rel=1e-4)

@@ -59,11 +59,7 @@ def is_export(data: DataSpec) -> bool:
 
 
 def refuse_samples(data: DataSpec) -> NoReturn:
-    """Say that an export has no samples.
-
-    Raises:
-        UserError: always.
-    """
+    """Refuse to read samples of an export, which has none."""
     raise UserError(
         f"data.path: {data.path} holds exported weights and no samples; write the folder of the"
         " data into its spec.yaml (data: {path: ...}); without them it can draw `samples`, and"

@@ -58,11 +58,7 @@ class ReferenceFile:
         return sha256(self.path)
 
     def check_size(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images of another shape than (C, H, W).
-
-        Raises:
-            UserError: says both.
-        """
+        """Refuse images of another shape than (C, H, W)."""
         if self.shape is not None and (self.shape[3], *self.shape[1:3]) != shape:
             ours, theirs = _size(shape), _size((self.shape[3], *self.shape[1:3]))
             raise _wrong(self, f"its images are {theirs}, and the samples {ours}")

@@ -85,10 +85,6 @@ def extractor_digests(spec: SamplesSpec, source: str) -> dict[str, str]:
 
 
 def check_torch_fidelity(what: str) -> None:
-    """Refuse what needs torch-fidelity where it is not installed.
-
-    Raises:
-        UserError: says what to install.
-    """
+    """Refuse what needs torch-fidelity where it is not installed."""
     if importlib.util.find_spec("torch_fidelity") is None:
         raise UserError(f"{what} needs the package torch-fidelity: `pip install torch-fidelity`")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import captions_of
+from tread_lab.data.deviation import FAR, NEAR
 from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
 from tread_lab.data.scaled import Split, Store
 from tread_lab.data.shards import tars_of
@@ -22,8 +23,6 @@ from tread_lab.prepare.measure import AT_ONCE, ChannelMoments, posterior_varianc
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE, SOURCES
 from tread_lab.specs.errors import UserError
 
-_NEAR = 1.5  # how many times off the known deviation of SD's latents may be
-_FAR = 3.0  # the same of other autoencoders, whose factors are made for a deviation of 1
 _SHIFTED = 0.5  # deviations by which the mean of a channel may differ from its statistics
 ENCODED = SD_DEVIATION / SD_SCALE
 FILES = {"shards": ".tar", "safetensors": ".safetensors"}  # of sources in numbered files
@@ -177,14 +176,14 @@ def _readable(store: Store, ids: NDArray[np.int64], flip: bool) -> Iterator[Part
 def _deviation(deviation: float, scale: float | None, source: str) -> Iterator[str]:
     if deviation == 0:
         yield "all values are the same"
-    elif scale is None and not SD_DEVIATION / _FAR <= deviation <= ENCODED * _FAR:
+    elif scale is None and not SD_DEVIATION / FAR <= deviation <= ENCODED * FAR:
         yield (
             f"the deviation is {deviation:.3g}; latents that are scaled have about 1, those of the"
             f" SD autoencoder {ENCODED:.3g} as it gives them"
         )
     elif scale:
         seen = deviation if SOURCES[source].scaled else deviation * scale
-        expected, near = (SD_DEVIATION, _NEAR) if scale == SD_SCALE else (1.0, _FAR)
+        expected, near = (SD_DEVIATION, NEAR) if scale == SD_SCALE else (1.0, FAR)
         if not expected / near <= seen <= expected * near:
             yield (
                 f"the deviation is {deviation:.3g}, so the network would see {seen:.3g}; latents of"
@@ -198,7 +197,7 @@ def _unlike(statistics: Statistics | None, moments: ChannelMoments) -> Iterator[
         return
     ratio_C = np.maximum(moments.deviation_C, 1e-12) / statistics.deviation_C
     far_C = np.abs(moments.mean_C - statistics.mean_C) > _SHIFTED * statistics.deviation_C
-    for c in np.flatnonzero(far_C | (ratio_C > _NEAR) | (ratio_C < 1 / _NEAR))[:1].tolist():
+    for c in np.flatnonzero(far_C | (ratio_C > NEAR) | (ratio_C < 1 / NEAR))[:1].tolist():
         yield (
             f"statistics: channel {c} has mean {moments.mean_C[c]:.3g} and deviation"
             f" {moments.deviation_C[c]:.3g}, and they say {statistics.mean_C[c]:.3g} and"
