@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from tread_lab.data import open_data
 from tread_lab.data.scaled import Split
@@ -17,19 +16,6 @@ from tread_lab.metrics import fidelity
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.features import Scorer
 from tread_lab.specs import DataSpec
-
-
-class Images(Dataset[Tensor]):
-    """uint8 images as torch-fidelity wants them."""
-
-    def __init__(self, images_NCHW: Tensor) -> None:
-        self.images_NCHW = images_NCHW
-
-    def __len__(self) -> int:
-        return len(self.images_NCHW)
-
-    def __getitem__(self, i: int) -> Tensor:
-        return self.images_NCHW[i]
 
 
 def images(split: Split, count: int) -> Tensor:

@@ -11,9 +11,10 @@ import pytest
 import torch
 import torch_fidelity
 from torch import Tensor
+from torch.utils.data import Subset
 from torch_fidelity.feature_extractor_base import FeatureExtractorBase
 
-from tests.metrics.conftest import Images, score
+from tests.metrics.conftest import score
 from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import load_extractor
@@ -55,8 +56,8 @@ def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
 ) -> None:
     torch_fidelity.register_feature_extractor("own", OwnFeatures)
     theirs = torch_fidelity.calculate_metrics(
-        input1=Images(real),
-        input2=Images(reference),
+        input1=Subset(real, range(len(real))),
+        input2=Subset(reference, range(len(reference))),
         feature_extractor="own",
         **dict.fromkeys(("fid", "kid", "prc"), True),
         kid_subset_size=len(real),

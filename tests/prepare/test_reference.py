@@ -5,33 +5,24 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
+from tests.end_to_end.test_data import inception_stands_in, small_inception
 from tread_lab.cli import main
-from tread_lab.metrics import fidelity, reference_file
-from tread_lab.metrics.extraction import SPACES
+from tread_lab.metrics import fidelity
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.prepare.images import centre_crop
 from tread_lab.prepare.stand_ins import write_images
 from tread_lab.specs.metrics import ReferenceSpec
 
-WIDTHS = {"pool": 5, "spatial": 3}
+__all__ = ["inception_stands_in"]
+pytestmark = pytest.mark.usefixtures("inception_stands_in")
 COUNT = 110
-
-
-def described(images_BCHW: Tensor) -> dict[str, Tensor]:
-    """Eight numbers of an image in place of Inception's layers."""
-    x_BCHW = images_BCHW.double() / 255
-    means_BC, deviations_BC = x_BCHW.mean(dim=(2, 3)), x_BCHW.std(dim=(2, 3))
-    pool = torch.cat([means_BC, deviations_BC[:, :2]], dim=1)
-    return {"pool": pool, "spatial": x_BCHW[:, :, 3, 4], "logits": pool}
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +30,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("real") / "images"
     write_images(folder, COUNT)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def small_inception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = tmp_path / "weights.pth"
-    weights.write_bytes(b"small")
-    monkeypatch.setenv(fidelity.VARIABLE, str(weights))
-    monkeypatch.setattr(fidelity, "SHA256", fidelity.sha256(weights))
-    small = replace(SPACES["inception"], open=lambda *_: described)
-    monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
-    monkeypatch.setattr(reference_file, "WIDTHS", WIDTHS)
 
 
 def crops(folder: Path, side: int) -> np.ndarray:
@@ -73,7 +53,7 @@ def test_moments_of_all_and_some_images_are_written(
     assert command(images, "ours.npz", "--size", 16, "--keep", 100, "--batch", 7) == 0
     assert "ours.npz: statistics of 110 images 16x16, and 100 of them" in capsys.readouterr().out
     held, x_NHWC = arrays(Path("ours.npz")), crops(images, 16)
-    features = described(torch.from_numpy(x_NHWC.transpose(0, 3, 1, 2).copy()))
+    features = small_inception(torch.from_numpy(x_NHWC.transpose(0, 3, 1, 2).copy()))
     for layer, (mu, sigma) in {"pool": ("mu", "sigma"), "spatial": ("mu_s", "sigma_s")}.items():
         x_ND = features[layer].double().numpy()
         assert held[mu].dtype == held[sigma].dtype == np.float64
@@ -141,7 +121,7 @@ def test_a_damaged_image_or_a_full_disk_leaves_no_file(
     usage = shutil.disk_usage(in_folder)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert command(images, "x.npz", "--size", 16) == 3
-    assert "x.npz needs 84.8 kB, and 1 kB are free" in capsys.readouterr().err
+    assert "x.npz needs 85.9 kB, and 1 kB are free" in capsys.readouterr().err
     assert [path.name for path in in_folder.glob("*.npz")] == []
 
 
