@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -136,9 +135,17 @@ def write_reference(
             yield Steps(numbers[-1] + 1, N, numbers[-1] + 1 - len(whole))
     yield Steps(N, N, N - len(whole))
     numbers = _kept(whole, keep)
-    kept = (images_BCHW for _, images_BCHW in crops(numbers, skip_damaged=False))
+    kept = crops(numbers, skip_damaged=False)
     labels_M = np.array([images.labels[number] for number in numbers], np.int64)
-    write_npz(file, {**_statistics(sums), **_pictures(kept, labels_M, side)})
+    members: dict[str, Member] = {
+        key: (tuple(x.shape), np.float64, [x.cpu().numpy()])
+        for layer, (mu, sigma) in MOMENTS.items()
+        for key, x in ((mu, sums[layer].mean_D), (sigma, sums[layer].covariance_DD))
+    }
+    rows = (images_BCHW.permute(0, 2, 3, 1).numpy() for _, images_BCHW in kept)
+    members[IMAGES] = (len(labels_M), side, side, 3), np.uint8, rows
+    members[LABELS] = labels_M.shape, np.int64, [labels_M]
+    write_npz(file, members)
 
 
 def _kept(numbers: Sequence[int], keep: int) -> list[int]:
@@ -148,24 +155,6 @@ def _kept(numbers: Sequence[int], keep: int) -> list[int]:
         what = f"{count} images" if count < FEWEST else f"--keep {keep}"
         raise UserError(f"{what}: a reference needs at least {FEWEST} images")
     return [numbers[k * count // min(count, keep)] for k in range(min(count, keep))]
-
-
-def _statistics(sums: Mapping[str, RunningMoments]) -> dict[str, Member]:
-    """Return mean and covariance of every layer by their names in the file."""
-    return {
-        key: (tuple(x.shape), np.float64, [x.cpu().numpy()])
-        for layer, (mu, sigma) in MOMENTS.items()
-        for key, x in ((mu, sums[layer].mean_D), (sigma, sums[layer].covariance_DD))
-    }
-
-
-def _pictures(kept: Iterable[Tensor], labels_M: NDArray[np.int64], side: int) -> dict[str, Member]:
-    """Return stored images and their labels by their names in the file."""
-    rows = (x_BCHW.permute(0, 2, 3, 1).numpy() for x_BCHW in kept)
-    return {
-        IMAGES: ((len(labels_M), side, side, 3), np.uint8, rows),
-        LABELS: (labels_M.shape, np.int64, [labels_M]),
-    }
 
 
 def _crops(
