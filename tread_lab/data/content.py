@@ -73,11 +73,7 @@ def content_digest(
 
 
 def check_content(data: DataSpec, cache: Path | None = None) -> None:
-    """Refuse data that are not those that the spec was planned with.
-
-    Raises:
-        UserError: they hold something else, or cannot be read.
-    """
+    """Refuse data that are not those that the spec was planned with."""
     if data.digest is None or is_export(data):
         return
     found = content_digest(data, cache)

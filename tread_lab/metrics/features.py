@@ -128,8 +128,7 @@ class Scorer:
         """Return the metrics by the names they are recorded under.
 
         Args:
-            taken: all that `take_features` gave, in order.
-            count: the number of images.
+            taken: all that `take_features` gave, in order, of `count` images.
         """
         parts = [part for part in taken if part]
         features = {layer: torch.cat([part[layer] for part in parts]) for layer in self._whole}

@@ -14,11 +14,7 @@ from tread_lab.data.scaled import Store
 
 
 class ChannelMoments:
-    """Sums over samples in float64, shifted by the first sample's mean so that nothing cancels.
-
-    Args:
-        channels: C.
-    """
+    """Sums over samples in float64, shifted by the first sample's mean so that nothing cancels."""
 
     def __init__(self, channels: int) -> None:
         self.count = 0  # values in a channel

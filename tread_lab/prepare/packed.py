@@ -89,11 +89,7 @@ class Build(ResumableArrays):
             yield
 
     def one_part(self, part: tuple[int, int]) -> contextlib.AbstractContextManager[None]:
-        """Hold a part, which a second process must not make at the same time.
-
-        Raises:
-            Busy: another process makes it.
-        """
+        """Hold a part; `Busy` where another process makes it."""
         k, n = part
         return exclusive(self.folder / f"{k}-of-{n}.lock", f"part {k}/{n} of {self.destination}")
 
