@@ -175,21 +175,18 @@ def _tars(path: str | None) -> list[Path]:
     return tars
 
 
-_INDEX: dict[Path, tuple[tuple[int, int], NDArray[np.int64]]] = {}  # of this process
-
-
 def _indexed(tar: Path) -> NDArray[np.int64]:
     """The samples [n, (offset, size, label)] of one tar; read once while size and time stay."""
     try:
         facts = tar.stat()
     except OSError as error:
         raise bad_tar(tar, f"it cannot be read ({error.strerror})") from None
-    key = facts.st_size, facts.st_mtime_ns
-    held = _INDEX.get(tar)
-    if held is None or held[0] != key:
-        rows = np.array(list(_index(tar)), dtype=np.int64).reshape(-1, 3)
-        _INDEX[tar] = held = key, rows
-    return held[1]
+    return _rows(tar, facts.st_size, facts.st_mtime_ns)
+
+
+@functools.cache
+def _rows(tar: Path, size: int, changed: int) -> NDArray[np.int64]:
+    return np.array(list(_index(tar)), dtype=np.int64).reshape(-1, 3)
 
 
 def _index(tar: Path) -> Iterator[tuple[int, int, int]]:
