@@ -16,16 +16,14 @@ from tread_lab.metrics.requirements import check_requirements, check_torch_fidel
 from tread_lab.specs import SamplesSpec, UserError
 from tread_lab.specs.metrics import ReferenceSpec
 
-SHAPE = (1, 16, 16)
-
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was looked for, in order; all of it is there."""
     found: list[Any] = []
 
-    def opened(spec: ReferenceSpec, **needs: Any) -> Any:
-        found.append((spec.name, needs))
+    def opened(spec: ReferenceSpec, metrics: tuple[str, ...]) -> Any:
+        found.append((spec.name, metrics))
         return SimpleNamespace(check_size=found.append)
 
     for name in ("inception", "dinov2-large"):
@@ -135,6 +133,7 @@ def test_what_a_metric_cannot_have_is_one_line(
 def test_what_a_metric_can_have_is_taken(asked: list[Any]) -> None:
     check("fd", "kid", heldout=2)
     check("precision", "recall", heldout=4)
-    check("fid", reference="imagenet64", heldout=1)
+    check("fid", reference="imagenet64", heldout=1, shape=(1, 16, 16))
+    assert asked[-2:] == [("imagenet64", ("fid",)), (1, 16, 16)]
     check("is", "is_shuffled", heldout=1)
     check(preview=True, source="latents")

@@ -42,7 +42,7 @@ from tread_lab.engine.sample_scores import (
     heldout_reference,
 )
 from tread_lab.engine.system import condition_of, files_read
-from tread_lab.metrics.reference_file import ReferenceFile, needs, open_reference
+from tread_lab.metrics.reference_file import ReferenceFile, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
@@ -273,7 +273,7 @@ def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | Non
     """Return the file of the reference, which must be the one that the lab knows by its name."""
     if spec.reference is None:
         return None
-    file = open_reference(spec.reference, **needs(spec.metrics))
+    file = open_reference(spec.reference, spec.metrics)
     folder.check_same_reference(file.name, file.digest, file.path)
     return file
 

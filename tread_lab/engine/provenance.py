@@ -21,7 +21,7 @@ from tread_lab.engine.compiled import arithmetic
 from tread_lab.engine.device import model, name
 from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.system import systems_of
-from tread_lab.metrics.reference_file import needs, open_reference
+from tread_lab.metrics.reference_file import open_reference
 from tread_lab.metrics.requirements import extractor_digests
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -97,7 +97,7 @@ def measured_with(
     extractors = extractor_digests(spec, run.data.source)
     found |= {f"weights {extractor}": digest for extractor, digest in extractors.items()}
     if spec.reference is not None:
-        file = open_reference(spec.reference, **needs(spec.metrics))
+        file = open_reference(spec.reference, spec.metrics)
         found[f"reference {file.name}"] = file.digest
     return found
 

@@ -99,26 +99,16 @@ def reference_path(spec: ReferenceSpec) -> Path:
     )
 
 
-def needs(metrics: Collection[str]) -> dict[str, Any]:
-    """Return what metrics need of a reference, as `open_reference` is told it."""
-    comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
-    by_moments = [metric for metric in comparing if metric.moments_given]
-    layers = {metric.layer for metric in by_moments}
-    return {"layers": layers, "images": len(by_moments) < len(comparing)}
+def open_reference(spec: ReferenceSpec, metrics: Collection[str]) -> ReferenceFile:
+    """Return the file of a reference, after all of it that metrics need, but the values of its
+    images, is checked.
 
-
-def open_reference(spec: ReferenceSpec, *, layers: Collection[str], images: bool) -> ReferenceFile:
-    """Return the file of a reference, after all of it but the values of its images is checked.
-
-    Args:
-        layers: Inception's layers of which moments are needed. They come from the images where the
-            file has no `mu` at all, as in ADM's evaluator.
-        images: whether its images are needed in any case, as for neighbours.
+    Moments come from the images where the file has no `mu` at all, as in ADM's evaluator.
 
     Raises:
         UserError: no such file, or it cannot be what is needed; one line says why.
     """
-    file, held = _without_values(spec)
+    (layers, images), (file, held) = _needs(metrics), _without_values(spec)
     given = "mu" in held
     if file.shape is None and (images or (layers and not given)):
         raise _wrong(file, f"it lacks {IMAGES}, the images" + ("" if given else ", and mu too"))
@@ -132,9 +122,17 @@ def described_images(spec: ReferenceSpec, metrics: Collection[str]) -> int:
     Raises:
         UserError: no such file, or one that is damaged.
     """
-    wanted, (file, held) = needs(metrics), _without_values(spec)
-    looked_at = wanted["images"] or (wanted["layers"] and "mu" not in held)
+    (layers, images), (file, held) = _needs(metrics), _without_values(spec)
+    looked_at = images or (layers and "mu" not in held)
     return file.shape[0] if looked_at and file.shape is not None else 0
+
+
+def _needs(metrics: Collection[str]) -> tuple[set[str], bool]:
+    """Return the layers of Inception whose moments metrics need, and whether they need images in
+    any case, as for neighbours."""
+    comparing = [METRICS[metric] for metric in metrics if METRICS[metric].compares]
+    by_moments = [metric for metric in comparing if metric.moments_given]
+    return {metric.layer for metric in by_moments}, len(by_moments) < len(comparing)
 
 
 def _without_values(spec: ReferenceSpec) -> tuple[ReferenceFile, dict[str, _Header]]:

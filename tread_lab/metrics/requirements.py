@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.feature_space import INCEPTION, by_extractor, extractor_for
 from tread_lab.metrics.fidelity import sha256
-from tread_lab.metrics.reference_file import needs, open_reference
+from tread_lab.metrics.reference_file import open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
@@ -59,7 +59,7 @@ def check_requirements(
     if spec.reference is None and heldout:
         _check_heldout(metrics, heldout)
     if spec.reference is not None:
-        file = open_reference(spec.reference, **needs(metrics))
+        file = open_reference(spec.reference, metrics)
         if shape is not None:
             file.check_size(shape)
 
