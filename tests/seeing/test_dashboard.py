@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,13 @@ def at_equal_steps(placed: Lab, tmp_path_factory: pytest.TempPathFactory) -> Lab
     if finished_lab() is None:
         return placed
     return write_sweep(tmp_path_factory.mktemp("steps"), Synthetic(name="route_placement"))
+
+
+@pytest.fixture(scope="module")
+def url(at_equal_steps: Lab) -> Iterator[str]:
+    """The address of one server for tests of a finished sweep: it reads it once."""
+    with served(at_equal_steps) as address:
+        yield f"{address}#sweep=route_placement"
 
 
 def cell(**marks: str) -> str:
@@ -262,18 +270,17 @@ def test_failures_stand_with_their_reason_and_look_different(
         assert page.errors == []
 
 
-def test_space_opens_a_cell_and_keeps_its_focus(at_equal_steps: Lab, page: Page) -> None:
-    with served(at_equal_steps) as url:
-        page.open(f"{url}#sweep=route_placement")
-        page.wait("document.querySelector('#grid g.cell')")
-        for part in ("#grid g.cell", "#ranking tbody button", "#pareto g.point"):
-            page.wait(f"document.querySelector('{part}')")
-            page.js(f"document.querySelector('{part}').focus()")
-            name = page.js("(document.activeElement.dataset.cell)")
-            for kind in ("keyDown", "keyUp"):
-                page.call("Input.dispatchKeyEvent", type=kind, key=" ", code="Space", text=" ")
-            page.wait(f"location.hash.endsWith('cells={name}')")
-            assert page.js("document.activeElement.dataset.cell") == name
+def test_space_opens_a_cell_and_keeps_its_focus(url: str, page: Page) -> None:
+    page.open(url)
+    page.wait("document.querySelector('#grid g.cell')")
+    for part in ("#grid g.cell", "#ranking tbody button", "#pareto g.point"):
+        page.wait(f"document.querySelector('{part}')")
+        page.js(f"document.querySelector('{part}').focus()")
+        name = page.js("(document.activeElement.dataset.cell)")
+        for kind in ("keyDown", "keyUp"):
+            page.call("Input.dispatchKeyEvent", type=kind, key=" ", code="Space", text=" ")
+        page.wait(f"location.hash.endsWith('cells={name}')")
+        assert page.js("document.activeElement.dataset.cell") == name
 
 
 CONTRAST = """
@@ -292,35 +299,33 @@ CONTRAST = """
 """
 
 
-def test_numbers_on_the_map_have_a_contrast_of_4_5(at_equal_steps: Lab, page: Page) -> None:
-    with served(at_equal_steps) as url:
-        page.open(f"{url}#sweep=route_placement")
-        for metric in ("gap/heldout", "gap/train", "heldout/loss_routed", "cost/train_flops"):
-            choose(page, metric)
-            assert page.js(CONTRAST) >= 4.5
-            assert page.js(
-                "[...document.querySelectorAll('#grid g.cell')].every((g) =>"
-                " g.ariaLabel.includes(g.querySelector('text')?.textContent ?? ''))"
-            )
-        page.open(f"{url}?again#sweep=route_placement&metric=gap%2Ftrain")
-        page.wait("document.querySelector('#grid-title').innerText.startsWith('gap/train')")
-        choose(page, "heldout/loss")
-        assert "metric=heldout%2Floss" in page.js("location.hash")
+def test_numbers_on_the_map_have_a_contrast_of_4_5(url: str, page: Page) -> None:
+    page.open(url)
+    for metric in ("gap/heldout", "gap/train", "heldout/loss_routed", "cost/train_flops"):
+        choose(page, metric)
+        assert page.js(CONTRAST) >= 4.5
+        assert page.js(
+            "[...document.querySelectorAll('#grid g.cell')].every((g) =>"
+            " g.ariaLabel.includes(g.querySelector('text')?.textContent ?? ''))"
+        )
+    page.open(url.replace("#", "?again#") + "&metric=gap%2Ftrain")
+    page.wait("document.querySelector('#grid-title').innerText.startsWith('gap/train')")
+    choose(page, "heldout/loss")
+    assert "metric=heldout%2Floss" in page.js("location.hash")
 
 
-def test_the_page_claims_no_more_than_the_metric_says(at_equal_steps: Lab, page: Page) -> None:
-    with served(at_equal_steps) as url:
-        page.open(f"{url}#sweep=route_placement")
-        choose(page, "gap/heldout")
-        assert page.text("#legend").endswith("blue is better than dense")
-        assert not page.js("document.querySelector('#pareto-card').hidden")
-        choose(page, "gap/train")
-        assert page.text("#legend").endswith("green is more: no measure of quality")
-        assert page.text("#ranking-title").endswith("it is no measure of quality")
-        assert page.js("document.querySelector('#pareto-card').hidden")
-        choose(page, "heldout/loss_routed")
-        assert page.text("#grid-title") == "heldout/loss_routed, the value itself"
-        assert page.js("document.querySelectorAll('#grid g.cell[data-value]').length") == 16
+def test_the_page_claims_no_more_than_the_metric_says(url: str, page: Page) -> None:
+    page.open(url)
+    choose(page, "gap/heldout")
+    assert page.text("#legend").endswith("blue is better than dense")
+    assert not page.js("document.querySelector('#pareto-card').hidden")
+    choose(page, "gap/train")
+    assert page.text("#legend").endswith("green is more: no measure of quality")
+    assert page.text("#ranking-title").endswith("it is no measure of quality")
+    assert page.js("document.querySelector('#pareto-card').hidden")
+    choose(page, "heldout/loss_routed")
+    assert page.text("#grid-title") == "heldout/loss_routed, the value itself"
+    assert page.js("document.querySelectorAll('#grid g.cell[data-value]').length") == 16
 
 
 def test_an_error_of_the_server_is_shown_as_what_it_is(
@@ -344,13 +349,12 @@ def choose(page: Page, metric: str) -> None:
     page.wait(f"document.querySelector('#grid-title').innerText.startsWith({metric!r})")
 
 
-def test_the_page_is_dark_where_the_reader_prefers_that(placed: Lab, page: Page) -> None:
+def test_the_page_is_dark_where_the_reader_prefers_that(url: str, page: Page) -> None:
     paper = "getComputedStyle(document.querySelector('.card')).backgroundColor"
     ink = "getComputedStyle(document.querySelector('#grid text')).fill"
-    with served(placed) as url:
-        for scheme, background in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(27, 31, 36)")):
-            preference = {"name": "prefers-color-scheme", "value": scheme}
-            page.call("Emulation.setEmulatedMedia", features=[preference])
-            page.open(url)
-            page.wait("document.querySelectorAll('#grid g.cell').length")
-            assert page.js(paper) == background != page.js(ink)
+    for scheme, background in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(27, 31, 36)")):
+        preference = {"name": "prefers-color-scheme", "value": scheme}
+        page.call("Emulation.setEmulatedMedia", features=[preference])
+        page.open(url)
+        page.wait("document.querySelectorAll('#grid g.cell').length")
+        assert page.js(paper) == background != page.js(ink)
