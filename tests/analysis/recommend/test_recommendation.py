@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.synthetic import PAPER_PLACEMENTS, Synthetic, write_sweep
+from tests.synthetic import Synthetic, write_sweep
 from tread_lab.analysis.recommend import recommendation
 from tread_lab.analysis.recommend.recommendation import (
     Rule,
@@ -27,10 +27,12 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode
 
+ROUTES = ((0, 4), (0, 5), (0, 8), (0, 10), (2, 8), (4, 8))
+
 
 def swept(root: Path, *, seeds: int, noise: float = 0.0, **changes) -> Lab:
-    """The paper's placements; each run's gap is moved by its own noise."""
-    options = {"routes": PAPER_PLACEMENTS, "history": False, "similarity": False, **changes}
+    """Six of the paper's placements; each run's gap is moved by its own noise."""
+    options = {"routes": ROUTES, "history": False, "similarity": False, **changes}
     lab = write_sweep(root, Synthetic(seeds=range(seeds), **options))
     rng = np.random.default_rng(0)
     for trial in lab.sweep("placement").plan().trials:
@@ -52,7 +54,7 @@ def test_three_clear_seeds_establish_the_papers_rule(tmp_path: Path) -> None:
 
 
 def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) -> None:
-    found = recommend(swept(tmp_path, seeds=3, noise=4e-3), "placement")
+    found = recommend(swept(tmp_path, seeds=3, noise=8e-3), "placement")
     (evidence,) = found.evidence
     assert found.verdict == "undecided" and evidence.best.size > 1
     assert evidence.seeds is None or evidence.seeds > 3
@@ -69,7 +71,7 @@ def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: st
 
 
 def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
-    lab = swept(tmp_path, seeds=3, noise=4e-3)
+    lab = swept(tmp_path, seeds=3, noise=8e-3)
     best, cheap = recommend(lab, "placement"), recommend(lab, "placement", cheapest=True)
     lengths = [end - start for start, end, _ in (f.rule.at(12) for f in (best, cheap))]
     assert lengths[1] >= lengths[0]
@@ -256,10 +258,7 @@ def test_a_rule_means_a_placement_at_each_depth(
     rule: Rule, depth: int, place: tuple[int, int, float]
 ) -> None:
     assert rule.at(depth) == place
-
-
-def test_a_rule_reads_as_a_route_is_written() -> None:
-    assert str(Rule(2, "B-4", 0.25)) == "2->B-4 at rate 0.25"
+    assert str(rule) == f"{rule.start}->{rule.end} at rate {rule.rate:g}"
 
 
 def frame_of(folder: Path, *routes: tuple[int, int]) -> pd.DataFrame:
@@ -292,7 +291,7 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
     assert tables_of(frame, depths, HELDOUT)[0].places == found.places
 
 
-def test_runs_of_two_depths_are_two_tables(tmp_path: Path) -> None:
+def test_runs_of_two_depths_are_two_tables_and_one_placement_makes_no_rule(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, (0, 2), (2, 8), (1, 5), (1, 6))
     deep = set(frame[frame["start"] == 1]["run"])
     found = tables_of(frame, {run: 24 if run in deep else 12 for run in frame["run"]}, HELDOUT)
@@ -300,9 +299,6 @@ def test_runs_of_two_depths_are_two_tables(tmp_path: Path) -> None:
         12: ((0, 2, 0.5), (2, 8, 0.5)),
         24: ((1, 5, 0.5), (1, 6, 0.5)),
     }
-
-
-def test_one_placement_makes_no_rule(tmp_path: Path) -> None:
-    frame = frame_of(tmp_path, (2, 8))
+    one = frame[frame["route"].isin(["dense", "2->8"])]
     with pytest.raises(UserError, match="fewer than two placements are measured with every seed"):
-        tables_of(frame, dict.fromkeys(frame["run"], 12), HELDOUT)
+        tables_of(one, dict.fromkeys(frame["run"], 12), HELDOUT)
