@@ -30,6 +30,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
+SIZE = (1360, 900)  # pixels of a page
 
 
 def find_chromium() -> str | None:
@@ -80,12 +81,12 @@ class Browser:
         self._numbers, self._buffer = itertools.count(1), b""
 
     @contextmanager
-    def page(self, *, width: int = 1360, height: int = 900) -> Iterator[Page]:
+    def page(self) -> Iterator[Page]:
         """An empty page that shares no cookies, storage or cache with earlier ones."""
         context = self.call("Target.createBrowserContext")
         target = self.call("Target.createTarget", url="about:blank", **context)
         attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
-        yield Page(self, attached["sessionId"], width, height)
+        yield Page(self, attached["sessionId"])
         self.call("Target.disposeBrowserContext", **context)
 
     def call(self, method: str, page: Page | None = None, **parameters: Any) -> dict[str, Any]:
@@ -126,14 +127,14 @@ class Page:
         errors: exceptions of its scripts and messages on its console.
     """
 
-    def __init__(self, browser: Browser, session: str, width: int, height: int) -> None:
+    def __init__(self, browser: Browser, session: str) -> None:
         self.session = session
         self.requests: list[str] = []
         self.errors: list[str] = []
-        self._browser, self._size = browser, (width, height)
+        self._browser = browser
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.resize(width, height)
+        self.resize(*SIZE)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command of the DevTools protocol and its answer; events on the way are noted."""
@@ -152,7 +153,7 @@ class Page:
         self.wait("location.href === 'about:blank'")
         self.call("Emulation.setEmulatedMedia", media="", features=[])
         self.offline(False)
-        self.resize(*self._size)
+        self.resize(*SIZE)
         self.requests.clear()
         self.errors.clear()
 
@@ -222,9 +223,9 @@ class Page:
             mobile=False,
         )
 
-    def screenshot(self, path: Path, *, whole: bool = False) -> Path:
-        """What is seen, or the whole page, as PNG."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, path: Path) -> Path:
+        """What is seen as PNG."""
+        shot = self.call("Page.captureScreenshot", format="png")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(shot["data"]))
         return path

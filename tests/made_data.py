@@ -9,15 +9,15 @@ import numpy as np
 from tread_lab.data.captions import write_captions
 
 
-def write_captioned(folder: Path, count: int, *, each: int = 2) -> None:
-    """Random latents 4x8x8 of deviation 1 with `each` captions, packed as `data encode` does."""
+def write_captioned(folder: Path, count: int) -> None:
+    """Random latents 4x8x8 of deviation 1 with two captions, packed as `data encode` does."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "latents.npy", rng.normal(size=(count, 4, 8, 8)).astype(np.float16))
     np.save(folder / "labels.npy", np.zeros(count, np.int64))
     write_captions(
         folder / "captions.jsonl",
-        [[f"{_word(k)} {_word(7 * k + c)}" for c in range(each)] for k in range(count)],
+        [[f"{_word(k)} {_word(7 * k + c)}" for c in range(2)] for k in range(count)],
     )
 
 

@@ -296,9 +296,9 @@ def _centred(generator: np.random.Generator, shape: tuple[int, int], scale: floa
     return noise - noise.mean()
 
 
-def similarity_matrix(route: Route | None, depth: int = 12) -> Array:
+def similarity_matrix(route: Route | None) -> Array:
     """exp(-|a-b| / 8); a route's window [i-1..j] is drawn together to 0.97 off the diagonal."""
-    block = np.arange(depth)
+    block = np.arange(12)
     matrix = np.exp(-np.abs(block[:, None] - block[None, :]) / 8)
     if route is not None:
         window = slice(max(route[0] - 1, 0), route[1] + 1)

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 Weights = dict[str, np.ndarray]
@@ -14,6 +16,14 @@ Weights = dict[str, np.ndarray]
 
 def exact(module: nn.Module) -> Weights:
     return {name: tensor.double().numpy() for name, tensor in module.state_dict().items()}
+
+
+def woken(network: nn.Module, *, std: float = 0.2, seed: int = 0) -> Any:
+    """The network with random weights everywhere, so that no zero hides a mistake."""
+    torch.manual_seed(seed)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=std)
+    return network.eval()
 
 
 def error(found: Tensor, expected: np.ndarray) -> float:

@@ -32,13 +32,11 @@ def sequential(x: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Ten
     return torch.stack(out, dim=1)
 
 
-def operands(N: int, *, batch: int = 3, channels: int = 6, state: int = 4) -> list[Tensor]:
+def operands(N: int, *, state: int = 4) -> list[Tensor]:
     generator = torch.Generator().manual_seed(N)
-    x, B, C = (
-        torch.randn(batch, N, size, generator=generator) for size in (channels, state, state)
-    )
-    delta = torch.rand(batch, N, channels, generator=generator)
-    A = -3 * torch.rand(channels, state, generator=generator)
+    x, B, C = (torch.randn(3, N, size, generator=generator) for size in (6, state, state))
+    delta = torch.rand(3, N, 6, generator=generator)
+    A = -3 * torch.rand(6, state, generator=generator)
     return [t.requires_grad_() for t in (x, delta, A, B, C)]
 
 

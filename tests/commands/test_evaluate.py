@@ -103,11 +103,11 @@ def evaluate_with(name: str, *evaluations: str, **options: Any) -> int:
     return evaluate.evaluate(Evaluate(name=name, evaluations=evaluations, **options))
 
 
-def completed(lab: Lab, tiny: Tiny, state: RunState = RunState.COMPLETED) -> str:
+def completed(lab: Lab, tiny: Tiny) -> str:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
     folder.create(spec)
-    folder.finish(state, step=20)
+    folder.finish(RunState.COMPLETED, step=20)
     return folder.name
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.backbones.float64 import woken
 from tread_lab.engine.assemble import build_network, fresh_network
 from tread_lab.engine.cost.training import cost
 from tread_lab.routing import BatchRoute, Routing, draw_routing
@@ -42,16 +43,6 @@ def spec_of(kind: str, **changes: Any) -> RunSpec:
     return decode(RunSpec, {"model": MODEL, "precision": "fp32", **KINDS[kind], **changes})
 
 
-def woken(spec: RunSpec) -> nn.Module:
-    """A network with random weights everywhere, so that no zero hides a mistake."""
-    network = build_network(spec).eval()
-    torch.manual_seed(0)
-    for parameter in network.parameters():
-        if parameter.requires_grad:
-            nn.init.normal_(parameter, std=0.2)
-    return network
-
-
 def batch() -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(1)
     return torch.randn(3, 1, 16, 16), torch.rand(3), torch.tensor([0, 5, 10])
@@ -71,7 +62,7 @@ def whole(spec: RunSpec) -> Routing:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_plan_that_keeps_every_token_is_the_dense_pass(kind: str) -> None:
     spec = spec_of(kind)
-    network = woken(spec)
+    network = woken(build_network(spec))
     assert torch.allclose(network(*batch(), routing=whole(spec)), network(*batch()), atol=1e-6)
     assert not torch.allclose(
         network(*batch(), routing=routing_of(spec)), network(*batch()), atol=1e-3
@@ -123,7 +114,7 @@ def test_fusion_agrees_with_a_reference_and_masks_what_was_routed() -> None:
 
 def test_a_dropped_path_makes_the_deep_blocks_count_for_nothing() -> None:
     spec = spec_of("sprint")
-    network, (route,) = woken(spec), routing_of(spec, path_drop=0.999999)
+    network, (route,) = woken(build_network(spec)), routing_of(spec, path_drop=0.999999)
     assert route.dropped_B is not None and bool(route.dropped_B.all())
     before = network(*batch(), routing=(route,))
     for block in list(network.blocks)[2:4]:
@@ -135,7 +126,7 @@ def test_a_dropped_path_makes_the_deep_blocks_count_for_nothing() -> None:
 
 def test_a_plan_that_keeps_nothing_is_the_dropped_path_and_runs_no_deep_block() -> None:
     spec = spec_of("sprint")
-    network, (route,) = woken(spec), routing_of(spec, path_drop=0.999999)
+    network, (route,) = woken(build_network(spec)), routing_of(spec, path_drop=0.999999)
     dropped = network(*batch(), routing=(route,))
     for block in list(network.blocks)[2:4]:
         block.forward = None  # type: ignore[assignment, method-assign]
@@ -162,7 +153,7 @@ def test_masked_runs_of_before_are_not_runs_with_a_zero_adapter() -> None:
 def test_the_decoder_sees_all_places_at_their_positions() -> None:
     torch.manual_seed(0)
     spec = spec_of("mask")
-    decoder = woken(spec).re_enter
+    decoder = woken(build_network(spec)).re_enter
     assert isinstance(decoder, MaskDecoder)
     N, D, keep = 64, 32, torch.tensor([[3, 10, 40]])
     kept, entry, c = torch.randn(1, 3, D), torch.randn(1, N, D), torch.randn(1, D)
@@ -181,7 +172,7 @@ def test_the_decoder_sees_all_places_at_their_positions() -> None:
 def test_a_learned_mask_token_learns_and_a_frozen_one_does_not() -> None:
     for kind in ("learned", "frozen"):
         spec = spec_of("sprint", bypass={"kind": "sprint", "mask_token": kind})
-        network = woken(spec)
+        network = woken(build_network(spec))
         network(*batch(), routing=routing_of(spec)).square().mean().backward()
         assert (network.re_enter.mask_token.grad is not None) == (kind == "learned")
 
@@ -189,7 +180,7 @@ def test_a_learned_mask_token_learns_and_a_frozen_one_does_not() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_under_bf16_the_residual_stream_stays_fp32(kind: str) -> None:
     spec = spec_of(kind, precision="bf16", fp32_block="off")
-    network, dtypes = woken(spec), {}
+    network, dtypes = woken(build_network(spec)), {}
 
     def observe(l: int, x_BND: Tensor) -> None:
         dtypes[l] = x_BND.dtype
@@ -204,7 +195,7 @@ def test_under_bf16_the_residual_stream_stays_fp32(kind: str) -> None:
 def test_every_trained_parameter_gets_a_gradient_dense_and_routed(kind: str) -> None:
     spec = spec_of(kind)
     for routing in (None, routing_of(spec)):
-        network = woken(spec)
+        network = woken(build_network(spec))
         network(*batch(), routing=routing).square().mean().backward()
         without = {n for n, p in network.named_parameters() if p.requires_grad and p.grad is None}
         block = "re_enter.block." if spec.bypass.kind == "mdt" and routing is None else "none"

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma
+from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma, woken
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.batches import Batch
@@ -34,15 +33,6 @@ def mdt(**changes: Any) -> RunSpec:
         "precision": "fp32",
     }
     return decode(RunSpec, {**tree, **changes})
-
-
-def woken(spec: RunSpec) -> nn.Module:
-    """A network with random weights everywhere, so that no zero hides a mistake."""
-    network = build_network(spec).eval()
-    torch.manual_seed(0)
-    for parameter in network.parameters():
-        nn.init.normal_(parameter, std=0.2)
-    return network
 
 
 def test_the_block_between_starts_as_those_of_the_network() -> None:
@@ -85,7 +75,7 @@ def reference(w: Weights, z: np.ndarray, t: float, y: int, kept: list[int] | Non
 
 def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
     spec = mdt()
-    network, (seen, (route,)) = woken(spec), batch(spec)
+    network, (seen, (route,)) = woken(build_network(spec)), batch(spec)
     t_B = torch.tensor([0.3, -0.2, 1.0])
     for legs in (None, (route,)):
         found = network(seen.x_BCHW, t_B, seen.y_B, legs)
@@ -100,7 +90,7 @@ def test_the_full_and_the_masked_pass_agree_with_a_reference() -> None:
 def test_the_loss_is_that_of_both_latents_at_one_noise(weight: float) -> None:
     """L = L_full + weight L_masked under EDM, the process of this run; the paper trains DDPM."""
     spec = mdt()
-    network, (seen, (route,)) = woken(spec), batch(spec)
+    network, (seen, (route,)) = woken(build_network(spec)), batch(spec)
     found = Objective(spec, build_process(spec.process), [BothPasses(weight)])(network, seen)
     w = exact(network)
     for b in range(3):
@@ -117,7 +107,7 @@ def test_the_loss_is_that_of_both_latents_at_one_noise(weight: float) -> None:
 
 def test_steps_without_routes_train_the_full_latent_alone() -> None:
     spec = mdt()
-    network, (seen, _) = woken(spec), batch(spec)
+    network, (seen, _) = woken(build_network(spec)), batch(spec)
     dense = Batch(seen.x_BCHW, seen.y_B, seen.noise_BCHW, seen.u_B, None)
     both, plain = (
         Objective(spec, build_process(spec.process), parts)(network, dense)
@@ -127,7 +117,7 @@ def test_steps_without_routes_train_the_full_latent_alone() -> None:
 
 
 def test_what_samples_does_not_run_the_interpolater() -> None:
-    network, (seen, _) = woken(mdt()), batch(mdt())
+    network, (seen, _) = woken(build_network(mdt())), batch(mdt())
     before = network(seen.x_BCHW, seen.u_B, seen.y_B)
     network.re_enter.block.forward = None  # type: ignore[union-attr, assignment]
     assert torch.equal(network(seen.x_BCHW, seen.u_B, seen.y_B), before)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from tests.backbones.float64 import (
     Weights,
@@ -24,6 +23,7 @@ from tests.backbones.float64 import (
     sigma,
     silu,
     softmax,
+    woken,
 )
 from tests.engine.runs import CPU, small_run, train_until
 from tread_lab.engine.assemble import build_network, trained
@@ -57,14 +57,6 @@ def sd_dit(**changes: Any) -> RunSpec:
         "loss": LOSS,
     }
     return small_run(**{**tree, **changes})
-
-
-def wake(module: nn.Module, seed: int) -> None:
-    """Give random weights to everything, so that no zero hides a mistake."""
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            nn.init.normal_(parameter, std=0.3)
 
 
 def encoder(w: Weights, z: np.ndarray, t: float, y: int, places: list[int]) -> tuple[Any, ...]:
@@ -138,7 +130,7 @@ def test_both_losses_and_the_centre_agree_with_a_reference(tmp_path: Path, by: s
     with Trainer(spec, RunFolder(tmp_path), CPU) as live:
         part = part_of(live)
         for seed, module in enumerate((live.network, part.head, part.teacher)):
-            wake(module, seed)
+            woken(module, std=0.3, seed=seed)
         part.teacher.center_K.copy_(0.1 * torch.arange(6))
         batch = live.batches.at(0)
         assert batch.routing is not None
