@@ -14,12 +14,12 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from tests.pretender import Pretender
 from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.trial.task import Task
@@ -61,7 +61,7 @@ def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny)
     assert work.fraction() == pytest.approx(trained / 2)
     work.record(report(task, "train", 6))
     assert work.fraction() == pytest.approx(trained)
-    InlineExecutor(device="cpu").run(lab, [task], lambda _: None)
+    Pretender(lab).run([task])
     work.record(report(task, "evaluate", 6))
     assert work.fraction() == pytest.approx(1)
     work.record(report(task, "completed", 6))
@@ -70,7 +70,7 @@ def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny)
 
 def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab, tiny: Tiny) -> None:
     measured, fresh = Task(tiny(steps=6), (HELDOUT,)), Task(tiny(steps=6, seed=1))
-    InlineExecutor(device="cpu").run(lab, [measured], lambda _: None)
+    Pretender(lab).run([measured])
     half = Task(measured.spec, (HELDOUT, decode(HeldoutSpec, {"images": 48, "levels": 4})))
     forecast = Forecast(lab)
     work = WorkDone([half, fresh], [half, fresh], forecast)
