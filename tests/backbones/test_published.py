@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -59,29 +60,29 @@ def test_bare_tensors_load_strictly(state: State, tmp_path: Path) -> None:
     assert out.shape == (2, 2 * C, SIDE * PATCH, SIDE * PATCH)  # the learned variance beside it
 
 
-@pytest.mark.parametrize(
-    ("wrap", "prefix"),
-    [
-        ("ema", ""),
-        ("model", "module."),
-        ("state_dict", "module._orig_mod."),
-        ("ema", "_orig_mod.module."),
-        ("ema_state_dict", "model."),  # TREAD's
-    ],
-)
-def test_training_checkpoints_load_with_the_arguments_beside_the_weights(
-    state: State, tmp_path: Path, wrap: str, prefix: str
+def prefixed(state: State, prefix: str) -> State:
+    return {prefix + name: tensor for name, tensor in state.items()}
+
+
+BESIDE = {"opt": {"lr": 1e-4}, "args": Namespace(model="DiT-XL/2", ckpt=None)}  # DiT's train.py
+WRAPPED: dict[str, Callable[[State], dict[str, Any]]] = {
+    "averaged": lambda s: {"ema": s, **BESIDE},
+    "averaged and raw": lambda s: {"model": {n: t + 1 for n, t in s.items()}, "ema": s},
+    "of several devices": lambda s: {"model": prefixed(s, "module."), **BESIDE},
+    "compiled on each": lambda s: {"state_dict": prefixed(s, "module._orig_mod."), **BESIDE},
+    "compiled around all": lambda s: {"ema": prefixed(s, "_orig_mod.module."), **BESIDE},
+    "TREAD's": lambda s: {"ema_state_dict": prefixed(s, "model."), **BESIDE},
+    "blocks compiled one by one": lambda s: {
+        re.sub(r"^(blocks\.\d+\.)", r"\1_orig_mod.", n): t for n, t in s.items()
+    },
+}
+
+
+@pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
+def test_training_checkpoints_load_in_every_wrapping(
+    wrapped: Callable[[State], dict[str, Any]], state: State, tmp_path: Path
 ) -> None:
-    wrapped = {prefix + name: tensor for name, tensor in state.items()}
-    beside = {"opt": {"lr": 1e-4}, "args": Namespace(model="DiT-XL/2", ckpt=None)}  # DiT's train.py
-    torch.save({wrap: wrapped, **beside}, tmp_path / "DiT.pt")
-    assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
-
-
-def test_names_of_blocks_that_were_compiled_one_by_one_load(state: State, tmp_path: Path) -> None:
-    compiled = {re.sub(r"^(blocks\.\d+\.)", r"\1_orig_mod.", n): t for n, t in state.items()}
-    assert compiled.keys() != state.keys()
-    torch.save(compiled, tmp_path / "DiT.pt")
+    torch.save(wrapped(state), tmp_path / "DiT.pt")
     assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
 
 
@@ -197,12 +198,6 @@ def test_our_positions_are_the_published_ones() -> None:
         [f(place * rate) for place in (column, row) for f in (torch.sin, torch.cos)]
     )
     torch.testing.assert_close(table[token], expected.float())
-
-
-def test_averaged_weights_come_before_raw_ones(state: State, tmp_path: Path) -> None:
-    raw = {n: t + 1 for n, t in state.items()}
-    torch.save({"model": raw, "ema": state}, tmp_path / "DiT.pt")
-    assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
 
 
 @pytest.fixture

@@ -22,36 +22,26 @@ RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, 
 
 
 @pytest.mark.parametrize(
-    ("size", "trainable", "with_positions", "learn_sigma"),
+    ("size", "trainable", "with_positions", "learn_sigma", "gmacs", "paper"),
     [
-        ("S", 32_858_896, 32_957_200, 32_963_360),
-        ("B", 130_303_504, 130_500_112, 130_512_416),
-        ("L", 457_824_272, 458_086_416, 458_102_816),
-        ("XL", 674_816_272, 675_111_184, 675_129_632),
+        ("S", 32_858_896, 32_957_200, 32_963_360, 6.056, 6.06),
+        ("B", 130_303_504, 130_500_112, 130_512_416, 23.005, 23.01),
+        ("L", 457_824_272, 458_086_416, 458_102_816, 80.698, 80.71),
+        ("XL", 674_816_272, 675_111_184, 675_129_632, 118.621, 118.64),
     ],
 )
-def test_parameters_are_the_published_ones(
-    size: str, trainable: int, with_positions: int, learn_sigma: int
+def test_parameters_and_gflops_are_those_of_the_dit_paper(
+    size: str, trainable: int, with_positions: int, learn_sigma: int, gmacs: float, paper: float
 ) -> None:
     dense = report(imagenet(size))
+    macs = dense["learn_sigma"]["dense_macs"] / 1e9
+    assert round(macs, 3) == gmacs and macs == pytest.approx(paper, rel=1e-3)
     assert dense["parameters"] == trainable
     assert dense["parameters_with_positions"] == with_positions
     assert dense["learn_sigma"]["parameters_with_positions"] == learn_sigma
     for process, expected in ((DDPMSpec(), learn_sigma), (FIXED, with_positions)):
         found = report(imagenet(size, process=process))
         assert found["parameters_with_positions"] == expected
-
-
-@pytest.mark.parametrize(
-    ("size", "gmacs", "paper"),
-    [("S", 6.056, 6.06), ("B", 23.005, 23.01), ("L", 80.698, 80.71), ("XL", 118.621, 118.64)],
-)
-def test_forward_macs_are_the_gflops_of_the_dit_paper(
-    size: str, gmacs: float, paper: float
-) -> None:
-    macs = report(imagenet(size))["learn_sigma"]["dense_macs"]
-    assert round(macs / 1e9, 3) == gmacs
-    assert macs / 1e9 == pytest.approx(paper, rel=1e-3)
 
 
 @pytest.mark.parametrize(
