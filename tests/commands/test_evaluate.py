@@ -115,8 +115,13 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     lab: Lab,
     tiny: Tiny,
     measured: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    def differs(*what: Any) -> None:
+        raise UserError("another decoder")
+
+    monkeypatch.setattr(evaluate, "check_measured", differs)
     run = completed(lab, tiny)
     how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
     named = ["heldout_loss", "heldout_loss at 50%"]
@@ -135,6 +140,8 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     ]  # fmt: skip
     with pytest.raises(UserError, match=r"^name what to measure, e\.g\. `tread-lab evaluate RUN"):
         evaluate_with(run[:6], **how)
+    with pytest.raises(UserError, match=r"^another decoder$"):
+        evaluate_with(run[:6], *named, root=str(lab.root))
 
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(

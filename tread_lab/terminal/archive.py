@@ -35,10 +35,10 @@ def show_bytes(steps: Generator[tuple[int, int], None, T], done_word: str) -> T:
     def work() -> Iterator[tuple[int, int]]:
         returned.append((yield from steps))
 
-    def line(step: tuple[int, int], seconds: float) -> str:
-        return bytes_line(*step, done_word, seconds)
+    def line(step: tuple[int, int], seconds: float) -> tuple[int, int, str]:
+        return *step, bytes_line(*step, done_word, seconds)
 
-    for _ in shown(work(), "bytes", lambda step: step, line):
+    for _ in shown(work(), "bytes", line):
         pass
     return returned[0]
 

@@ -26,12 +26,11 @@ def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
         the last of them.
     """
     step = Steps(0, 0)
-    for step in shown(  # noqa: B007 (the last one is returned)
-        steps,
-        noun,
-        lambda step: (step.done, step.total),
-        lambda step, seconds: progress_line(step, noun, seconds),
-    ):
+
+    def line(step: Steps, seconds: float) -> tuple[int, int, str]:
+        return step.done, step.total, progress_line(step, noun, seconds)
+
+    for step in shown(steps, noun, line):  # noqa: B007 (the last one is returned)
         pass
     return step
 

@@ -19,15 +19,13 @@ MIN_SECONDS = 2.0  # no time left is shown before
 def shown(
     steps: Iterable[T],
     noun: str,
-    counts: Callable[[T], tuple[int, int]],
-    line: Callable[[T, float], str],
+    line: Callable[[T, float], tuple[int, int, str]],
 ) -> Iterator[T]:
     """Yield the steps of the work, and show how far it is.
 
     Args:
         noun: what stands before the bar.
-        counts: what is done after a step, and all there is.
-        line: says so in words, after so many seconds.
+        line: what is done after a step and so many seconds, all there is, and both in words.
     """
     started = last_line = time.monotonic()
     with Progress(
@@ -41,7 +39,7 @@ def shown(
         bar = bars.add_task(noun, total=None, note="")
         for step in steps:
             now = time.monotonic()
-            note, (done, total) = line(step, now - started), counts(step)
+            done, total, note = line(step, now - started)
             bars.update(bar, total=total, completed=done, note=note)
             if not notices.is_terminal and now - last_line >= _LINE_SECONDS:
                 say(note)
