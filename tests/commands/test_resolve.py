@@ -109,6 +109,7 @@ def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
 )  # fmt: skip
 def test_a_command_is_one_process(name: str, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, alone)
+    check_one_device()
     monkeypatch.setenv(name, "2")
     with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
         check_one_device()
