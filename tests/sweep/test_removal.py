@@ -88,6 +88,8 @@ def test_a_parent_that_was_trained_before_its_sweep_stays(
         run.attempts.open()
     removal = removal_of(lab, "family")
     assert [*removal.kept] == [parent.name] * (trained == "before")
+    stays = "1 run stays for whoever trained it before"
+    assert removal.lines()[1:] == [stays] * (trained == "before")
     remove(removal)
     assert parent.path.exists() == (trained == "before") and not children[0].path.exists()
 

@@ -58,7 +58,8 @@ class Removal:
         lines = [f"{self.name} loses {' and '.join(what)}"]
         if self.kept:
             users = dict.fromkeys(user for users in self.kept.values() for user in users)
-            lines.append(f"{counted(len(self.kept), 'run')} stay for {', '.join(users)}")
+            stay = "stays" if len(self.kept) == 1 else "stay"
+            lines.append(f"{counted(len(self.kept), 'run')} {stay} for {', '.join(users)}")
         return lines
 
 
