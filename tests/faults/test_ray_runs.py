@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.compare import outcome
-from tests.faults.drivers import eventually, reached
+from tests.faults.drivers import eventually
 from tests.packages import write_metadata
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.records.lab import Lab
@@ -118,9 +118,9 @@ def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def kill_and_stop(run: RunFolder) -> None:
     """SIGKILL the worker of a run on its way, then SIGSTOP the next one once it may pause for 15 s
     at most: the first step has 150 s."""
-    reached(run, 20)
+    eventually(lambda: run.step() > 20, 400)  # after the others, where it found no memory
     os.kill(run.attempts.read()[-1].pid, signal.SIGKILL)
     run.heartbeat_path.unlink()
     heartbeat = run.heartbeat_path
-    eventually(lambda: heartbeat.exists() and heartbeat.read_text() == "15.000\n", 200)
+    eventually(lambda: heartbeat.exists() and heartbeat.read_text() == "15.000\n", 400)
     os.kill(run.attempts.read()[-1].pid, signal.SIGSTOP)
