@@ -186,6 +186,8 @@ def test_the_family_of_a_task_comes_first_and_each_run_once(tiny: Tiny) -> None:
     ordered = with_ancestors([Task(youngest), measured, Task(middle)])
     assert [task.spec for task in ordered] == [eldest, middle, youngest]
     assert [len(task.evaluations) for task in ordered] == [1, 0, 0]
+    alone = with_ancestors([Task(youngest, (HeldoutSpec(images=8),))])  # parents are only trained
+    assert [len(task.evaluations) for task in alone] == [0, 0, 1]
 
 
 def test_a_task_refuses_a_sampler_that_its_run_cannot_have(tiny: Tiny) -> None:
