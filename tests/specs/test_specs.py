@@ -178,6 +178,7 @@ def test_what_a_part_is_called(spec: Any, text: str) -> None:
         (ExecutionSpec, {"micro_batch": 0}),
         (ExecutionSpec, {"keep_checkpoints": 0}),
         (SearchSpec, {"parallel": 0}),
+        (SearchSpec, {"sampler": "nsgaii", "objectives": ("a",)}),
         (StopEarlySpec, {"reduction": 1}),
         (StopEarlySpec, {"least": 0}),
         (StopEarlySpec, {"grace": 0}),

@@ -137,8 +137,11 @@ def power(difference: float, deviation: float, *, cells: int, seeds: int) -> flo
 def seeds_needed(difference: float, deviation: float, *, cells: int) -> int | None:
     """Seeds that separate two cells `difference` apart with 80% power; `None` beyond 200."""
     counts = range(2, MOST_SEEDS + 1)
-    chance = functools.partial(power, difference, deviation, cells=cells)
-    fewer = bisect.bisect_left(counts, POWER, key=lambda seeds: chance(seeds=seeds))
+
+    def chance(seeds: int) -> float:
+        return power(difference, deviation, cells=cells, seeds=seeds)
+
+    fewer = bisect.bisect_left(counts, POWER, key=chance)
     return counts[fewer] if fewer < len(counts) else None
 
 
