@@ -179,7 +179,7 @@ def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], by
     with np.load(file := io.BytesIO(whole[1])) as arrays:
         assert set(arrays) == {"arr_0", "arr_1"}
         images, labels = arrays["arr_0"], arrays["arr_1"]
-    assert labels.shape == (COUNT,) and set(labels) == set(range(10))
+    assert (labels.shape, labels.dtype, set(labels)) == ((COUNT,), np.int64, set(range(10)))
     with zipfile.ZipFile(file) as archive, archive.open("arr_0.npy") as member:
         assert np.lib.format.read_magic(member) == (1, 0)
         header = np.lib.format.read_array_header_1_0(member)
