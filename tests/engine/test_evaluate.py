@@ -99,6 +99,25 @@ def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
     assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
 
 
+def test_a_second_evaluation_decodes_no_reference(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch_fidelity")
+    decoded: list[int] = []
+    pixels = Fashion16.pixels
+
+    def watched(self: Fashion16, x_BCHW: Tensor) -> Tensor:
+        decoded.append(len(x_BCHW))
+        return pixels(self, x_BCHW)
+
+    monkeypatch.setattr(Fashion16, "pixels", watched)
+    for seed, count in ((1, 10_100), (2, 100)):
+        tree = {**FEW, "metrics": ["fd"], "sampler": {**FEW["sampler"], "seed": seed}}  # type: ignore[dict-item]
+        decoded.clear()
+        evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
+        assert sum(decoded) == count
+
+
 def test_features_are_exact_products_and_references_are_decoded_in_tf32(
     folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
