@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from contextlib import closing
 from dataclasses import replace
@@ -61,11 +62,13 @@ def test_layer_similarity_meets_the_middle_of_every_level_bin(model: Trained) ->
     assert matrices[0].diagonal() == pytest.approx(1.0, abs=1e-5)
 
 
-def test_the_next_chunk_of_heldout_images_meets_other_levels(model: Trained) -> None:
+def test_each_image_meets_every_bin_and_the_next_chunk_other_levels(model: Trained) -> None:
     samples: Any = Noise()
     found = finished(heldout_losses(model, samples, HeldoutSpec(images=BATCH + 2, levels=2)))
     assert found.level_ML.shape == (BATCH + 2, 2)
     assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
+    low, high = (found.level_ML < math.exp(-1.2)).T  # the median of the levels
+    assert low.all() and not high.any()
 
 
 def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
