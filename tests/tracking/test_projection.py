@@ -32,6 +32,7 @@ NAMES = {
     "fid@10k": "fid:10k",
     "precision[vgg_16.b]@512": "precision:vgg_16.b:512",
     "is@50k": "is:50k",
+    "kid[dinov2,heldout]@10k": "kid:dinov2:heldout:10k",
     "fd[fashion16-v1]@1k w=2": "fd:fashion16-v1:1k w:2",
     "fd[x]@1k w=1.5 SG(0.5/0.9)": "fd:x:1k w:1.5 SG 0.5/0.9",
     "fd[x]@1k w=1.5 CFG+SG(0.5/0.9->0)": "fd:x:1k w:1.5 CFG SG 0.5/0.9-0",
