@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tread_lab.records.durable import write_json
+from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import (
     GuidanceSpec,
@@ -28,6 +29,8 @@ from tread_lab.specs import (
     encode,
     signature,
 )
+from tread_lab.specs.cell import Trial
+from tread_lab.specs.expansion import ExcludedCells
 
 HELDOUT = HeldoutSpec(images=6, levels=2)
 SIMILARITY = SimilaritySpec(images=2, levels=2)
@@ -60,33 +63,19 @@ class Sweeps:
     ) -> list[RunSpec]:
         """Plan a sweep; its runs in order, the baselines first."""
         baselines = {seed: signature(spec_of(None, seed)) for seed in seeds}
-        trials: list[dict[str, Any]] = []
-        for route in (None, *routes):
-            for seed in seeds:
-                spec = spec_of(route, seed)
-                cell = {"start": route[0], "end": route[1], "rate": 0.5} if route else {}
-                trials.append(
-                    {
-                        "run": signature(spec),
-                        "role": "trial" if route else "baseline",
-                        "cell": cell,
-                        "seed": seed,
-                        "baseline": baselines[seed] if route else None,
-                        "spec": encode(spec),
-                    }
-                )
-        plan = {
-            "format": 1,
-            "name": name,
-            "question": "Where?",
-            "experiment": "tiny",
-            "sweep": {},
-            "holes": [{"reason": "where: start < end", "count": 3, "examples": []}],
-            "evaluate": [encode(spec) for spec in evaluate],
-            "trials": trials,
-        }
-        write_json(self.lab.sweep(name).plan_path, plan)
-        return [decode(RunSpec, trial["spec"]) for trial in trials]
+        specs = [spec_of(route, seed) for route in (None, *routes) for seed in seeds]
+        trials = []
+        for spec in specs:
+            role, cell, baseline = "baseline", {}, None
+            for route in spec.routes:
+                role, baseline = "trial", baselines[spec.seed]
+                cell = {"start": route.start, "end": route.end, "rate": 0.5}
+            trials.append(Trial(role, cell, spec.seed, encode(spec), signature(spec), baseline))
+        excluded = (ExcludedCells("where: start < end", 3, ()),)
+        evaluations = tuple(map(encode, evaluate))
+        plan = StoredPlan(name, "Where?", "tiny", tuple(trials), evaluations, {}, excluded)
+        write_text(self.lab.sweep(name).plan_path, plan.text())
+        return specs
 
     def log(self, spec: RunSpec, first: int, last: int, *, clock: float = 0.0) -> RunFolder:
         """Train from step `first` to `last`, logging every fifth."""
@@ -118,18 +107,16 @@ class Sweeps:
         if length:
             arrays["routed"] = dense + 0.5
             metrics["gap/route"] = 0.5
-        folder = run.evaluation(HELDOUT)
-        folder.path.mkdir(parents=True)
-        np.savez(folder.path / "losses.npz", **arrays)  # type: ignore[arg-type]
-        folder.write(HELDOUT, metrics, step=40)
-        folder = run.evaluation(SIMILARITY)
-        folder.path.mkdir(parents=True)
-        np.savez(folder.path / "similarity.npz", mean=np.eye(6))
-        folder.write(SIMILARITY, {"similarity/adjacent": 0.9}, step=40)
-        folder = run.evaluation(SAMPLES)
-        folder.path.mkdir(parents=True)
-        Image.fromarray(np.full((8, 8), 40 * length, dtype=np.uint8)).save(folder.path / "grid.png")
-        folder.write(SAMPLES, {FD: 2.0 + length}, step=40)
+        losses, similarity, samples = map(run.evaluation, (HELDOUT, SIMILARITY, SAMPLES))
+        for folder in (losses, similarity, samples):
+            folder.path.mkdir(parents=True)
+        np.savez(losses.path / "losses.npz", **arrays)  # type: ignore[arg-type]
+        losses.write(HELDOUT, metrics, step=40)
+        np.savez(similarity.path / "similarity.npz", mean=np.eye(6))
+        similarity.write(SIMILARITY, {"similarity/adjacent": 0.9}, step=40)
+        grid = Image.fromarray(np.full((8, 8), 40 * length, dtype=np.uint8))
+        grid.save(samples.path / "grid.png")
+        samples.write(SAMPLES, {FD: 2.0 + length}, step=40)
 
     def complete(self, name: str = "placement", **options: Any) -> list[RunSpec]:
         """A sweep that was planned and run to its end."""
