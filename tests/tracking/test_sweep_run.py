@@ -55,6 +55,14 @@ def test_completed_cells_with_a_number_are_ranked_and_no_others() -> None:
     assert found.rows["seeds"].tolist() == [1, 1]
 
 
+def test_a_cell_counts_the_seeds_that_have_a_number() -> None:
+    cells = ["dense", "a", "a", "a", "b", "b", "b"]
+    frame = table(*cells, run=[*range(7)], **{"is@1k": [9.0, 5.0, 5.5, None, 3.0, None, None]})
+    found = Ranking.of(frame)
+    assert found is not None and found.rows["cell"].tolist() == ["dense", "a", "b"]
+    assert found.rows["seeds"].tolist() == [1, 2, 1]
+
+
 def rows(key: str, count: int) -> Ranking:
     """Cells of which the first alone has an interval."""
     blank = [None] * (count - 1)

@@ -12,8 +12,10 @@ from urllib.parse import quote
 import pandas as pd
 
 from tread_lab.frames import (
+    COUNT,
     HIGH,
     LOW,
+    UNIT,
     intervals_over,
     ranked_cells,
     ranking_caption,
@@ -41,7 +43,7 @@ class Ranking:
 
     Attributes:
         key: the metric that decides.
-        rows: columns `rank`, `cell`, `key`, `low`, `high`, `interval over`, `seeds`.
+        rows: columns `rank`, `cell`, `key`, `low`, `high`, `interval over`, `seeds` with a number.
         texts: `key` with its interval, of each row.
         comparison: the question that differences to baselines answer.
     """
@@ -59,13 +61,14 @@ class Ranking:
             return None
         cells = ranked_cells(frame, key)
         cells = cells[cells[key].notna() & (cells["state"] == RunState.COMPLETED)]
+        counted = cells[key + COUNT].where(cells[key + UNIT] == "seeds", 1)
         rows = {
             "rank": cells["rank"],
             "cell": cells["cell"],
             key: cells[key],
             **{"low": cells[key + LOW], "high": cells[key + HIGH]},
             "interval over": intervals_over(cells, key),
-            "seeds": cells["completed"],
+            "seeds": counted.where(cells[key + COUNT] > 0, cells["completed"]),  # dense has no gap
         }
         texts = result_texts(cells, key)
         return Ranking(key, pd.DataFrame(rows), texts, frame.attrs.get("comparison", ""))
