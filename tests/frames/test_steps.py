@@ -156,11 +156,10 @@ def test_matched_runs_of_a_constant_rate_answer_at_equal_steps_too(tmp_path: Pat
         (path,) = losses_paths(lab.run(run), step).values()
         arrays = dict(np.load(path))
         np.savez(path, **arrays | {"dense": arrays["dense"] + (run == worse)})  # type: ignore[arg-type]
-    frame = equal_steps_frame(lab, "matched")
-    assert frame is not None and tied_with_best(lab, frame, list(frame["cell"].iloc[1:])) == []
+    assert tied_with_best(lab, at_six, list(at_six["cell"].iloc[1:])) == []
     assert (
         "answer that at equal training FLOPs"
-        in answer(lab, frame, lab.sweep("matched").plan()).cost
+        in answer(lab, at_six, lab.sweep("matched").plan()).cost
     )
 
 
