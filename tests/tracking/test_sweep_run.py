@@ -61,6 +61,15 @@ def test_a_cell_counts_the_seeds_that_have_a_number() -> None:
     found = Ranking.of(frame)
     assert found is not None and found.rows["cell"].tolist() == ["dense", "a", "b"]
     assert found.rows["seeds"].tolist() == [1, 2, 1]
+    roles, ends = ["baseline"] * 2 + ["trial"] * 2, {"low": 0.4, "high": 0.6, "n": 64.0}
+    gaps = {f"gap/heldout:{end}": [None, None, x, None] for end, x in ends.items()}
+    frame = table(
+        *["dense"] * 2, *["a"] * 2, run=[*range(4)], role=roles,
+        **{"gap/heldout": [None, None, 0.5, None], **gaps},
+    )  # fmt: skip
+    found = Ranking.of(frame)
+    assert found is not None and found.rows["cell"].tolist() == ["dense", "a"]
+    assert found.rows["seeds"].tolist() == [2, 1]  # whose own gaps are 0; one over images
 
 
 def rows(key: str, count: int) -> Ranking:
