@@ -156,7 +156,7 @@ def test_each_metric_is_of_its_layer_and_sums_go_on_from_their_state(
     described = scorer.described(reference, (1, 1, 1), None)
     taken = [first.take_features(), scorer.take_features()]
     assert first.take_features() == {}
-    found = scorer.scores(described, taken, 4)
+    found = scorer.scores(described, taken)
     spread = 2 * (1 + 2 / 3 - 2 * (2 / 3) ** 0.5)
     assert {name: round(value, 9) for name, value in found.items()} == {
         "is@4": pytest.approx(2.0),

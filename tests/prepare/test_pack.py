@@ -113,11 +113,15 @@ def test_held_out_arrays_and_captions_come_along(packed: Path, tmp_path: Path) -
         packed_from(packed, tmp_path / "out")
 
 
-def test_captions_come_along_and_a_missing_one_is_refused(packed: Path, tmp_path: Path) -> None:
+def test_captions_and_classes_come_along_and_a_missing_caption_is_refused(
+    packed: Path, tmp_path: Path
+) -> None:
+    (packed / "classes.json").write_text('["cat", "dog"]')
     write_captions(packed / "captions.jsonl", [[f"caption {k}"] for k in range(40)])
     packed_from(packed, tmp_path / "out")
     text = (tmp_path / "out" / "captions.jsonl").read_text()
     assert text == (packed / "captions.jsonl").read_text()
+    assert json.loads((tmp_path / "out" / "classes.json").read_text()) == ["cat", "dog"]
     write_captions(packed / "captions.jsonl", [["one"]] * 39)
     with pytest.raises(UserError, match="has 39 lines, and there are 40 samples"):
         packed_from(packed, tmp_path / "again")

@@ -255,7 +255,7 @@ def _samples(
     if condition is not None:
         condition.write(place.path, [n for part in parts.all() for n in part["labels"].tolist()])
     _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
-    return scores.scores(parts.all(), spec.count), facts
+    return scores.scores(parts.all()), facts
 
 
 def _facts(drawing: Drawing, file: ReferenceFile | None, scores: SampleScores) -> dict[str, Any]:

@@ -78,8 +78,8 @@ class SampleScores:
         for name, scorer in self._scorers.items():
             scorer.load(below(state, name))
 
-    def scores(self, taken: Iterable[Mapping[str, Tensor]], count: int) -> dict[str, float]:
-        """Return the metrics of all `count` images by their names in the record.
+    def scores(self, taken: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
+        """Return the metrics of all images by their names in the record.
 
         Args:
             taken: all that `add` gave, in order; other tensors beside it are left alone.
@@ -92,7 +92,7 @@ class SampleScores:
         with matrix_products("fp32"):
             for name, scorer in self._scorers.items():
                 features = [below(part, name) for part in kept]
-                scores |= scorer.scores(self._described[name], features, count)
+                scores |= scorer.scores(self._described[name], features)
         return scores
 
 

@@ -64,7 +64,7 @@ class Scorer:
     ) -> None:
         with_others = [name for m in metrics for name in (m, *METRICS[m].also)]
         self.metrics = list(dict.fromkeys(with_others))
-        self.extraction = Extraction(extractor, device=device)
+        self.extraction, self._count = Extraction(extractor, device=device), count
         facts = [METRICS[metric] for metric in self.metrics]
         summed = {(metric.layer, metric.keeps) for metric in facts}
         self._kept: dict[str, Keeper] = {
@@ -123,19 +123,21 @@ class Scorer:
         return found
 
     def scores(
-        self, reference: DescribedReference, taken: Iterable[Mapping[str, Tensor]], count: int
+        self, reference: DescribedReference, taken: Iterable[Mapping[str, Tensor]]
     ) -> dict[str, float]:
         """Return the metrics by the names they are recorded under.
 
         Args:
-            taken: all that `take_features` gave, in order, of `count` images.
+            taken: all that `take_features` gave, in order.
         """
         parts = [part for part in taken if part]
         features = {layer: torch.cat([part[layer] for part in parts]) for layer in self._whole}
         compared = Compared(features, self._kept, reference, self.extraction.device)
         extractor, heldout = self.extraction.called, reference.reference.heldout
         return {
-            sample_metric(metric, extractor, count, heldout=heldout): _number(metric, compared)
+            sample_metric(metric, extractor, self._count, heldout=heldout): _number(
+                metric, compared
+            )
             for metric in self.metrics
         }
 

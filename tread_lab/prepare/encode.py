@@ -105,7 +105,6 @@ def encode(
     finish(
         build,
         whole,
-        channels_name=_name(stored),
         labels=np.asarray(images.labels, np.int64),
         classes=images.classes,
         captions=images.captions,

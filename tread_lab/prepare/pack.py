@@ -91,7 +91,6 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
     finish(
         build,
         plan,
-        channels_name=name,
         labels=store.labels,
         classes=read_json(path / CLASSES),
         captions=captions_of(store),

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -187,7 +187,6 @@ def finish(
     build: Build,
     plan: Mapping[str, object],
     *,
-    channels_name: str,
     labels: NDArray[np.int64],
     classes: Sequence[str] | None = None,
     captions: Sequence[Captions] | None = None,
@@ -201,7 +200,6 @@ def finish(
     repeated after it was stopped anywhere: the manifest, which tells that all is whole, comes last.
 
     Args:
-        channels_name: the array whose channels are measured, `latents` or `moments`.
         labels, captions, names: of all samples of the build, damaged ones included.
         statistics: mean and deviation by which the data are normalised.
         heldout: packed data whose held-out arrays come along.
@@ -222,7 +220,7 @@ def finish(
                 write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
                 beside.append(CAPTIONS)
             beside += [] if heldout is None else _copy_heldout(heldout, folder)
-        facts = {"made_with": dict(plan), **_facts(folder, channels_name, labels[kept])}
+        facts = {"made_with": dict(plan), **_facts(folder, build.arrays, labels[kept])}
         files = [*(f"{name}.npy" for name in build.arrays), *beside]
         write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
         clear(folder)
@@ -276,8 +274,9 @@ def _write_beside(
     return names
 
 
-def _facts(folder: Path, name: str, labels: NDArray[np.int64]) -> dict[str, object]:
+def _facts(folder: Path, arrays: Collection[str], labels: NDArray[np.int64]) -> dict[str, object]:
     """Return counts, shape, and what the values are like."""
+    name = "moments" if "moments" in arrays else "latents"
     array = np.load(folder / f"{name}.npy", mmap_mode="r")
     channels = array.shape[1] // (2 if name == "moments" else 1)
     moments = ChannelMoments(channels)
