@@ -75,6 +75,7 @@ def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
     )
     for value, key in zip(ours.values(), keys, strict=True):
         assert value == pytest.approx(theirs[key], rel=1e-6)
+    assert ours[f"fd[{OWN}]@150"] == pytest.approx(1.117, abs=0.01)  # of the shipped weights
 
 
 def test_only_precision_and_recall_cap_the_references(
