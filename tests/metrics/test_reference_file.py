@@ -71,7 +71,8 @@ def test_compressed_files_are_read_alike(tmp_path: Path, arrays: Arrays) -> None
 
 def test_only_what_the_metrics_need_is_asked_for(tmp_path: Path, arrays: Arrays) -> None:
     whole = written(tmp_path / "whole.npz", arrays)
-    for metrics, layers in ((["fid", "is"], {"pool"}), (["is"], set()), (["sfid"], {"spatial"})):
+    cases = ((["fid", "is"], {"pool"}), (["is"], set()), (["sfid", "recall"], {"spatial"}))
+    for metrics, layers in cases:
         assert open_reference(whole, metrics).moments.keys() == layers
     few = written(tmp_path / "x.npz", {key: arrays[key] for key in ("mu", "sigma")})
     assert open_reference(few, ["fid"]).shape is None
