@@ -203,7 +203,8 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
     trials = rows[rows["role"] == "trial"]
     axes = [a for a in rows.attrs.get("axes", ()) if a in rows]
     place = ["start", "end"]
-    placed = set(place) <= set(rows.columns) and not _several(trials)
+    several = "route" in trials and trials["route"].astype(str).str.contains("+", regex=False).any()
+    placed = set(place) <= set(rows.columns) and not several  # which have no one start and end
     keys = place if placed and len(trials[place].drop_duplicates()) > 1 else []
     if not keys and "route" in rows and trials["route"].nunique() > 1:
         keys = ["route"]
@@ -300,13 +301,6 @@ def _values(column: pd.Series[Any]) -> list[Any]:
     """Return the distinct values: numbers in order, texts as the plan has them."""
     values = [json_value(value) for value in column.dropna().unique()]
     return sorted(values) if all(isinstance(v, int | float) for v in values) else values
-
-
-def _several(trials: pd.DataFrame) -> bool:
-    """Return whether a trial has several routes, which have no one start and end."""
-    return "route" in trials and bool(
-        trials["route"].astype(str).str.contains("+", regex=False).any()
-    )
 
 
 def json_value(value: Any) -> Any:

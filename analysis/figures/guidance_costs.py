@@ -9,18 +9,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.sentences import metric_text, result, routed
-from tread_lab.analysis.figures.style import (
-    BESIDE,
-    BLACK,
-    CYCLE,
-    Axes,
-    Line2D,
-    arrow,
-    figure,
-    label,
-)
 from tread_lab.frames import HIGH, LOW, cells_frame
 from tread_lab.records.metric_names import SAMPLE_FLOPS, metric_kind
 from tread_lab.records.status import RunState
@@ -52,11 +43,7 @@ class GuidancePoint:
 def guidance_costs(frame: pd.DataFrame, metric: str) -> list[GuidancePoint]:
     """Return the planned columns `metric` and `metric w=...` with the cost of an image, by cell.
 
-    A cell has points only if all its seeds completed.
-
-    Args:
-        frame: rows of `trials_frame`.
-        metric: its name without a setting: `fd[fashion16-v1]@1k`.
+    A cell of `trials_frame`'s rows has points only if all its seeds completed.
     """
     cells = cells_frame(frame)
     cells = cells[cells["state"] == RunState.COMPLETED]
@@ -87,13 +74,16 @@ def _point(row: pd.Series, column: str, setting: str, flops: float) -> GuidanceP
     return GuidancePoint(str(row["cell"]), method, text, weight, flops, *numbers)
 
 
-def draw_guidance_costs(points: Sequence[GuidancePoint], metric: str, axes: Sequence[Axes]) -> None:
+def draw_guidance_costs(
+    points: Sequence[GuidancePoint], metric: str, axes: Sequence[style.Axes]
+) -> None:
     """Draw a panel for each cell; colours are methods, numbers beside points are weights.
 
     Where points crowd, the weight stands at one of them only.
     """
     methods = list(dict.fromkeys(point.method for point in points))
-    colours = dict(zip([m for m in methods if m != "none"], CYCLE * 2)) | {"none": BLACK}
+    guided = [method for method in methods if method != "none"]
+    colours = dict(zip(guided, style.CYCLE * 2)) | {"none": style.BLACK}
     values, prices = ([getattr(p, name) for p in points] for name in ("value", "flops"))
     sign = metric_kind(metric).sign or 1
     for ax, (cell, of_cell) in zip(axes, by_cell(points).items()):
@@ -105,14 +95,14 @@ def draw_guidance_costs(points: Sequence[GuidancePoint], metric: str, axes: Sequ
             if all(abs(place[0] - a) > 0.12 or abs(place[1] - b) > 0.06 for a, b in labelled):
                 ax.annotate(f"{point.weight:g}", (x, y), (2, 2), textcoords="offset points", size=5)
                 labelled.append(place)
-        ax.set_title(arrow(cell))
+        ax.set_title(style.arrow(cell))
         ax.set_xlabel("GFLOP per image")
     for ax in axes:
         ax.set_xlim(0, 1.12 * max(prices) / 1e9)
         ax.set_ylim(min(values) - 0.1 * _span(values), max(values) + 0.1 * _span(values))
-    axes[0].set_ylabel(label(metric))
-    handles = [Line2D([], [], marker="o", ls="", color=colours[m], label=m) for m in methods]
-    axes[-1].legend(handles=handles, title="guidance (beside: weight)", **BESIDE)
+    axes[0].set_ylabel(style.label(metric))
+    handles = [style.Line2D([], [], marker="o", ls="", color=colours[m], label=m) for m in methods]
+    axes[-1].legend(handles=handles, title="guidance (beside: weight)", **style.BESIDE)
 
 
 def _span(values: Sequence[float]) -> float:
@@ -151,6 +141,6 @@ def guidances(records: SweepRecords) -> Iterator[Drawn]:
         points = guidance_costs(records.frame, metric)
         panels = len(by_cell(points))
         if len(points) > 2 and panels < 5:
-            fig, axes = figure(width=1.2 + 1.9 * panels, height=2.4, columns=panels)
+            fig, axes = style.figure(width=1.2 + 1.9 * panels, height=2.4, columns=panels)
             draw_guidance_costs(points, metric, axes)
             yield Drawn(named("guidance", metric), caption(points, metric), fig, metric)

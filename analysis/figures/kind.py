@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pandas as pd
 
@@ -37,12 +38,11 @@ class SweepRecords:
     panels: int = 1
     equal_steps: pd.DataFrame | None = None
 
-    def placed(self) -> Iterator[tuple[str, Placements]]:
-        """Give each compared metric that two placements have."""
-        for metric in self.compared:
-            places = placements(self.frame, metric)
-            if places.measured.sum() > 1:
-                yield metric, places
+    @cached_property
+    def placed(self) -> list[tuple[str, Placements]]:
+        """Each compared metric that two placements have."""
+        of_metrics = ((metric, placements(self.frame, metric)) for metric in self.compared)
+        return [(metric, places) for metric, places in of_metrics if places.measured.sum() > 1]
 
     @property
     def compared(self) -> list[str]:
@@ -57,8 +57,7 @@ class SweepRecords:
         return f"{model} {question}\n{said}" if question else f"{model} {said}"
 
     def compared_parts(self, metric: str) -> Iterator[SweepRecords]:
-        """Give the records of each question that the runs answer for a metric, the sweep's own
-        first."""
+        """Give the sweep's own records, then those of another question that its runs answer."""
         yield self
         other = self.equal_steps
         if other is None or metric not in other:

@@ -43,10 +43,7 @@ class OverTraining:
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     """Return a panel over training steps for each way in which images of a metric were drawn.
 
-    `fd[x]@1k` stands for `fd[x]@1k` and `fd[x]@1k w=2` where both were measured.
-
-    Args:
-        frame: rows of `training_frame`.
+    Of rows of `training_frame`, `fd[x]@1k` stands for `fd[x]@1k` and `fd[x]@1k w=2`.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
@@ -59,12 +56,9 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
 
 
 def over_costs(frame: pd.DataFrame, metric: str) -> OverTraining:
-    """Return a panel of a metric for each of `COSTS`: what training had spent, over seeds.
+    """Return a panel of a metric for each of `COSTS`: what rows of `steps_frame` had spent.
 
     A gap has no curve of the baseline, of which it is 0.
-
-    Args:
-        frame: rows of `steps_frame`.
 
     Raises:
         UserError: no such metric, or the rows are of the ends of runs alone.

@@ -117,9 +117,11 @@ def _blocks(blocks: Ints) -> range:
 def draw_legend(places: Placements, fig: style.Figure) -> None:
     """Say below the figure what outline, dots, hatches and letters mean, where there are any."""
     best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label=places.best_is)]
-    states = style.state_legend(dict.fromkeys(map(str, places.states)))
-    handles = [*best[: places.best is not None], *style.zero_legend(places.low, places.high)]
-    handles = [*handles, *states]
+    handles = [
+        *best[: places.best is not None],
+        *style.zero_legend(places.low, places.high),
+        *style.state_legend(map(str, places.states)),
+    ]
     if handles:
         columns = len(handles) if fig.get_figwidth() > style.COLUMN or len(handles) <= 3 else 2
         fig.legend(handles=handles, loc="outside lower center", ncols=columns)
@@ -136,7 +138,7 @@ def baseline_title(frame: pd.DataFrame, metric: str) -> str:
 @figure_kind(each_panel=True, compares=True)
 def grids(records: SweepRecords) -> Iterator[Drawn]:
     """Where a route starts and ends"""
-    for metric, places in records.placed():
+    for metric, places in records.placed:
         starts, ends = _blocks(places.start), _blocks(places.end)
         if min(len(starts), len(ends)) > 1:
             width = style.COLUMN if len(ends) <= 10 else style.PAGE
@@ -150,7 +152,7 @@ def grids(records: SweepRecords) -> Iterator[Drawn]:
 @figure_kind(each_panel=True, compares=True)
 def spans(records: SweepRecords) -> Iterator[Drawn]:
     """Placement as the paper draws it: the blocks of each route"""
-    for metric, places in records.placed():
+    for metric, places in records.placed:
         rows = max(len(places.routes), len(published.FIG8))
         fig, (ours, theirs) = style.figure(width=style.PAGE, height=0.9 + 0.135 * rows, columns=2)
         draw_route_spans(places, ours, depth=depth_of(str(records.frame["model"].iloc[0])))
@@ -165,7 +167,7 @@ def route_bars(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Placements:
     """Return the bars of one metric from the rows of `trials_frame`, see `in_families`.
 
     Raises:
-        UserError: no route was planned, no such metric, or several cells share a route.
+        UserError: no route was planned, or as `placements` does.
     """
     places = placements(frame, metric)
     if not places.routes:
@@ -260,12 +262,11 @@ def _draw_state(ax: style.Axes, x: float, state: str) -> None:
 @figure_kind(each_panel=True)
 def bars(records: SweepRecords) -> Iterator[Drawn]:
     """Placement from short to long routes"""
-    for metric, places in records.placed():
+    for metric, places in records.placed:
         width = style.COLUMN if len(places.routes) <= 18 else style.PAGE
         parts = list(records.compared_parts(metric))
-        fig, (*ours, theirs) = style.figure(
-            width=width, height=1.95 * (len(parts) + 1), rows=len(parts) + 1
-        )
+        rows = len(parts) + 1
+        fig, (*ours, theirs) = style.figure(width=width, height=1.95 * rows, rows=rows)
         captions = []
         for part, ax in zip(parts, ours):
             bars = route_bars(part.frame, metric)

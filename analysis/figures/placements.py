@@ -118,7 +118,7 @@ def placements(frame: pd.DataFrame, metric: str) -> Placements:
         low,
         high,
         states,
-        measured_as(cells[states == "completed"], column),
+        measured_as(cells, column),
     )
 
 

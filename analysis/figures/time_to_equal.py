@@ -93,10 +93,7 @@ def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True
 def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual:
     """Return curves over training, and factors at the best value both reached.
 
-    A point is a stage of one run, or a run of its own length.
-
-    Args:
-        frame: rows of `training_frame`.
+    A point is a stage of one run, or a run of its own length: rows of `training_frame`.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.

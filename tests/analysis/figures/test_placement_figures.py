@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from tests.synthetic import PAPER_PLACEMENTS
 from tread_lab.analysis.figures.placement_figures import (
     draw_legend,
     draw_route_bars,
@@ -26,7 +25,6 @@ from tread_lab.analysis.figures.style import (
     figure,
     ink_on,
 )
-from tread_lab.analysis.tables import published
 from tread_lab.specs import UserError
 
 ROWS = [*((0, end) for end in range(2, 11)), *((start, 8) for start in range(1, 8))]
@@ -84,12 +82,6 @@ def test_letters_on_every_colour_have_a_contrast_of_4_5() -> None:
             assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5
 
 
-def test_bars_stand_in_the_papers_order(paper_frame: pd.DataFrame) -> None:
-    bars = route_bars(paper_frame)
-    assert tuple(bars.routes) == PAPER_PLACEMENTS == tuple(published.FIG8)
-    assert bars.measured_as == "95% over 32 images of 1 seed"
-
-
 def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="places no single route"):
         route_bars(paper_frame[paper_frame["role"] == "baseline"])
@@ -117,14 +109,3 @@ def test_where_every_route_is_worse_the_frame_is_of_the_least_harmful(
     draw_legend(worse, fig)
     assert fig.legends[0].get_texts()[0].get_text() == "least harmful"
     assert best_route(worse).startswith("Least harmful is 2→8: ")
-
-
-def test_routes_without_a_number_have_hatched_stubs_at_their_places(
-    paper_frame: pd.DataFrame,
-) -> None:
-    bars = route_bars(paper_frame)
-    _, (ax,) = figure()
-    draw_route_bars(bars, ax)
-    stubs = [patch.get_x() for patch in ax.patches if patch.get_hatch()]
-    places = [bar.get_x() for bar, measured in zip(ax.patches, bars.measured) if not measured]
-    assert stubs == pytest.approx(places) and stubs
