@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.synthetic import FD, small, write_sweep
+from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.cell import (
     ADVICE,
     ENDED_BADLY,
@@ -13,7 +13,6 @@ from tread_lab.dashboards.cell import (
     curve,
     differences,
     ending,
-    stages,
 )
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
@@ -52,27 +51,6 @@ def test_seeds_and_execution_are_no_differences() -> None:
         ["routes", "none", "2->8 s=0.5 + 9->9 s=0.25"],
         ["train.clip", "absent", "1.0"],
     ]
-
-
-def test_stages_are_what_was_measured_at_several_steps_and_what_it_took(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(stages=(100, 200), similarity=False))
-    plan = lab.sweep("placement").plan()
-    dense, routed = plan.trials[0].run, plan.trials[1].run
-    found = stages(lab, plan, [dense, routed])
-    assert list(found) == [dense, routed]
-    spent = found[dense]["spent"]
-    assert spent["step"] == [100, 200, 400]
-    assert spent["cost/train_images"] == [1600, 3200, 6400]  # 16 a step
-    assert spent["cost/device_hours"] == [0.00416667, 0.00833333, 0.0166667]  # 60 s in all
-    assert found[dense]["metrics"][FD] == [25.8, 9.8, 1.8]
-    assert "gap/heldout" not in found[dense]["metrics"]
-    assert len(found[routed]["metrics"]["gap/heldout"]) == 3
-
-
-def test_a_run_that_was_measured_at_its_end_has_no_stages(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(similarity=False))
-    plan = lab.sweep("placement").plan()
-    assert stages(lab, plan, [trial.run for trial in plan.trials]) == {}
 
 
 def test_a_time_that_other_work_on_the_machine_decided_is_marked(tmp_path: Path) -> None:

@@ -56,14 +56,6 @@ def test_title_legend_and_front_follow_the_nature(frame: pd.DataFrame, metric: s
     assert all(value is not None for value in tree["value"][1:])
 
 
-def test_a_front_has_the_cost_and_the_interval_of_every_cell(frame: pd.DataFrame) -> None:
-    found = cell_map.cells(frame, "gap/heldout")["pareto"]
-    assert (found["cell"], found["relative"]) == ([0, 1, 2, 3], True)
-    assert found["cost"][0] == 1.0 and found["value"][0] == 0.0  # dense
-    ends = list(zip(found["low"], found["value"], found["high"]))[1:]
-    assert all(low < value < high for low, value, high in ends)
-
-
 def test_a_metric_that_nobody_declared_is_neither(frame: pd.DataFrame) -> None:
     shown = frame.assign(**{"sharpness@1k": [1.0, 2.0, 3.0, 4.0]})
     tree = cell_map.cells(shown, "sharpness@1k")

@@ -86,22 +86,16 @@ def test_list_and_page_read_a_plan_once_and_do_not_wait_for_many_records(
     assert read == ["placement"]
 
 
-def test_a_cell_that_a_search_asks_for_is_in_plan_and_frame(searched: Lab) -> None:
-    live = LiveSweep(searched, "placement")
-    assert settled(live, 1).frame["role"].tolist() == ["baseline"]
-    ask(searched, 0)
-    now = settled(live, 2)
-    assert [trial.run for trial in now.plan.trials] == now.frame["run"].tolist()
-
-
-def test_a_running_asked_cell_is_listed_and_opens(searched: Lab) -> None:
+def test_a_running_cell_that_a_search_asks_for_is_listed_and_opens(searched: Lab) -> None:
     pages = Pages(searched)
-    settled(pages.live("placement"), 1)
+    live = pages.live("placement")
+    assert settled(live, 1).frame["role"].tolist() == ["baseline"]
     ask(searched, 1)
     run = searched.run(json.loads((searched.root / "all.json").read_text())[2]["run"])
     run.reopen()
     with run.lock():
-        settled(pages.live("placement"), 2)
+        now = settled(live, 2)
+        assert [trial.run for trial in now.plan.trials] == now.frame["run"].tolist()
         tree = pages.sweep("placement")
         assert [(row["number"], row["seed"]) for row in tree["running"]] == [(1, 0)]
         detail = pages.cell("placement", "1")
@@ -132,17 +126,25 @@ def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
     assert progress(run, 40) == {"step": 20, "steps": 40, "loss": 0.25}
 
 
-def test_the_map_of_a_search_has_its_space_and_the_order(searched: Lab) -> None:
+def test_a_search_has_its_space_its_order_and_its_budget_from_the_first_look(searched: Lab) -> None:
+    plan = searched.sweep("placement").plan_path
+    tree = json.loads(plan.read_text())
+    write_json(plan, {**tree, "sweep": {"sweep": {"search": {"trials": 3}}}})
     pages = Pages(searched)
-    ask(searched, 2)
-    ask(searched, 0)
+    settled(pages.live("placement"), 1)
+    tree = pages.sweep("placement")
+    assert tree["counts"] == {"completed": 1, "pending": 3}
+    assert len(tree["cells"]["search"]["untried"]) == 3
+    for number in (2, 0):
+        ask(searched, number)
     settled(pages.live("placement"), 3)
-    cells = pages.sweep("placement")["cells"]
-    assert [(d["key"], d["values"]) for d in cells["dimensions"]] == [
+    tree = pages.sweep("placement")
+    assert sum(tree["counts"].values()) == 4
+    assert [(d["key"], d["values"]) for d in tree["cells"]["dimensions"]] == [
         ("start", [0, 2, 5]),
         ("end", [4, 8]),
     ]
-    assert cells["search"] == {
+    assert tree["cells"]["search"] == {
         "cells": 3,
         "order": [None, 1, 2],
         "untried": [[1, 1]],
@@ -175,22 +177,6 @@ def test_records_that_stay_unreadable_are_told(
     assert not pages.sweep("placement")["problem"]  # once is a record that is being written
     eventually(lambda: bool(pages.sweep("placement")["problem"]))
     assert pages.sweep("placement")["problem"].startswith("TypeError: of")
-
-
-def test_a_search_that_has_asked_for_nothing_has_its_budget_and_its_map(searched: Lab) -> None:
-    plan = searched.sweep("placement").plan_path
-    tree = json.loads(plan.read_text())
-    tree["sweep"] = {"sweep": {"search": {"trials": 3}}}
-    write_json(plan, tree)
-    pages = Pages(searched)
-    settled(pages.live("placement"), 1)
-    tree = pages.sweep("placement")
-    assert tree["counts"] == {"completed": 1, "pending": 3}
-    assert [d["values"] for d in tree["cells"]["dimensions"]] == [[0, 2, 5], [4, 8]]
-    assert len(tree["cells"]["search"]["untried"]) == 3
-    ask(searched, 1)
-    settled(pages.live("placement"), 2)
-    assert sum(pages.sweep("placement")["counts"].values()) == 4
 
 
 def test_the_page_is_told_how_old_the_records_are(searched: Lab, monkeypatch: Any) -> None:

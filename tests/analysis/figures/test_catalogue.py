@@ -8,17 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import tread_lab.analysis
 from tests.analysis.conftest import seen
 from tests.four_sweeps import same_as_stored
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, small, write_sweep
-from tread_lab.analysis.figures import catalogue
+from tread_lab.analysis.figures import catalogue, placement_figures
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, write_figures
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords
-from tread_lab.analysis.figures.style import figure, power_of_ten, save, signed, times
+from tread_lab.analysis.figures.style import figure, save
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 
@@ -49,11 +48,6 @@ def test_what_is_drawn_and_said_of_a_sweep(
     assert {path.name for path in folder.figures.iterdir()} == {path.name for path in written}
 
 
-def test_figures_are_images_and_pages(tmp_path: Path) -> None:
-    for path in save(figure()[0], tmp_path, "empty"):
-        assert path.read_bytes()[:5] == {".png": b"\x89PNG\r", ".pdf": b"%PDF-"}[path.suffix]
-
-
 def test_only_what_is_there_is_drawn(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
     names = {path.name for path in write_figures(lab, "placement")}
@@ -73,22 +67,18 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
         write_figures(lab, "placement")
 
 
-def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_saving_twice_gives_the_same_image_and_page(tmp_path: Path) -> None:
     contents = []
     for _ in range(2):
         fig, (ax,) = figure()
         ax.plot([0, 1], [1, 0])
-        contents.append([path.read_bytes() for path in save(fig, tmp_path, "line")])
+        paths = save(fig, tmp_path, "pareto-fid-w=1.5")
+        contents.append([path.read_bytes() for path in paths])
         assert fig.get_size_inches()[0] == 3.3
     assert contents[0] == contents[1]
-
-
-def test_scaled_labels() -> None:
-    values = np.array([0.0134, -0.0015, np.nan])
-    assert power_of_ten(values) == -3
-    assert signed(values * 1e3) == ["+13.4", "\N{MINUS SIGN}1.5", ""]
-    assert times(-3) == r" ($\times 10^{-3}$)" and times(0) == ""
-    assert power_of_ten(np.array([2.7, -0.3])) == 0
+    assert [content[:5] for content in contents[0]] == [b"\x89PNG\r", b"%PDF-"]
+    assert [path.name for path in paths] == ["pareto-fid-w=1.5.png", "pareto-fid-w=1.5.pdf"]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 def test_reading_results_imports_no_torch_and_asks_no_network() -> None:
@@ -122,9 +112,8 @@ def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper
     steps = records.frame.assign(**{gap: records.frame[gap] + shorter for gap in gaps})
     steps.attrs |= {**records.frame.attrs, "comparison": "at equal steps"}
     records.frame.attrs["comparison"] = "at equal training FLOPs"
-    drawn = {d.name: d for _, d in all_figures(replace(records, equal_steps=steps))}
-    bars = drawn["route_bars-gap-heldout"]
-    caption, figure = bars.caption, bars.figure
+    (drawn, *_) = placement_figures.bars.draw(replace(records, equal_steps=steps))
+    caption, figure = drawn.caption, drawn.figure
     questions = [ax.get_title(loc="left").splitlines()[0] for ax in figure.axes]
     assert [question.partition(" at ")[2] for question in questions] == [
         "equal training FLOPs", "equal steps", ""
@@ -132,4 +121,3 @@ def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper
     first, second = caption.split(" At equal steps: ")
     assert first.startswith("At equal training FLOPs: Best is 2→8") and "p = " in first
     assert "0.00250" in second and "0.00250" not in first and "Rank correlation" in second
-    assert drawn["route_grid-gap-heldout"].caption.endswith("Compared at equal training FLOPs.")

@@ -7,13 +7,12 @@ import pandas as pd
 import pytest
 
 from tread_lab.analysis.figures.over_training import (
+    budget_metrics,
     costs_caption,
-    draw_over_training,
     over_costs,
     over_training,
     stage_metrics,
 )
-from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
 from tread_lab.analysis.figures.time_to_equal import time_to_equal
 from tread_lab.frames import STEP
@@ -54,28 +53,10 @@ def stages() -> pd.DataFrame:
     return frame
 
 
-def test_a_curve_is_drawn_against_what_it_had_spent(stages: pd.DataFrame) -> None:
-    panels = dict(over_costs(stages, FD).panels)
-    assert list(panels) == ["training steps", "training images", "device-hours"]
-    dense, routed = panels["device-hours"].curves
-    assert dense.dense and list(dense.x) == [0.5, 1.0, 2.0]
-    assert list(routed.x) == pytest.approx([1 / 3, 2 / 3, 4 / 3])
-    assert list(routed.value) == [9.5, 6.0, 4.0]
-    assert list(panels["training images"].curves[1].x) == [1600, 3200, 6400]
-
-
-def test_a_gap_has_curves_of_trials_alone_and_the_line_of_its_baseline(
-    stages: pd.DataFrame,
-) -> None:
-    assert stage_metrics(stages)[0] == "gap/heldout"
-    found = over_costs(stages, "gap/heldout")
-    by_step = found.panels[0][1]
-    (curve,) = by_step.curves
-    assert list(curve.value) == [0.5, -1.0, -1.0]
-    _, (ax,) = figure()
-    draw_over_training(by_step, ax)
-    assert [0, 0] in [list(line.get_ydata()) for line in ax.lines]
-    assert "\N{MINUS SIGN}1.000 at 400 steps (1.33 h)" in costs_caption(found)
+def test_lengths_that_matching_gives_each_cell_are_no_curve(budget_frame: pd.DataFrame) -> None:
+    assert budget_metrics(budget_frame) == ["heldout/loss", "fd[fashion16-v1]@1k"]
+    one_each = budget_frame.drop_duplicates("route")
+    assert budget_metrics(one_each.assign(**{"train.steps": range(len(one_each))})) == []
 
 
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:

@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.four_sweeps import ENDINGS
-from tests.synthetic import FD, heldout_gap
 from tread_lab.analysis.figures.pareto import (
     Front,
     draw_front,
@@ -26,20 +24,6 @@ def test_a_front_is_what_no_other_beats() -> None:
     value = np.array([5.0, 4.0, 3.0, 3.0, 1.0])
     assert list(pareto_front(cost, value)) == [True, False, True, False, True]
     assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
-
-
-def test_pareto_has_every_completed_cell_and_names_the_others(paper_frame: pd.DataFrame) -> None:
-    points = pareto(paper_frame)
-    assert len(points.value) == 17 - len(ENDINGS)
-    counts = {state: len(names) for state, names in points.endings.items()}
-    assert counts == dict.fromkeys(("diverged", "failed", "stopped", "pending"), 1)
-    for name, cost, value in zip(points.names, points.cost, points.value):
-        if name == "dense":
-            assert (cost, value) == (1, 0)
-        else:
-            i, j = map(int, name.removesuffix(" s=0.5").split("->"))
-            assert cost == pytest.approx((12 - 0.5 * (j - i + 1)) / 12)
-            assert value == pytest.approx(heldout_gap((i, j)))
 
 
 def test_names_cover_neither_the_front_nor_a_point(paper_frame: pd.DataFrame) -> None:
@@ -66,18 +50,6 @@ def saved(frame: pd.DataFrame, metric: str = "gap/heldout") -> Front:
     assert found is not None and found.names[-1] == "dense"
     assert (found.cost[-1], found.value[-1], found.share[-1]) == (0, 0, 0)
     return found
-
-
-def test_joules_saved_are_those_of_the_baseline_less_the_cells(metered_frame: pd.DataFrame) -> None:
-    found = saved(metered_frame)
-    assert found.saved == "energy/joules"
-    assert found.names == ("2->8", "0->8", "4->8", "0->10", "5->6", "dense")
-    assert list(found.cost[:-1]) == [18_000, 24_000, 10_000, 24_000, -3_000]
-    assert found.share[:-1] == pytest.approx([0.3, 0.4, 1 / 6, 0.4, -0.05])
-    assert list(found.value[:-1]) == [-0.002, 0.004, 0.001, 0.009, 0.002]
-    assert (found.low[0], found.high[0]) == (-0.003, -0.001)
-    with pytest.raises(UserError, match="no metric 'gap/heldot'"):
-        savings(metered_frame, "gap/heldot")
 
 
 def test_each_trial_saves_of_its_own_baseline(metered_frame: pd.DataFrame) -> None:
@@ -126,15 +98,6 @@ def test_the_front_is_of_cells_that_neither_dense_nor_another_beats(
     more_is_better = saved(scores, "is@50k")
     assert list(more_is_better.value[:-1]) == [-1, 2, -0.5, 1, 3]
     assert list(more_is_better.front[:-1]) == [False, True, False, False, True]
-
-
-def test_cells_without_a_number_are_named_with_their_state(paper_frame: pd.DataFrame) -> None:
-    found = saved(paper_frame, FD)
-    assert found.endings == {
-        "diverged": ("0->10",), "failed": ("7->8",), "stopped": ("1->8",), "pending": ("0->3",)
-    }  # fmt: skip
-    k = found.names.index("2->8")
-    assert found.cost[k] == pytest.approx(14 / 3600)  # 60 s less 2 s a block
 
 
 @pytest.mark.parametrize(

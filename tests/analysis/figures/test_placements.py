@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.four_sweeps import ENDINGS
 from tests.synthetic import FD, PAPER_PLACEMENTS, fd_gap, heldout_gap
+from tread_lab.analysis.figures.curves import rates
+from tread_lab.analysis.figures.effects import cell_gaps, two_ways
 from tread_lab.analysis.figures.loss_gap import gap_and_quality
+from tread_lab.analysis.figures.pareto import pareto, savings
 from tread_lab.analysis.figures.placements import (
     Placements,
     best_route,
@@ -18,6 +23,8 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.style import holds_zero
+from tread_lab.analysis.tables.paper_tables import comparison
+from tread_lab.analysis.tables.ranking import ranking
 from tread_lab.specs import UserError
 
 
@@ -35,12 +42,6 @@ def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None
     assert caption.startswith(f"Best is {best}:")
     counts = "1 better, 2 worse." if best == "0→2" else "2 better, 1 worse."
     assert caption.endswith(counts)
-
-
-def test_taking_keeps_every_column_together() -> None:
-    some = places("gap/heldout").take(np.array([2, 0]))
-    assert some.routes == [(0, 4), (0, 2)] and some.length.tolist() == [5, 3]
-    assert some.value.tolist() == [0.2, -0.2] and some.best == 1
 
 
 def test_of_equally_common_values_the_smallest_counts() -> None:
@@ -87,17 +88,6 @@ def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.Data
     assert placements(pd.concat([frame, dense]), FD).routes == gaps.routes
 
 
-def test_a_cell_of_seeds_is_a_number_only_when_all_of_them_completed(
-    seeds_frame: pd.DataFrame,
-) -> None:
-    (_, half), _ = panels(seeds_frame)
-    places = placements(half, "gap/heldout")
-    lost, best = places.routes.index((4, 8)), places.routes.index((2, 8))
-    assert places.states[lost] == "failed" and np.isnan(places.value[lost])
-    assert places.value[best] == pytest.approx(heldout_gap((2, 8)))
-    assert places.measured_as == "95% over 3 seeds"
-
-
 def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match=r"0->4 s=0\.5 and 0->4 s=0\.75"):
         placements(seeds_frame, "gap/heldout")
@@ -110,13 +100,19 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
     assert [name for name, _ in panels(whole)] == ["rate=0.5", "rate=0.75"]
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [cell_gaps, comparison, pareto, placements, ranking, rates, savings, two_ways],
+)
+def test_an_unknown_metric_is_named_with_the_nearest(
+    numbers: Callable[[pd.DataFrame, str], object], paper_frame: pd.DataFrame
+) -> None:
+    with pytest.raises(UserError, match="did you mean 'gap/heldout'"):
+        numbers(paper_frame, "gap/heldot")
+
+
 def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame) -> None:
     frame = seeds_frame.assign(bypass=pd.NA)
     frame.loc[frame["rate"] == 0.75, "bypass"] = "sprint"
     frame.attrs |= {"axes": ["start", "end", "bypass"]}
     assert [name for name, _ in panels(frame)] == ["as the experiment is", "bypass=sprint"]
-
-
-def test_an_unknown_metric_is_named_with_the_nearest(paper_frame: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match="did you mean 'gap/heldout'"):
-        placements(paper_frame, "gap/heldot")

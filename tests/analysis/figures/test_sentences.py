@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.analysis.figures.sentences import joined, number, span, trend
+from tread_lab.analysis.figures.sentences import joined, span, trend
 
 
-def test_numbers_have_real_signs() -> None:
-    assert number(-0.01234) == "\N{MINUS SIGN}0.0123"
+def test_differences_have_their_signs() -> None:
     assert span(0.5, 0.25, 0.75) == "+0.50 \u00b1 0.25 (95% interval)"
     assert span(0.5, float("nan"), float("nan")) == "+0.5000"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from matplotlib import patches
 
@@ -24,13 +22,6 @@ def test_a_file_name_is_short_and_tells_two_long_texts_apart() -> None:
     assert slug("gap/heldout w=2") == "gap-heldout-w=2"
     first, second = slug(f"{LONG}1"), slug(f"{LONG}2")
     assert len(first) == len(second) == 80 and first != second
-
-
-def test_a_name_with_a_dot_keeps_its_end(tmp_path: Path) -> None:
-    fig, _ = style.figure()
-    paths = style.save(fig, tmp_path, "pareto-fid-w=1.5")
-    assert [path.name for path in paths] == ["pareto-fid-w=1.5.png", "pareto-fid-w=1.5.pdf"]
-    assert sorted(tmp_path.iterdir()) == sorted(paths)
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,13 @@ from tests.analysis.notebooks.test_execute import PATHS, shown, stored
 class TestStored:
     """What lies in the repository."""
 
-    def test_it_opens_with_a_question_and_has_few_lines(self, path: Path) -> None:
-        cells = stored(path)
-        assert cells[0]["cell_type"] == "markdown"
-        title = "".join(cells[0]["source"]).splitlines()[0]
-        assert title.startswith("# ") and title.endswith("?")
-        lines = [line for cell in cells[1:] for line in "".join(cell["source"]).splitlines()]
+    def test_it_asks_in_few_lines_and_every_cell_ran_in_order(self, path: Path) -> None:
+        head, *cells = stored(path)
+        title = "".join(head["source"]).splitlines()[0]
+        assert head["cell_type"] == "markdown" and title.startswith("# ") and title.endswith("?")
+        lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
         assert len(lines) < 45 and max(map(len, lines)) <= 100
-
-    def test_every_cell_ran_in_order_and_none_failed(self, path: Path) -> None:
-        code = [cell for cell in stored(path) if cell["cell_type"] == "code"]
+        code = [cell for cell in cells if cell["cell_type"] == "code"]
         assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
         outputs = [out for cell in code for out in cell["outputs"]]
         assert not [out for out in outputs if out["output_type"] == "error"]
@@ -47,13 +44,11 @@ class TestStored:
             owner = modules.get(node.value.id) if isinstance(node.value, ast.Name) else None
             assert not inspect.ismodule(owner) or hasattr(owner, node.attr), ast.unparse(node)
 
-    def test_nothing_of_the_machine_is_in_it(self, path: Path) -> None:
+    def test_nothing_of_the_machine_is_in_it_and_its_pictures_are_whole(self, path: Path) -> None:
         content = path.read_text(encoding="utf-8")
         text = re.sub(r'"image/png": "[^"]*"', "", content)
         for strange in (r"/(home|root|tmp|work|Users|var)/", r"0x[0-9a-f]{8}", r"Traceback"):
             assert not re.search(strange, text), strange
         assert len(content) < 400_000
-
-    def test_its_pictures_are_whole(self, path: Path) -> None:
         for picture in shown(stored(path), "image/png"):
             assert base64.b64decode(picture).startswith(b"\x89PNG")

@@ -7,33 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.synthetic import FD, heldout_gap
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
 from tread_lab.specs import UserError
-
-
-def test_best_first_and_every_cell_in_it(paper_frame: pd.DataFrame) -> None:
-    table = ranking(paper_frame)
-    assert len(table) == 17
-    assert list(table["route"][:3]) == ["2->8", "dense", "3->8"]
-    done = table[table["state"] == "completed"]
-    assert done["value"].is_monotonic_increasing
-    assert list(done["rank"])[:3] == [1, 2, 3]
-    assert table["gap"].iloc[0] == pytest.approx(heldout_gap((2, 8)))
-    assert table["gap_low"].iloc[0] < table["gap"].iloc[0] < table["gap_high"].iloc[0]
-
-
-def test_another_metric_sorts_and_the_gap_stays_beside_it(paper_frame: pd.DataFrame) -> None:
-    table = ranking(paper_frame, FD)
-    assert table["value"].iloc[0] == pytest.approx(1.5)
-    assert table["gap"].iloc[0] == pytest.approx(heldout_gap((2, 8)))
-    assert FD in formatted(table, FD).columns
-
-
-def test_cost_is_told_against_the_baseline(paper_frame: pd.DataFrame) -> None:
-    table = ranking(paper_frame).set_index("route")
-    assert table.loc["dense", "flops"] == 1.0
-    assert table.loc["2->8", "flops"] == pytest.approx(8.5 / 12)
 
 
 def test_device_hours_stand_beside_flops_and_give_way_to_energy(
@@ -49,14 +24,6 @@ def test_device_hours_stand_beside_flops_and_give_way_to_energy(
         "0.70",
     ]
     assert "device-hours / dense" not in texts
-
-
-def test_seeds_and_rates_have_their_own_rows(seeds_frame: pd.DataFrame) -> None:
-    table = ranking(seeds_frame)
-    assert len(table) == 1 + 8
-    assert set(table.loc[table["state"] == "completed", "unit"]) == {"", "seeds"}
-    texts = formatted(table, "gap/heldout")
-    assert "3 seeds" in set(texts["interval over"])
 
 
 def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
@@ -84,11 +51,6 @@ def test_texts_from_records_cannot_break_a_table() -> None:
     markup = pd.DataFrame({"cell": ["<b> [a](b) `c` a < b & &lt;"]})
     assert to_markdown(markup).splitlines()[2] == r"| &lt;b> [a]\(b) \`c\` a < b & &amp;lt; |"
     assert r"50\% of \textbackslash{}x\_1 \& more \#2" in to_latex(texts)
-
-
-def test_an_unknown_metric_is_refused(paper_frame: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match="no metric 'fid@50k'"):
-        ranking(paper_frame, "fid@50k")
 
 
 def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:
