@@ -65,8 +65,7 @@ def cell(
 ) -> Tree:
     """Return the cell with this number in `cells`, seen through one of its seeds.
 
-    Args:
-        again: the command that runs the sweep again.
+    Advice on a failure names `again`, the command that runs the sweep again.
 
     Raises:
         UserError: there is no such cell.

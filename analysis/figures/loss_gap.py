@@ -70,11 +70,8 @@ def gap_over_steps(
 
     Runs of one seed share batches, noise and label drops, so the difference is far steadier than
     either curve. Smoothing is an exponential mean of the differences; completed trials whose
-    baseline did not end without a result, the shortest route first.
-
-    Args:
-        frame: rows of `trials_frame`.
-        history: rows of `history_frame`.
+    baseline did not end without a result, the shortest route first, from rows of `trials_frame`
+    and of `history_frame`.
     """
     logged = history[history["key"] == TRAIN_LOSS]
     losses = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}

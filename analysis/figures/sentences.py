@@ -22,11 +22,7 @@ def number(value: float, *, signed: bool = False) -> str:
 
 
 def span(value: float, low: float, high: float, over: str = "") -> str:
-    """Return `+0.0023 ± 0.0007 (95% over 3 seeds)`; the interval where there is one.
-
-    Args:
-        over: what the interval is over, `95% over 3 seeds`.
-    """
+    """Return `+0.0023 ± 0.0007 (95% over 3 seeds)`; the interval if there is one."""
     text = with_interval(value, low, high, signed=True).replace("-", MINUS)
     return f"{text} ({over or '95% interval'})" if np.isfinite(low) else text
 

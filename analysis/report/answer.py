@@ -127,11 +127,7 @@ def _finding(
 
 
 def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
-    """Return how the cells of a sweep at equal cost stand where training has as many steps.
-
-    Args:
-        name: of the best cell at equal cost.
-    """
+    """Return how the cells stand at equal steps, that which is best at equal cost by its name."""
     if frame is None:
         return ""
     cells = ranked_cells(with_metrics(frame, GAP_HELDOUT), GAP_HELDOUT)

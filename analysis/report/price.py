@@ -61,11 +61,7 @@ def price(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, best: pd.Series[Any])
 def _beside_dense(
     frame: pd.DataFrame, trials: pd.DataFrame, own: pd.DataFrame, baseline: pd.DataFrame
 ) -> str:
-    """Return the FLOPs and the time of a run of the cell and of its baseline.
-
-    Args:
-        own, baseline: their rows in `cells_frame`.
-    """
+    """Return FLOPs and time of a run of the cell and of its baseline, rows of `cells_frame`."""
     share = float((frame[TRAIN_FLOPS] / of_baseline(frame, TRAIN_FLOPS))[trials.index].mean())
     flops, of_dense = (_text(cell, TRAIN_FLOPS) for cell in (own, baseline))
     name = routed(str(trials["cell"].iloc[0]))
@@ -98,12 +94,7 @@ def _total(frame: pd.DataFrame) -> str:
 def _dense_for_the_same(
     frame: pd.DataFrame, trials: pd.DataFrame, own: pd.DataFrame, curve: pd.DataFrame
 ) -> str:
-    """Return what dense reaches for the FLOPs of a cell, or why that cannot be said.
-
-    Args:
-        own: the row of the cell in `cells_frame`.
-        curve: dense runs by step, as `_dense_curve` has them.
-    """
+    """Return what dense, a `_dense_curve`, reaches for the FLOPs of a cell, or what is unknown."""
     if not {TRAIN_FLOPS, HELDOUT_LOSS} <= set(curve):
         return ""
     curve = curve.dropna(subset=[TRAIN_FLOPS, HELDOUT_LOSS])

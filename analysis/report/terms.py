@@ -26,10 +26,6 @@ TERMS = {
 
 
 def terms(metrics: Iterable[str], name: Callable[[str], str] = str) -> dict[str, str]:
-    """Return the words that stand on every page, and the metrics that one shows, each kind once.
-
-    Args:
-        name: returns what the page calls a metric.
-    """
+    """Return the words of every page, and the metrics of one by their `name`, each kind once."""
     first = {metric_kind(metric).meaning: name(metric) for metric in reversed(list(metrics))}
     return TERMS | {word: meaning for meaning, word in reversed(first.items()) if meaning}
