@@ -184,8 +184,8 @@ def _measured(
 ) -> tuple[BestSet, list[PairedGap]]:
     """Return the best set and each placement against its baseline, over seeds, else over images."""
     if len(table.values_SK) > 1:
-        gaps_KS = (table.sign * table.values_SK).T.tolist()
-        return best_over_seeds(table.values_SK), list(map(gap_over_seeds, gaps_KS))
+        gaps_KS = (table.sign * table.values_SK).T
+        return best_over_seeds(table.values_SK), [gap_over_seeds(gap_S) for gap_S in gaps_KS]
     if metric != metric_names.GAP_HELDOUT:
         raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
     gaps_KM = _image_gaps(lab, frame, table.runs_K)
