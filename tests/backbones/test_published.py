@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests.backbones.float64 import woken
 from tests.backbones.published_dit import (
     State,
     loaded,
@@ -21,7 +22,7 @@ from tests.backbones.published_dit import (
     sit_state,
 )
 from tread_lab.backbones.dit import DiT
-from tread_lab.backbones.parts import sincos_positions
+from tread_lab.backbones.parts import Attention, block_positions, sincos_positions
 from tread_lab.backbones.published import from_sit, read_tensors
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
@@ -198,6 +199,39 @@ def test_our_positions_are_the_published_ones() -> None:
         [f(place * rate) for place in (column, row) for f in (torch.sin, torch.cos)]
     )
     torch.testing.assert_close(table[token], expected.float())
+
+
+def test_rotary_attention_is_that_of_lightningdit() -> None:
+    """Pairs of a head's features turn by row, then by column; any tokens may be left out."""
+    side, heads, head = 3, 2, 8
+    torch.manual_seed(0)
+    attention = Attention(heads * head, heads)
+    tokens = torch.tensor([1, 5, 6, 8])
+    model = ModelSpec(depth=1, width=heads * head, heads=heads, patch=1, rope=True)
+    positions_1NP = block_positions(model, side)
+    assert positions_1NP is not None
+    x_ND = torch.randn(len(tokens), heads * head)
+    with torch.no_grad():
+        found = attention(x_ND[None], positions_1NP[:, tokens])[0]
+        q, k, v = attention.qkv(x_ND).double().view(len(tokens), 3, heads, head).unbind(1)
+        rate = 10_000 ** (-torch.arange(head // 4, dtype=torch.float64) / (head // 4))
+        angles = [torch.cat([n // side * rate, n % side * rate]) for n in tokens]
+        turn = torch.exp(1j * torch.stack(angles))[:, None]
+        q, k = (torch.view_as_complex(z.unflatten(2, (-1, 2))) * turn for z in (q, k))
+        scores_HNN = torch.einsum("nhf,mhf->hnm", q, k.conj()).real / head**0.5
+        out_NHd = torch.einsum("hnm,mhd->nhd", scores_HNN.softmax(2), v)
+        expected = attention.proj(out_NHd.flatten(1).float())
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_network_with_rope_turns_its_queries_and_keys() -> None:
+    model = {**encode(MODEL), "heads": 4}
+    plain, rope = (network_of(decode(ModelSpec, {**model, "rope": r})) for r in (False, True))
+    woken(plain)
+    rope.load_state_dict(plain.state_dict())
+    x, t, y = torch.randn(2, C, SIDE * PATCH, SIDE * PATCH), torch.rand(2), torch.tensor([0, 1])
+    with torch.no_grad():
+        assert not torch.allclose(plain(x, t, y), rope(x, t, y), atol=0.01)
 
 
 @pytest.fixture
