@@ -1,8 +1,22 @@
-"""Claims about metrics and the references that they compare with."""
+"""Claims about metrics: what each is called, in which features it is, what it compares with."""
 
 from __future__ import annotations
 
-from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES, PUBLISHED, MetricKind
+import pytest
+
+from tread_lab.records.metric_names import sample_metric
+from tread_lab.specs import UserError
+from tread_lab.specs.metrics import (
+    DINOV2,
+    HELDOUT,
+    INCEPTION,
+    METRICS,
+    OWN_FEATURES,
+    PUBLISHED,
+    MetricKind,
+    by_extractor,
+    extractor_for,
+)
 
 
 def test_what_each_metric_is_called_and_which_way_is_better() -> None:
@@ -39,3 +53,25 @@ def test_the_published_files_have_these_names() -> None:
         "lsun_cat256": "VIRTUAL_lsun_cat256.npz",
         "lsun_horse256": "VIRTUAL_lsun_horse256.npz",
     }
+
+
+@pytest.mark.parametrize("source", ["fashion16", "latents"])
+def test_nothing_but_inception_features_is_ever_called_fid(source: str) -> None:
+    assert extractor_for("fd_dinov2", source) == DINOV2
+    for metric in set(METRICS) - {"fd", "fd_dinov2"}:
+        extractor = extractor_for(metric, source)
+        name = sample_metric(metric, extractor, 1000, heldout=False)
+        assert (extractor == INCEPTION) == (name == f"{metric}@1k")
+
+
+def test_data_without_an_extractor_of_their_own_are_told_what_to_ask_for() -> None:
+    with pytest.raises(UserError, match="'latents' has none; ask for fid"):
+        extractor_for("fd", "latents")
+    with pytest.raises(UserError, match="did you mean 'recall'"):
+        extractor_for("recal", "fashion16")
+    assert extractor_for("precision", "latents") == INCEPTION
+
+
+def test_metrics_of_one_extractor_are_computed_together() -> None:
+    found = by_extractor(["fd", "fid", "precision", "is"], "fashion16")
+    assert found == {"fashion16-v1": ("fd", "precision"), INCEPTION: ("fid", "is")}

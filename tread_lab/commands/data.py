@@ -122,10 +122,10 @@ def stats(options: DataStats) -> int:
 
 def reference(options: DataReference) -> int:
     """Write statistics of real images, which metrics compare with; return the exit code."""
-    from tread_lab.metrics.feature_space import INCEPTION
     from tread_lab.metrics.fidelity import inception_weights, is_stand_in, sha256
     from tread_lab.metrics.requirements import check_torch_fidelity
     from tread_lab.prepare.reference import open_real, write_reference
+    from tread_lab.specs.metrics import INCEPTION
 
     check_torch_fidelity("data reference")
     if is_stand_in(inception_weights()):  # before a million images are listed

@@ -14,9 +14,9 @@ from torch import Tensor
 from tread_lab.data.source import Samples
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.checked_tensors import below, nested
-from tread_lab.metrics.feature_space import by_extractor
 from tread_lab.metrics.reference_file import ReferenceFile
 from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.metrics import by_extractor
 
 if TYPE_CHECKING:
     from tread_lab.metrics.extraction import DescribedReference, Reference

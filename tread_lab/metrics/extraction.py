@@ -16,7 +16,6 @@ from torch import Tensor
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
 from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
 from tread_lab.metrics.extractor import load_extractor, shipped_weights
-from tread_lab.metrics.feature_space import DINOV2, INCEPTION
 from tread_lab.metrics.fidelity import (
     STAND_IN_NAME,
     STAND_IN_SHA256,
@@ -27,6 +26,7 @@ from tread_lab.metrics.fidelity import (
 )
 from tread_lab.metrics.frechet import Moments
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.metrics import DINOV2, INCEPTION
 
 BATCH = 100
 DTYPE = "float32"  # arithmetic inside the extractors

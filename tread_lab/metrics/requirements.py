@@ -6,12 +6,11 @@ import importlib.util
 from collections.abc import Sequence
 
 from tread_lab.metrics.extraction import SPACES
-from tread_lab.metrics.feature_space import INCEPTION, by_extractor, extractor_for
 from tread_lab.metrics.fidelity import sha256
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplesSpec
-from tread_lab.specs.metrics import METRICS, OWN_FEATURES
+from tread_lab.specs.metrics import INCEPTION, METRICS, OWN_FEATURES, by_extractor, extractor_for
 
 OF_FIDELITY = ("kid",)  # metrics that torch-fidelity computes from features of any kind
 

@@ -1,14 +1,14 @@
-"""Metrics of generated images, and the references that they compare with."""
+"""Metrics of generated images: in which features each is computed, and what they compare with."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.extensions import Kind
 
 
@@ -128,6 +128,35 @@ METRICS = Kind(
     },
     Metric,
 )
+
+
+INCEPTION = "inception"
+DINOV2 = "dinov2-large"
+
+
+def extractor_for(metric: str, source: str) -> str:
+    """Return the extractor of `metric` for images of the data source `source`.
+
+    Raises:
+        UserError: an unknown metric, or `fd` for a source that has no extractor of its own.
+    """
+    features = lookup(METRICS, metric, "metrics").features
+    if features == "own" and source not in OWN_FEATURES:
+        raise UserError(
+            f"metrics: {metric} needs features made for the data, and {source!r} has none; "
+            "ask for fid, with the Inception-2015 weights"
+        )
+    own = OWN_FEATURES.get(source, INCEPTION)
+    return {"inception": INCEPTION, "dinov2": DINOV2, "own": own, "any": own}[features]
+
+
+def by_extractor(metrics: Sequence[str], source: str) -> dict[str, tuple[str, ...]]:
+    """Return the metrics asked for, grouped by extractor."""
+    chosen = {metric: extractor_for(metric, source) for metric in metrics}
+    return {
+        name: tuple(metric for metric in metrics if chosen[metric] == name)
+        for name in dict.fromkeys(chosen.values())
+    }
 
 
 HELDOUT = "heldout"  # the data's own held-out images, where no file is named

@@ -1,7 +1,8 @@
-"""Trackers that keep a folder for each trial: written anew where its records have changed."""
+"""Trackers with a folder for each trial, written anew where records changed: TensorBoard, W&B."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import zlib
@@ -79,6 +80,58 @@ class FolderTracker:
             shutil.rmtree(folder, ignore_errors=True)
             new.rename(folder)
         return {"updated" if stored else "created": 1, "values": len(numbers_of(view))}
+
+
+def write_events(folder: Path, sweep: str, view: View) -> None:
+    """Write one TensorBoard event file: curves, parameters, tags as text; values are fp32 there."""
+    from tensorboardX.event_file_writer import EventFileWriter
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.summary import hparams, text
+
+    writer = EventFileWriter(str(folder))
+    numbers = numbers_of(view)
+    params = {"sweep": sweep, **view.params, **view.tags}
+    lines = [f"| {name} | {value} |" for name, value in params.items()]
+    table = "\n".join(["| | |", "|---|---|", *lines])
+    summaries = [*hparams(dict(view.params), {n.key: n.value for n in numbers}), text("run", table)]
+    started = view.started / 1000
+    for summary in summaries:
+        writer.add_event(Event(wall_time=started, summary=summary))
+    for number in numbers:
+        value = Summary.Value(tag=number.key, simple_value=number.value)
+        summary = Summary(value=[value])
+        writer.add_event(Event(wall_time=number.time / 1000, step=number.step, summary=summary))
+    writer.close()
+
+
+def write_run(folder: Path, sweep: str, view: View) -> None:
+    """Write one run of W&B, offline: `wandb sync` sends it, this never does.
+
+    Its id is that of the trial, so that sending it again replaces it.
+    """
+    import wandb
+
+    tags = {name: text for name, text in view.tags.items() if not name.startswith("mlflow.")}
+    run = wandb.init(
+        project="tread-lab",
+        group=sweep,
+        id=f"{sweep[:60]}-{view.tags['signature']}-{zlib.crc32(view.name.encode()):08x}",
+        name=view.name,
+        notes=view.tags.get("mlflow.note.content"),
+        tags=[tag for tag in view.tags.get("tags", "").split(", ") if tag],
+        config={**view.params, **tags},
+        mode="offline",
+        dir=str(folder),
+        reinit="create_new",
+        settings=wandb.Settings(
+            silent=True, console="off", disable_git=True, x_disable_stats=True, x_disable_meta=True
+        ),
+    )
+    steps = itertools.groupby(numbers_of(view), key=lambda number: number.step)
+    for step, numbers in steps:
+        run.log({number.key: number.value for number in numbers}, step=step)
+    run.finish(exit_code=int(view.status == "FAILED"))
 
 
 def numbers_of(view: View) -> list[Number]:

@@ -29,15 +29,13 @@ def _mlflow(lab: Lab) -> Tracker:
 
 
 def _tensorboard(lab: Lab) -> Tracker:
-    from tread_lab.tracking.folder_tracker import FolderTracker
-    from tread_lab.tracking.tensorboard import write_events
+    from tread_lab.tracking.folder_tracker import FolderTracker, write_events
 
     return FolderTracker(lab, "tensorboard", write_events)
 
 
 def _wandb(lab: Lab) -> Tracker:
-    from tread_lab.tracking.folder_tracker import FolderTracker
-    from tread_lab.tracking.wandb_offline import write_run
+    from tread_lab.tracking.folder_tracker import FolderTracker, write_run
 
     return FolderTracker(lab, "wandb", write_run, ended=True)
 

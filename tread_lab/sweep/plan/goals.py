@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from tread_lab.compare.gaps import run_gaps
-from tread_lab.metrics.feature_space import extractor_for
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import count_label
+from tread_lab.specs.metrics import extractor_for
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
