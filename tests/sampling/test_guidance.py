@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.backbones.float64 import woken
 from tests.sampling.images import drawn
-from tests.systems.test_bypasses import MODEL, woken
+from tests.systems.test_bypasses import MODEL
 from tread_lab import draws
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
@@ -221,7 +222,7 @@ def test_path_drop_guidance_agrees_with_its_formula() -> None:
     """D = D_dropped(null) + w (D(class) - D_dropped(null)); one Euler step from sigma ends at D."""
     tree = {"model": MODEL, "routes": ["2->B-3"], "bypass": "sprint", "precision": "fp32"}
     spec, sigma = decode(RunSpec, tree), 2.0
-    network = woken(spec)
+    network = woken(build_network(spec))
     guidance = {"weight": 3, "weak": {"path": "dropped"}}
     sampler = decode(
         SamplerSpec,

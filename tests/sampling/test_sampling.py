@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.backbones.float64 import woken
 from tests.sampling.images import drawn
-from tests.systems.test_bypasses import woken
 from tread_lab import draws
+from tread_lab.engine.assemble import build_network
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import IMAGES_A_CALL, ImageRoutes, _step_noise, place, progress
 from tread_lab.specs import RouteSpec, RunSpec, SamplerSpec, decode
@@ -22,7 +23,7 @@ def network(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
 @torch.no_grad()
 def test_smaller_network_calls_give_the_same_images_bitwise() -> None:
     spec = decode(RunSpec, {"model": {"depth": 2, "width": 32, "heads": 2}, "precision": "fp32"})
-    tiny, sampler = woken(spec), SamplerSpec(steps=2, sigma_max=10)
+    tiny, sampler = woken(build_network(spec)), SamplerSpec(steps=2, sigma_max=10)
     together, _ = drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=256)
     for batch in (128, None):
         assert torch.equal(drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=batch)[0], together)
