@@ -43,7 +43,7 @@ def copy_without(name: str, folder: Path) -> None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, folder / path, follow_symlinks=False)
     table = (folder / TABLE).read_text()
-    without = re.sub(rf'^ *_published\("{name}", .*\n', "", table, flags=re.M)
+    without = re.sub(rf'^ *"{name}": \{{.*\n', "", table, flags=re.M)
     assert without != table
     (folder / TABLE).write_text(without)
     tree, git = [sys.executable, "tests/readme_tree.py"], ["git", "init", "--quiet"]
