@@ -184,8 +184,9 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def _one_thread() -> None:
+    """Whatever a command has set before: sums of three threads are not those of one."""
     import torch
 
     torch.set_num_threads(1)
