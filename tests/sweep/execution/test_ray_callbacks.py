@@ -310,3 +310,15 @@ def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray:
     assert searcher.errors.first is None
     assert searcher.suggest("one") == FINISHED
     assert isinstance(searcher.errors.first, ZeroDivisionError) and searcher.count == 0
+
+
+def test_what_nodes_must_have_is_found_once_for_the_runs_of_one_data_set(
+    lab: Lab, tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To open the index of a million files takes seconds, in which a driver does nothing else."""
+    opened = Mock(side_effect=ray.fingerprint)
+    monkeypatch.setattr(ray, "fingerprint", opened)
+    searcher = searcher_of(ray, ListQueue([Task(tiny(seed=seed)) for seed in range(3)]))
+    sent = [searcher.suggest(name)["task"] for name in "abc"]
+    assert opened.call_count == 1
+    assert sent[0].expected and all(task.expected == sent[0].expected for task in sent)

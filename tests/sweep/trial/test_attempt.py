@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -322,3 +323,14 @@ def test_a_node_without_the_data_is_named(lab: Lab, tiny: Tiny, tmp_path: Path) 
         list(run_trial(lab, task, CPU, WorkerInfo()))
     with pytest.raises(NodeMismatch, match=r"^node n1 \(.*\): data.path: there are no data in"):
         list(run_trial(lab, task, CPU, WorkerInfo(node="n1", expected={"code": "1"})))
+
+
+def test_a_node_finds_what_a_run_is_made_of_once(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, opened = Task(tiny(steps=4)), Mock(side_effect=fingerprint)
+    expected = of_nodes(fingerprint(task.spec, "cpu"))
+    monkeypatch.setattr(attempts, "fingerprint", opened)
+    assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
+    assert opened.call_count == 1
+    assert lab.run(task.run).attempts.read()[0].fingerprint == fingerprint(task.spec, "cpu")

@@ -13,9 +13,10 @@ import ray
 from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
-from tread_lab.engine.provenance import fingerprint, of_nodes
+from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
+from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes
 from tread_lab.sweep.execution.ray_worker import (
@@ -95,6 +96,7 @@ class QueueSearcher(_InDriver, Searcher):
         self.count = 0
         self.running: dict[str, Task] = {}
         self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
+        self._found: dict[Any, dict[str, str]] = {}
 
     def suggest(self, trial_id: str) -> Any:
         task = None
@@ -111,9 +113,19 @@ class QueueSearcher(_InDriver, Searcher):
         self._may_come_back.add(trial_id)
         expected: dict[str, str] = {}
         with self.errors.collect():
-            expected = of_nodes(fingerprint(task.spec, "cpu"))
+            expected = self._expected(task.spec)
         where = place(self.resources, self.refusals.nodes, self.devices)
         return {"task": SentTask(task, expected, where)}
+
+    def _expected(self, spec: RunSpec) -> dict[str, str]:
+        """Return what every node must have for a run as this one has it.
+
+        Opening the index of a million files takes seconds, in which the driver does nothing else.
+        """
+        key = decisive(spec)
+        if key not in self._found:
+            self._found[key] = of_nodes(fingerprint(spec, "cpu"))
+        return self._found[key]
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         self._may_come_back.discard(trial_id)

@@ -81,8 +81,12 @@ def attempt(
     spec: RunSpec,
     device: torch.device,
     worker: WorkerInfo,
+    provenance: Mapping[str, str] | None = None,
 ) -> Iterator[OpenAttempt]:
     """Record the block as an attempt, with the exception that ended it.
+
+    Args:
+        provenance: of the run, where `check_node` has found it.
 
     Raises:
         UserError: the data are not those of the spec, or cannot be read.
@@ -97,7 +101,7 @@ def attempt(
         pid=os.getpid(),
         runs_per_device=worker.runs_per_device,
         devices=worker.processes.count,
-        fingerprint=fingerprint(spec, device.type),
+        fingerprint=provenance or fingerprint(spec, device.type),
     )
     watchdog = Watchdog(folder.stack_dump(opened.n), folder.heartbeat_path, worker.hang_timeout)
     under_way = OpenAttempt(watchdog, worker)
@@ -120,20 +124,26 @@ def attempt(
     folder.attempts.close(opened, under_way.ended, phase=under_way.phase)
 
 
-def check_node(folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo) -> None:
+def check_node(
+    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo
+) -> dict[str, str] | None:
     """Refuse a run on a node that differs from its driver; nothing is written into its folder.
+
+    Returns:
+        The provenance of the run here, `None` where the driver itself trains.
 
     Raises:
         NodeMismatch: this node would train something else than the driver has planned.
     """
     if not worker.expected:
-        return
+        return None
     node = f"node {worker.node[:12]} ({os.uname().nodename})"
     try:
         check_content(spec.data, folder.cache)
-        found, expected = of_nodes(fingerprint(spec, device.type)), worker.expected
+        provenance = fingerprint(spec, device.type)
     except UserError as error:
         raise NodeMismatch(f"{node}: {error}") from None
+    found, expected = of_nodes(provenance), worker.expected
     different = [
         f"{what} is {found.get(what, 'absent')}, and {expected[what]} where the driver runs"
         for what in expected
@@ -145,6 +155,7 @@ def check_node(folder: RunFolder, spec: RunSpec, device: torch.device, worker: W
             f"{node} has code in {Path(tread_lab.__file__).parent}{data}: {'; '.join(different)};"
             " make it equal, or take it out of the cluster"
         )
+    return provenance
 
 
 def counted_attempts(folder: RunFolder, worker: WorkerInfo) -> list[Attempt]:

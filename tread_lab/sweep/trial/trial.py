@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
@@ -87,7 +87,7 @@ def run_trial(
         DiskFull: the disk has no room to go on; nothing that was saved is lost.
     """
     folder, worker = lab.run(task.run), worker or WorkerInfo()
-    check_node(folder, task.spec, device, worker)
+    provenance = check_node(folder, task.spec, device, worker)
     report = Report(task.run, "train", 0, task.spec.train.steps, float("nan"))
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
@@ -95,7 +95,7 @@ def run_trial(
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
         if is_repairable(folder):
             folder.reopen()
-        report = yield from _attempt(lab, task, device, worker, report)
+        report = yield from _attempt(lab, task, device, worker, report, provenance)
         if report.phase not in (DEFERRED, RunState.STOPPED):
             result = folder.result() or {}
             note = result.get("reason", report.note)
@@ -115,7 +115,12 @@ def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Itera
 
 
 def _attempt(
-    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, report: Report
+    lab: Lab,
+    task: Task,
+    device: torch.device,
+    worker: WorkerInfo,
+    report: Report,
+    provenance: Mapping[str, str] | None,
 ) -> Generator[Report, None, Report]:
     """Train the parent, then make the attempt that the retry policy allows; return the last report.
 
@@ -137,7 +142,7 @@ def _attempt(
     if decision.last is not None:
         _give_up(folder, decision.last)
         return replace(report, note=decision.last.reason)
-    with attempt(folder, task.spec, device, worker) as under_way:
+    with attempt(folder, task.spec, device, worker, provenance) as under_way:
         return (yield from _train_and_evaluate(lab, task, device, under_way, report))
 
 
