@@ -141,6 +141,29 @@ def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
     assert [cell.state for cell in queue.observations] == [later]
 
 
+def test_cells_that_have_failed_are_not_read_again_whenever_another_run_ends(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a driver does for one run would grow with the number of failed ones."""
+    queue, read = SearchQueue(lab, planned(tiny, trials=6, parallel=1)), list[str]()
+    observed = queue._observed
+
+    def noted(observation: Observation) -> Observation:
+        read.append(observation.state)
+        return observed(observation)
+
+    monkeypatch.setattr(queue, "_observed", noted)
+    while (task := queue.next()) is not None:
+        if not task.spec.routes:
+            Pretender(lab).finish(task)
+        else:
+            lab.run(task.run).create(task.spec)
+            lab.run(task.run).finish(RunState.FAILED, step=3)
+        queue.ended(task)
+    assert [cell.state for cell in queue.observations] == ["failed"] * 6
+    assert set(read) == {"running"}
+
+
 def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> None:
     queue, pretender = SearchQueue(lab, planned(tiny, trials=1)), Pretender(lab)
     seen, tasks = [(queue.stop, queue.full, queue.finished, queue.over)], []

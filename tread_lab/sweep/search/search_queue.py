@@ -71,7 +71,7 @@ class SearchQueue:
         self._waits = False
         self._queue.ended(task)
         self._ended.add(task.run)
-        self._observe()
+        self._observe(task.run)
 
     def _may_suggest(self) -> bool:
         """Return whether a slot is free and the results that a suggestion needs are known."""
@@ -118,15 +118,24 @@ class SearchQueue:
     def _open(self, trials: Sequence[Trial[RunSpec]]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
-    def _observe(self) -> None:
-        """Read the results of the cells that have none; store the study once all are over."""
-        known = ("measured", "bad")  # a failed one may have a run that waited for a whole device
+    def _observe(self, ended: str = "") -> None:
+        """Read the results of the open cells; store the study once all of them have results.
+
+        Args:
+            ended: the run of which a failed cell is read again: it may have waited for a device.
+        """
         self.observations = [
-            o if o.state in known else self._observed(o) for o in self.observations
+            o if o.over and not self._failed_by(o, ended) else self._observed(o)
+            for o in self.observations
         ]
         if self.observations and all(o.over for o in self.observations):
             path, goals = self.folder.study_path, self.searched.objectives
             store_study(path, self.plan.name, goals, self.space, self.observations, self._facts)
+
+    def _failed_by(self, observation: Observation, run: str) -> bool:
+        return observation.state == "failed" and run in (
+            trial.run for trial in self._trials_of(observation.cell)
+        )
 
     def _observed(self, observation: Observation) -> Observation:
         """Return what is known of an open cell by now."""
