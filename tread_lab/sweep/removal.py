@@ -87,9 +87,9 @@ def removal_of(lab: Lab, name: str) -> Removal:
 def _earlier(lab: Lab, plan: StoredPlan) -> Iterator[str]:
     """Yield the parents of trials that somebody had begun before the sweep was planned."""
     trials = {trial.run for trial in plan.trials}
-    for run in plan.runs():
+    for run in (run for run in plan.runs() if run not in trials):
         first = next(iter(lab.run(run).attempts.read()), None)
-        if run not in trials and first and plan.created and first.time < plan.created:
+        if first and plan.created and first.time < plan.created:
             yield run
 
 
