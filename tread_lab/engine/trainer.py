@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import Process, build_process
@@ -64,9 +64,10 @@ class Trainer:
         process = build_process(spec.process)
         self.parts = self._joined(process)
         trained = {name: module for part in self.parts for name, module in part.trained.items()}
-        beside = nn.ModuleDict(trained).named_parameters()
-        named = itertools.chain(self.network.named_parameters(), beside)
-        self.trainable = {name: p for name, p in named if p.requires_grad}
+        named = dict(self.network.named_parameters())
+        for name, module in trained.items():  # of packages, too: a ModuleDict takes not all names
+            named |= {f"{name}.{n}": p for n, p in module.named_parameters()}
+        self.trainable = {name: p for name, p in named.items() if p.requires_grad}
         self.optimizer = adamw(spec.train, self.trainable)
         self.scaler = LossScaler(spec.precision, device)
         self.ema = Ema(self.network, spec.train.ema.at(spec.train.steps))
