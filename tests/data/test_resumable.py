@@ -93,6 +93,17 @@ def test_threads_that_read_at_once_open_the_files_once(
     assert len(opened) == 3  # a second opening empties the checksums that the first thread compares
 
 
+def test_files_that_could_not_all_be_opened_are_opened_again(tmp_path: Path) -> None:
+    filled(tmp_path)
+    arrays, away = arrays_in(tmp_path), tmp_path / "away"
+    (tmp_path / "plain.npy").rename(away)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError):
+            arrays.take(np.arange(4))
+    away.rename(tmp_path / "plain.npy")
+    assert arrays.take(np.arange(4)).keys() == ARRAYS.keys()
+
+
 def test_rows_of_earlier_versions_have_no_checksums_and_are_read(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "crc.u32").unlink()

@@ -196,9 +196,12 @@ class ResumableArrays:
         self._sums, self._unread = np.zeros(self.count, np.uint32), self.marks() == STORED
         if self._unread.any():
             self._sums = np.fromfile(self.folder / CHECKSUMS, np.uint32)
-        for name, array in self.arrays.items():
-            begin, shape = len(self._headers[name]), (self.count, *array.shape)
-            self._maps[name] = np.memmap(self.path(name), array.dtype, "r", begin, shape)
+        self._maps = {name: self._mapped(name) for name in self.arrays}  # all of them or none
+
+    def _mapped(self, name: str) -> NDArray[Any]:
+        array, begin = self.arrays[name], len(self._headers[name])
+        shape = (self.count, *array.shape)
+        return np.memmap(self.path(name), array.dtype, "r", begin, shape)
 
     def _check_free(self, what: str) -> None:
         stored = sum(512 * path.stat().st_blocks for path in self._paths if path.exists())
