@@ -230,9 +230,12 @@ def _one_line(error: Exception) -> str:
 
 
 def last_entries(run: RunFolder) -> list[Entry]:
-    """Return the entries at the end of a log; none where there is no log."""
-    size = run.log_path.stat().st_size if run.log_path.exists() else 0
-    return list(read_entries(run.log_path, max(0, size - TAIL)))
+    """Return the entries at the end of a log; none where it cannot be read."""
+    try:
+        size = run.log_path.stat().st_size
+        return list(read_entries(run.log_path, max(0, size - TAIL)))
+    except OSError:
+        return []
 
 
 def progress(run: RunFolder, steps: int) -> dict[str, float | None]:

@@ -124,6 +124,9 @@ def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
         log(10, **{TRAIN_LOSS: 0.5})
         log(20, **{TRAIN_LOSS: 0.25})
     assert progress(run, 40) == {"step": 20, "steps": 40, "loss": 0.25}
+    run.log_path.unlink()
+    run.log_path.mkdir()  # stands for a log that may not be read
+    assert progress(run, 40) == {"step": 0, "steps": 40, "loss": None}
 
 
 def test_a_search_has_its_space_its_order_and_its_budget_from_the_first_look(searched: Lab) -> None:
