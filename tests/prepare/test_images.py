@@ -53,6 +53,8 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     opened = open_images(tmp_path / "tars")
     assert list(opened.labels) == [0, 1, 0, 1] and list(opened.classes) == ["0", "1"]
     assert opened.names[2] == "a.tar/2.png" and opened.open(2).getpixel((0, 0)) == (2, 0, 0)
+    tar = tmp_path / "tars" / "a.tar"
+    assert list(opened.written()) == [(len(png(k)), tar.stat().st_mtime_ns) for k in range(4)]
     told = [member for k in "01" for member in ((f"{k}.png", png(1)), (f"{k}.txt", b" a dog "))]
     write_tar(tmp_path / "captions" / "a.tar", told)
     opened = open_images(tmp_path / "captions")

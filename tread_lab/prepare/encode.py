@@ -90,8 +90,7 @@ def encode(
     if stored.size % encoder.zoom:
         raise UserError(f"--size {stored.size}: the autoencoder needs a multiple of {encoder.zoom}")
     plan = _plan(images, encoder, stored, batch, licence)
-    written = [images.written(place) for place in range(len(images.names))]
-    sizes_N, times_N = np.array(written, np.int64).T
+    sizes_N, times_N = np.array(list(images.written()), np.int64).T
     whole = {**plan, "sizes": hashlib.sha256(sizes_N.tobytes()).hexdigest()[:16]}
     if check_whole(folder, whole):
         _check_age(folder, images, times_N)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import os
 from collections import Counter, deque
@@ -109,18 +110,22 @@ class ImageFiles(Images):
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
 
-    def written(self, number: int) -> tuple[int, int]:
-        """Return the bytes of an image, and when its file was last changed, in nanoseconds.
+    def written(self) -> Iterator[tuple[int, int]]:
+        """Yield the bytes of each image, and when its file was last changed, in nanoseconds; a tar
+        is asked once for all of its images.
 
         Raises:
-            UserError: it cannot be read.
+            UserError: one cannot be read.
         """
-        name, file, _, size = self.place(number)
-        try:
-            fact = file.stat()
-        except OSError as error:
-            raise _unreadable(name, error) from None
-        return fact.st_size if size < 0 else size, fact.st_mtime_ns
+        places = map(self.place, range(len(self.names)))
+        for file, group in itertools.groupby(places, key=lambda place: place.file):
+            inside = list(group)
+            try:
+                facts = file.stat()
+            except OSError as error:
+                raise _unreadable(inside[0].name, error) from None
+            for place in inside:
+                yield facts.st_size if place.size < 0 else place.size, facts.st_mtime_ns
 
 
 def _unreadable(name: str, error: OSError) -> UserError:
