@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,28 @@ def test_devices_parts_and_interruptions_change_no_byte(
     assert digests(whole) == digests(parts) == digests(stopped)
     for part in ((1, 1), (2, 3)):
         assert encoded(images, whole, autoencoder, posterior="sample", part=part) == 0
+
+
+def test_a_slow_device_holds_no_other_one_up(
+    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, begun = itertools.count(), itertools.count(1)
+    almost_all, real = threading.Event(), Encoder.on
+
+    def on(encoder: Encoder, device: torch.device) -> Any:
+        moments, first = real(encoder, device), next(made) == 0
+
+        def after_others(x_BCHW: torch.Tensor) -> Any:
+            if first:
+                assert almost_all.wait(timeout=5)
+            elif next(begun) == 9:  # of eleven chunks
+                almost_all.set()
+            return moments(x_BCHW)
+
+        return after_others
+
+    monkeypatch.setattr(Encoder, "on", on)
+    assert encoded(images, tmp_path / "out", autoencoder, devices=[CPU, CPU]) == 12
 
 
 def test_another_setting_is_refused_and_says_which(

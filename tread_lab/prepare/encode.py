@@ -7,8 +7,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import queue
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,14 +22,7 @@ from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.resumable import DAMAGED, STORED, Array
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.images import (
-    AHEAD,
-    DamagedImage,
-    ImageFiles,
-    delayed,
-    digest_of,
-    read_ahead,
-)
+from tread_lab.prepare.images import AHEAD, DamagedImage, ImageFiles, digest_of, read_ahead
 from tread_lab.prepare.packed import LABELS, Build, Steps, check_whole, finish
 from tread_lab.specs.errors import UserError
 
@@ -140,7 +133,7 @@ class _Job:
             try:
                 cropped = read_ahead(readers, crop, chunks, AHEAD * len(devices))
                 encoding = (encoders.submit(self._encode, *chunk) for chunk in cropped)
-                for written in delayed(encoding, len(devices)):
+                for written in _as_ended(encoding, len(devices)):
                     marks = written.result()
                     done, damaged = done + len(marks), damaged + int((marks == DAMAGED).sum())
                     yield Steps(done, total, damaged)
@@ -179,6 +172,17 @@ class _Job:
             noise = [draws.normal(shape, "encode", kind, place) for place in chunk]
             mean_BCHW = mean_BCHW + (0.5 * log_variance_BCHW).exp() * torch.stack(noise)
         return mean_BCHW.numpy()
+
+
+def _as_ended(running: Iterable[Future[Any]], most: int) -> Iterator[Future[Any]]:
+    """Yield futures as they end; `most` are under way, and one waits for the first to end."""
+    waiting: set[Future[Any]] = set()
+    for future in running:
+        waiting.add(future)
+        if len(waiting) > most:
+            ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            yield from ended
+    yield from as_completed(waiting)
 
 
 def _name(stored: Stored) -> str:
