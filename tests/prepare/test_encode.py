@@ -186,7 +186,7 @@ def test_images_that_changed_under_their_names_are_not_those_that_were_encoded(
     manifest = read_manifest(out) or {}
     del manifest["made_with"]["sizes"]  # of an earlier version
     write_json(out / "manifest.json", manifest)
-    (out / "labels.npy").touch()
+    (out / "labels.npy").unlink()
     assert encoded(images, out, autoencoder) == 0
 
 

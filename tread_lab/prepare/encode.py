@@ -204,7 +204,7 @@ def _arrays(encoder: Encoder, stored: Stored) -> dict[str, Array]:
 def _check_age(folder: Path, images: ImageFiles, times_N: NDArray[np.int64]) -> None:
     """Refuse images that were written after the data set: their pixels may be other ones."""
     labels, latest = folder / LABELS, int(times_N.argmax())
-    if times_N[latest] > labels.stat().st_mtime_ns:
+    if labels.exists() and times_N[latest] > labels.stat().st_mtime_ns:
         raise UserError(
             f"{folder} holds a data set that is older than {images.names[latest]}; choose another"
             f" folder, remove this one, or, where only times changed, `touch {labels}`"
