@@ -93,7 +93,7 @@ def test_a_loss_that_is_not_finite(place: Place) -> None:
 )
 def test_out_of_memory(place: Place) -> None:
     place.write(CASES % "{train: {batch: 20000}}")
-    limit = "limit_memory(0.5)"
+    limit = "limit_memory(2)"  # less than the step needs, enough to read the records
     assert place.sweep(prelude=limit).wait() == FAILED
     fine, bad = cases(place)
     assert (fine.state(), bad.state()) == ("completed", "failed")
