@@ -8,13 +8,14 @@ import shutil
 import stat
 import struct
 import zipfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.synthetic import small, write_sweep
+from tread_lab.engine.probes import finished
 from tread_lab.records.archive import MANIFEST
 from tread_lab.records.checksums import json_text, json_tree
 from tread_lab.records.durable import write_json, write_text
@@ -23,27 +24,16 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_archive import Transfer, export_sweep, import_sweep
 from tread_lab.records.sweep_folder import Stopped
 
-T = TypeVar("T")
 Entry = tuple[zipfile.ZipInfo, bytes]
 WEIGHTS = struct.pack("<Q", 2) + b"{}" + b"1234"
 
 
-def through(steps: Generator[Any, None, T]) -> T:
-    """What a generator returns at its end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
 def packed(lab: Lab, out: Path, name: str = "placement", **options: bool) -> Transfer:
-    return through(export_sweep(lab, name, out, **options))
+    return finished(export_sweep(lab, name, out, **options))
 
 
 def merged(lab: Lab, path: Path, name: str | None = None) -> Transfer:
-    return through(import_sweep(lab, path, name))
+    return finished(import_sweep(lab, path, name))
 
 
 def checkpoint(run: RunFolder, content: bytes = WEIGHTS, step: int = 400) -> Path:

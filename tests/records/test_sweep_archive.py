@@ -25,9 +25,9 @@ from tests.records.conftest import (
     packed,
     records,
     rewritten,
-    through,
 )
 from tests.synthetic import small, write_sweep
+from tread_lab.engine.probes import finished
 from tread_lab.frames import trials_frame
 from tread_lab.records import archive as container
 from tread_lab.records import sweep_archive
@@ -273,7 +273,7 @@ def test_two_imports_into_one_lab_do_not_meet(archive: Path, lab: Lab) -> None:
     next(first)
     with pytest.raises(UserError, match=r"the import into .*lab is in use by another process"):
         merged(lab, archive)
-    assert through(first).runs == {NEW: 4}
+    assert finished(first).runs == {NEW: 4}
 
 
 def test_runs_that_compare_with_another_file_of_the_same_name_are_refused(

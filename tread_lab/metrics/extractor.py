@@ -52,7 +52,7 @@ def weights_path(name: str) -> Path:
 
 
 def shipped_weights(name: str) -> Path:
-    """Return the same, or refuse it where there is no such file."""
+    """Return where the weights of a shipped extractor lie; refuse a name that has none."""
     path = weights_path(name)
     if not path.is_file():
         raise UserError(f"metrics: the weights of {name!r} are not at {path}")
