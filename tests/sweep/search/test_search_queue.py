@@ -114,6 +114,7 @@ def test_a_cell_that_does_not_fit_waits_for_runs_that_may_leave_room(lab: Lab, t
         (["diverged", "", "", ""], "failed", "failed"),
         (["", "", "", "open"], "failed", "measured"),
         (["", "", "diverged", "open"], "failed", "bad"),
+        (["", "", "", "completed"], "failed", "failed"),  # its evaluation has failed
     ],
 )
 def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
@@ -130,7 +131,7 @@ def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
         if not state:
             pretender.finish(task)
         elif state != "open":
-            lab.run(task.run).finish(RunState(state), step=3)
+            lab.run(task.run).finish(RunState(state), step=3, metrics={"cost/train_flops": 1.0})
         queue.ended(task)
     assert len(tasks) == 4 and queue.left == "0 trials left"
     assert [cell.state for cell in queue.observations] == [seen]

@@ -126,8 +126,11 @@ def _metric(lab: Lab, run: str, name: str, at_end: Sequence[EvaluationSpec]) -> 
     metrics: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
     if not metrics:
         return math.nan
-    for spec in at_end:
-        metrics |= (folder.evaluation(spec).read() or {}).get("metrics", {})
+    measured = [folder.evaluation(spec).read() for spec in at_end]
+    for tree in filter(None, measured):
+        metrics |= tree["metrics"]
+    if name not in metrics and None in measured:  # an evaluation has failed
+        return math.nan
     if name not in metrics:
         raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")
     return float(metrics[name])
