@@ -87,6 +87,11 @@ def test_figures_are_drawn_again_after_runs_that_were_open(
     lab.run(run.run).reopen()
     assert main(COMMAND) == 0
     assert drawn == ["s", "s"] and len(pretended.done) == 1
+    lab.run(run.run).reopen()
+    pretended.error = Interrupted()  # or killed, after the run has ended and before it is drawn
+    assert main(COMMAND) == 130
+    lab.run(run.run).finish(RunState.DIVERGED, step=1)
+    assert main(COMMAND) == main(COMMAND) == 0 and drawn == ["s", "s", "s"]
 
 
 def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

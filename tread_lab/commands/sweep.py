@@ -132,12 +132,13 @@ def sweep(options: Sweep) -> int:
     if options.retry_failed is not None:
         kinds = [kind for kind in options.retry_failed.split(",") if kind]
         _retry_failed(lab, plan, kinds, dry_run=options.plan)
-    grows = options.extend and _say_extension(lab, plan)
+    if options.extend:
+        _say_extension(lab, plan)
     open_tasks = tuple(pending_tasks(plan, lab))
     begun = started_tasks(plan, lab)
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
-        return notified(target, lab, plan.name, lambda: _drive(launch, redraw=grows))
+        return notified(target, lab, plan.name, lambda: _drive(launch))
     asked = asked_file(options.file, options.changes)
     if asked is not None:
         print(sweep_text(asked[1], [options.file, *options.changes]), end="", flush=True)
@@ -184,14 +185,11 @@ def _show(launch: _Launch, out: Console) -> None:
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))
 
 
-def _say_extension(lab: Lab, plan: Plan) -> bool:
-    """Say what is added to the stored plan; return whether anything is."""
+def _say_extension(lab: Lab, plan: Plan) -> None:
+    """Say what is added to the stored plan."""
     folder = lab.sweep(plan.name)
-    if not folder.plan_path.exists():
-        return False
-    stored_plan = load_plan(folder)
-    say(f"{plan.name}: {what_is_added(stored_plan, plan)}")
-    return plan.versions not in ((), stored_plan.versions)  # a plan as it is stored has none
+    if folder.plan_path.exists():
+        say(f"{plan.name}: {what_is_added(load_plan(folder), plan)}")
 
 
 def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) -> None:
@@ -206,7 +204,7 @@ def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) 
                 reopen(lab, task)
 
 
-def _drive(launch: _Launch, *, redraw: bool) -> int:
+def _drive(launch: _Launch) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
 
     What would be refused is refused before any step is timed.
@@ -233,7 +231,8 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
         queue = _queue(lab, plan, open_tasks, launch.forecast)
         mistake = None
         try:
-            if not (idle := queue.finished):  # a search may have work where no forecast saw any
+            if not queue.finished:  # a search may have work where no forecast saw any
+                folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
                 _execute(launch, queue)
         except Interrupted:
             if not queue.stop:  # else the hours of the budget are over, as was asked
@@ -246,7 +245,7 @@ def _drive(launch: _Launch, *, redraw: bool) -> int:
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(launch, queue, redraw=not idle or redraw)
+        code = _conclude(launch, queue)
         if mistake is not None:
             raise mistake
         return code
@@ -297,14 +296,14 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> Budg
     return BudgetedQueue(queue, budget, stopwatch)
 
 
-def _conclude(launch: _Launch, queue: BudgetedQueue, *, redraw: bool) -> int:
+def _conclude(launch: _Launch, queue: BudgetedQueue) -> int:
     """Draw the figures, sync MLflow, show the ranking; return the exit code."""
     from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
     from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
 
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder, trackers = lab.sweep(name), _trackers(options)
-    figures = write_figures(lab, name) if redraw or not folder.drawn else []
+    figures = [] if folder.drawn else write_figures(lab, name)
     sync_if_possible(lab, name, trackers)
     show_ranking(lab, name, as_json=options.as_json)
     show_places(lab, folder, figures, mlflow="mlflow" in trackers)

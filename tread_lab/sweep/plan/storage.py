@@ -50,6 +50,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
 
 def _write(folder: SweepFolder, plan: Plan, **times: Any) -> None:
     head = to_stored(dataclasses.replace(plan, trials=()), **times)
+    folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
     write_parts(folder.plan_path, head.parts(plan.trials))
 
 
