@@ -157,7 +157,8 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
         (["--retry-failed=oom,exception"], named, RunState.COMPLETED),
     ):
         assert main([*COMMAND, *words]) == (state is RunState.FAILED and "--plan" not in words)
-        assert said in " ".join(capsys.readouterr().err.split())
+        out, err = (" ".join(text.split()) for text in capsys.readouterr())
+        assert said in err and ("; 2 runs open, 1 at once" in out) == ("--plan" in words)
         assert {lab.run(run).state() for run in (first, second)} == {state}
 
 

@@ -129,12 +129,16 @@ def sweep(options: Sweep) -> int:
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
+    retried: list[Task] = []
     if options.retry_failed is not None:
         kinds = [kind for kind in options.retry_failed.split(",") if kind]
-        _retry_failed(lab, plan, kinds, dry_run=options.plan)
+        retried = _retry_failed(lab, plan, kinds, dry_run=options.plan)
     if options.extend:
         _say_extension(lab, plan)
-    open_tasks = tuple(pending_tasks(plan, lab))
+    open_tasks = pending_tasks(plan, lab)
+    if options.plan:  # which reopens none
+        open_runs = {task.run for task in open_tasks}
+        open_tasks += [task for task in retried if task.run not in open_runs]
     begun = started_tasks(plan, lab)
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
@@ -192,8 +196,8 @@ def _say_extension(lab: Lab, plan: Plan) -> None:
         say(f"{plan.name}: {what_is_added(load_plan(folder), plan)}")
 
 
-def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) -> None:
-    """Say which failed runs are run again, and unless it is a dry run reopen them."""
+def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) -> list[Task]:
+    """Say and return which failed runs are run again; unless it is a dry run reopen them."""
     tasks = failed_tasks(lab, plan.possible_tasks, kinds)
     folders = [lab.run(task.run) for task in tasks]
     names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
@@ -202,6 +206,7 @@ def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) 
         with lab.sweep(plan.name).lock():
             for task in tasks:
                 reopen(lab, task)
+    return tasks
 
 
 def _drive(launch: _Launch) -> int:
