@@ -44,9 +44,11 @@ def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
 
 
 def test_under_a_search_the_rows_are_the_baselines_that_all_cells_share(tmp_path: Path) -> None:
-    search = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
-    trials = load_sweep("route_placement.yaml", search, path=tmp_path).trials
-    assert trials["role"].tolist() == ["baseline"]
+    """The cells that a search will suggest take hours, too."""
+    search = "search={sampler: random, trials: %d, objectives: [cost/train_flops]}"
+    one, eight = (load_sweep("route_placement.yaml", search % n, path=tmp_path) for n in (1, 8))
+    assert one.trials["role"].tolist() == eight.trials["role"].tolist() == ["baseline"]
+    assert eight.hours("H100") == pytest.approx(4.5 * one.hours("H100"), rel=0.1)
 
 
 def test_cells_left_out_are_counted_by_reason(in_folder: Path) -> None:

@@ -16,7 +16,7 @@ from tread_lab.specs.labels import run_labels
 from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
-from tread_lab.sweep.plan.plan import Plan, plan_sweep
+from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,17 @@ class PlannedSweep:
 
     @property
     def train_flops(self) -> int:
-        """Training FLOPs of all runs, those included that other runs start from."""
+        """Training FLOPs of the runs of `trials`, those included that they start from."""
         return self.plan.train_flops
 
     @property
     def disk_bytes(self) -> int:
-        """The most that the runs leave on the disk, in bytes."""
+        """The most that these runs leave on the disk, in bytes."""
         return self.plan.disk_bytes
 
     def hours(self, device: str) -> float:
-        """Return the hours that the open runs take, one after another, on one device.
+        """Return the hours that the open runs take, one after another, on one device; under a
+        search those of cells from all over the space, too.
 
         Args:
             device: a device with stated rates: H200, H100, A100 or cpu.
@@ -77,7 +78,7 @@ class PlannedSweep:
         Raises:
             UserError: no rates are stated for it.
         """
-        open_tasks = self.plan.open_tasks(self.lab)
+        open_tasks = pending_tasks(self.plan, self.lab)
         times = forecast(self.lab, open_tasks, Devices.here("cpu"), start=0.0, rates=device)
         seconds = times.total(open_tasks).seconds
         assert seconds is not None
