@@ -89,6 +89,23 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
     assert [task.spec for task in loaded.tasks] == [trial.spec for trial in plan.trials]
     with pytest.raises(UserError, match="settings: this version names 3 runs otherwise; 2 trials"):
         check_plan(lab.sweep("p"), plan)
+    more = planned(tiny, seeds=[0, 1])
+    with pytest.raises(UserError, match="'p': this version names 3 runs otherwise and would run"):
+        plan_to_run(lab.sweep("p"), more, extend=True)  # which would compare equal runs as seeds
+    assert "otherwise" not in difference(to_stored(plan), to_stored(planned(tiny, baseline=None)))
+
+
+def test_a_stored_run_means_what_it_did_in_its_version(lab: Lab, tiny: Tiny) -> None:
+    """SPRINT without a word of its path-drop in dense steps dropped none."""
+    plan = planned(tiny, fixed={"bypass": "sprint", "routes_until": 0.8})
+    stored, folder = to_stored(plan), lab.sweep("p")
+    for trial in stored.trials[1:]:
+        trial.spec["bypass"].pop("dense_path_drop", None)
+    folder.path.mkdir(parents=True)
+    folder.plan_path.write_text(stored.text())
+    trials = [(trial.run, trial.spec.bypass) for trial in load_plan(folder).trials[1:]]
+    assert [run for run, _ in trials] == [trial.run for trial in plan.trials[1:]]
+    assert [getattr(bypass, "dense_path_drop", None) for _, bypass in trials] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])

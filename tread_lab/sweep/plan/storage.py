@@ -23,7 +23,7 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import trial_label
-from tread_lab.specs.run import RunSpec
+from tread_lab.specs.run import RunSpec, with_old_meaning
 from tread_lab.specs.signature import named, signature
 from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
@@ -92,9 +92,10 @@ def load_plan(folder: SweepFolder) -> Plan:
     """
     stored, decoded = folder.plan(), SharedParts().run
     try:
+        specs = [named(decoded(with_old_meaning(t.spec)), t.run) for t in stored.trials]
         trials = [
-            Trial(t.role, t.cell, t.seed, named(decoded(t.spec), t.run), t.run, t.baseline)
-            for t in stored.trials
+            Trial(t.role, t.cell, t.seed, spec, t.run, t.baseline)
+            for t, spec in zip(stored.trials, specs)
         ]
         evaluations = decode_evaluations(stored.evaluations_as_written)
     except UserError as error:
@@ -167,8 +168,7 @@ def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(earlier.sources, later.sources), *other_data(earlier, later)]
     changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
-    if renamed := len(_names_today(changes[1]) & {trial.run for trial in changes[0]}):
-        parts.append(f"this version names {counted(renamed, 'run')} otherwise")
+    parts += renamed(*changes)
     new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
         parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
@@ -208,13 +208,14 @@ def new_trials(
     return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
 
 
-def _names_today(trials: Sequence[Trial[Tree]]) -> set[str]:
-    """Return how this version names the runs of stored trials that it can read."""
+def renamed(new: Sequence[Trial[AnySpec]], gone: Sequence[Trial[Tree]]) -> Iterator[str]:
+    """Yield how many runs of stored trials are among the new ones, under the names of today."""
     decoded, names = SharedParts().run, set()
-    for trial in trials:
-        with suppress(UserError):
-            names.add(signature(decoded(trial.spec)))
-    return names
+    for trial in gone:
+        with suppress(UserError):  # this version cannot read it
+            names |= {signature(decoded(with_old_meaning(trial.spec)))} - {trial.run}
+    if count := len(names & {trial.run for trial in new}):
+        yield f"this version names {counted(count, 'run')} otherwise"
 
 
 def _counted(trials: Sequence[Trial[Spec]], what: str) -> str:
@@ -300,6 +301,11 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
         )
     for change in other_data(stored, to_stored(plan)):
         raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
+    gone = new_trials(plan.trials, stored.trials)
+    for change in renamed(new_trials(stored.trials, plan.trials), gone):
+        raise UserError(
+            f"sweep {plan.name!r}: {change} and would run them again: give another --name"
+        )
     union = extended(load_plan(folder), plan)
     return dataclasses.replace(union, versions=(*versions(stored), version_of(plan)))
 
