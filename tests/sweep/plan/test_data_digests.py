@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def recorded(lab: Lab, spec: RunSpec, fingerprint: str) -> None:
     """A finished run of a version without digests, on data of this fingerprint."""
     folder = lab.run_of(spec)
     folder.create(spec)
-    made_with = {"data latents /where/it/was x 0.18": fingerprint, "code": "1"}
+    made_with = {"data latents /where/it/was x 0.18": fingerprint, "held-out data latents": "h"}
     folder.attempts.close(folder.attempts.open(fingerprint=made_with), "completed")
 
 
@@ -148,8 +149,10 @@ def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
     recorded(lab, first, seen := fingerprint(first))
     digests = DataDigests(lab, lab.sweep("s"), said.append)
     assert [digests.planned(task.spec) for task in old.tasks] == [t.spec for t in old.tasks]
+    measured = replace(first, data=replace(first.data, deviation=0.7))
+    assert digests.planned(measured) == measured, "no part of what the data are"
     assert (
-        len(said) == 1 and "2 runs of this sweep recorded samples of the training part" in said[0]
+        len(said) == 2 and "2 runs of this sweep recorded samples of the training part" in said[0]
     )
     assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
     here = ["--root", str(lab.root), "--executor", "inline", "--device", "cpu", "--plan"]
