@@ -54,9 +54,11 @@ def test_a_sync_that_fails_is_a_line_or_an_error(
     sync_if_possible(lab, "s")
     assert asked == [("wandb", "s"), ("mlflow", "s")] and capsys.readouterr() == ("", "")
     sync_if_possible(lab, "lost")
+    sync_if_possible(lab, "lost", ["wandb"])
+    records = "no MLflow server answers; the records are complete"
     assert capsys.readouterr().err == (
-        "no MLflow server answers; the records are complete, `tread-lab sync lost` shows them"
-        " later\n"
+        f"{records}, `tread-lab sync lost` shows them later\n"
+        f"{records}, `tread-lab sync lost --tracker wandb` shows them later\n"
     )
     with pytest.raises(UserError, match="no MLflow server answers"):
         sync_now(lab, "lost", "mlflow")

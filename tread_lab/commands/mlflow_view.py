@@ -30,7 +30,8 @@ def sync_if_possible(lab: Lab, name: str, trackers: Sequence[str] = MLFLOW) -> N
         try:
             sync_now(lab, name, tracker)
         except UserError as error:
-            say(f"{error}; the records are complete, `tread-lab sync {name}` shows them later")
+            command = f"sync {name}" if tracker in MLFLOW else f"sync {name} --tracker {tracker}"
+            say(f"{error}; the records are complete, `tread-lab {command}` shows them later")
 
 
 def sync_now(lab: Lab, name: str, tracker: str) -> SyncReport:
