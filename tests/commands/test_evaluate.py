@@ -48,7 +48,7 @@ def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
     plan = planned(tiny, **({} if samples is None else {"evaluate": [{"samples": samples}]}))
     store_plan(lab.sweep("budgeted"), plan)
     (spec,) = decode_evaluations(["fd@2k"], RECORDED)
-    lab.run(plan.tasks[0].run).evaluation(spec).write(spec, {"fd": 1.0})
+    lab.run(plan.tasks[1].run).evaluation(spec).write(spec, {"fd": 1.0})  # the first has failed
     measurements = _of_sweep(lab, "budgeted", words, reference)
     assert len(measurements) == 7
     for _, (found,) in measurements:

@@ -189,10 +189,13 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
     plan = load_plan(lab.sweep(name))
     planned = {task.run: task.evaluations for task in started_tasks(plan, lab)}
     if named:
-        samples = (spec for spec in plan.evaluations if isinstance(spec, SamplesSpec))
-        folder, first = lab.run(next(iter(planned))), next(samples, None)
-        sampler = folder.recorded_sampler() if first is None else encode(first.sampler)
-        recorded = folder.recorded_reference() if first is None else encode(first.reference)
+        samples = [spec for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
+        if samples:
+            sampler, recorded = encode(samples[0].sampler), encode(samples[0].reference)
+        else:
+            folders = [*map(lab.run, planned)]
+            folder = next((run for run in folders if run.recorded_sampler()), folders[0])
+            sampler, recorded = folder.recorded_sampler(), folder.recorded_reference()
         planned = dict.fromkeys(planned, _decoded(named, sampler, recorded, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
 
