@@ -152,8 +152,13 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = completed(lab, tiny)
-    rates = Forecast(lab, rates=RATES["H200"])
-    monkeypatch.setattr(evaluate, "forecast", lambda *_, **how: rates)
+    asked: list[Any] = []
+
+    def forecast(lab: Lab, tasks: Any, devices: Any, *, start: float) -> Forecast:
+        asked.append((devices.type, devices.threads, devices.per_run))
+        return Forecast(lab, rates=RATES["H200"])
+
+    monkeypatch.setattr(evaluate, "forecast", forecast)
     (done,) = decode_evaluations(["heldout_loss"], {})
     lab.run(run).evaluation(done).write(done, {"heldout/loss": 0.5})
     words, how = (run, "heldout_loss", "fd@2k"), {"root": str(lab.root), "plan": True}
@@ -164,7 +169,8 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     assert second == "fd@2k of 1 run, 2,000 images each"
     assert total.startswith("1 evaluation to measure: about ")
     assert total.endswith(", from stated rates of H200")
-    evaluate_with(*words, **how, as_json=True)
+    evaluate_with(*words, **how, as_json=True, processes=2)
+    assert asked == [("cpu", 3, 1), ("cpu", 3, 2)]
     rows = json.loads(capsys.readouterr().out)
     assert [(row["evaluation"], row["done"]) for row in rows] == [
         ("heldout_loss", True), ("fd@2k", False)

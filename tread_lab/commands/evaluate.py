@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ def evaluate(options: Evaluate) -> int:
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, options.evaluations, options.reference)
     if options.plan:
-        found, source = _forecast(lab, measurements, device_name, options.threads)
+        devices = Devices.here(device_name, threads=options.threads)
+        devices = replace(devices, per_run=processes.count)
+        found, source = _forecast(lab, measurements, devices)
         show_measurements(found, source, as_json=as_json)
         return DONE
     check_measurable(open_evaluations(measurements))
@@ -104,13 +107,12 @@ def _line(folder: RunFolder, spec: EvaluationSpec, metrics: Mapping[str, float])
 
 
 def _forecast(
-    lab: Lab, measurements: Measurements, device: str | None, threads: int
+    lab: Lab, measurements: Measurements, devices: Devices
 ) -> tuple[list[Measurement], str]:
     """Return the evaluations with the seconds that each takes, and what the times rest on."""
     read = [
         (folder, run, specs) for folder, specs in measurements if (run := folder.readable_spec())
     ]
-    devices = Devices.here(device, threads=threads)
     tasks = [Task(run, specs) for _, run, specs in read]
     times = forecast(lab, tasks, devices, start=0.0)
     found = [
