@@ -13,6 +13,7 @@ from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import PROBE, Kind, Rates, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PEAK_FLOPS
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder
@@ -105,7 +106,8 @@ def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind,
     """
     kinds = {kind_of(task.spec) for task in todo}
     found: dict[Kind, list[_Run]] = {}
-    results = [(path.stat().st_mtime, path) for path in lab.root.glob("runs/*/result.json")]
+    paths = lab.root.glob("runs/*/result.json")
+    results = [(modified(path) or 0.0, path) for path in paths]  # one may be gone since
     for _, path in sorted(results, reverse=True)[:_NEWEST]:
         folder = RunFolder(path.parent)
         seconds = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
