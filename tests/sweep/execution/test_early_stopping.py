@@ -14,6 +14,7 @@ from tests.sweep.plans import DEEP, plan_of
 from tread_lab.engine.checkpoint import Checkpoint, save
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.sweep import StopEarlySpec
@@ -99,15 +100,16 @@ def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(
     lab: Lab, tiny: Tiny
 ) -> None:
     plan = planned(tiny)
-    dense, interrupted, ended, stopped = (trial.run for trial in plan.trials[:4])
-    for run in (dense, interrupted, ended, stopped):
-        logged(lab, run, 0.0, steps=10 if run == stopped else 20)
+    dense, interrupted, ended, stopped, diverged = (trial.run for trial in plan.trials[:5])
+    for run, steps in ((dense, 20), (interrupted, 20), (ended, 20), (stopped, 10), (diverged, 15)):
+        logged(lab, run, 0.0, steps)
     saved(lab, interrupted, 10)  # it reports rung 20 once more
     Pretender(lab).finish(plan.tasks[2])
     lab.sweep("halved").add_stopped(Stopped(stopped, 10, "asha"))
+    lab.run(diverged).finish(RunState.DIVERGED, step=15)  # it has never come to rung 20
     early = EarlyStopping.of(plan, lab)
     assert early is not None
-    known = [(interrupted, 10), (ended, 10), (ended, 20), (stopped, 10)]
+    known = [(interrupted, 10), (ended, 10), (ended, 20), (stopped, 10), (diverged, 10)]
     assert list(early.history()) == [(run, rung, 0.0) for run, rung in known]
 
 

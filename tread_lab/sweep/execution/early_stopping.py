@@ -92,7 +92,7 @@ class EarlyStopping:
         for run in self.judged:
             folder = self.lab.run(run)
             over = run in stopped or folder.result() is not None
-            last = math.inf if over else newest_whole_step(folder.checkpoints)
+            last = folder.step() if over else newest_whole_step(folder.checkpoints)
             for rung in self.rungs(run):
                 if rung <= last and (gap := self.gap(run, rung)) is not None:
                     yield run, rung, gap
