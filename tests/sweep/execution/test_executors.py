@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tread_lab.cli import parse
+from tread_lab.engine import device
 from tread_lab.specs import UserError
 from tread_lab.sweep.execution.executors import EXECUTORS, TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
@@ -61,7 +62,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(device, "usable_cpus", lambda: 16.5)  # the rest are other containers'
     return asked
 
 

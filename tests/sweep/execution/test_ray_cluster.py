@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tread_lab.engine import device
 from tread_lab.records.attempts import Attempt
 from tread_lab.specs.errors import Unavailable
 
@@ -250,12 +251,13 @@ def test_a_cluster_that_is_joined_is_watched_from_then_on(
 
 
 def test_a_cluster_of_this_machine_is_watched_before_it_starts_and_leaves_no_scratch_folder(
-    module: Any, calls: list[Any]
+    module: Any, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(device, "usable_cpus", lambda: 0.5)
     with module.cluster() as driver:
         watched, left, (address, options) = calls
         assert (watched, left, address) == ("raylet", ("gone", {}), None)
-        assert options["include_dashboard"] is False
+        assert (options["include_dashboard"], options["num_cpus"]) == (False, 1)
         scratch = Path(options["_temp_dir"])
         assert scratch.parent == Path("/tmp") and scratch.name.startswith("tread-lab-")
         assert (scratch / ".tread-lab-scratch").is_file()

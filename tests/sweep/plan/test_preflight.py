@@ -59,7 +59,7 @@ axes: {route: {start: 0, end: 2}}
 def test_runs_that_do_not_fit_one_device_together_are_refused(
     in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr("tread_lab.engine.device.usable_cpus", lambda: 4.0)
     monkeypatch.setattr(timing, "trial_batch", lambda *_: 0)  # nothing is timed
     image_bytes = cost(run_of(load_experiment("tiny", []).run)).activation_bytes
     big = int(memory(CPU) / 2 / image_bytes)

@@ -118,6 +118,16 @@ def _inline(resources: TrialResources, hang: float | None, early: EarlyStopping 
     )
 
 
+def cpus_here() -> int:
+    """Return the whole CPUs that runs on this machine may use, of which the machine may have more.
+
+    Ray is told of as many: by itself it counts all, or what it takes for the limits of a container.
+    """
+    from tread_lab.engine.device import usable_cpus
+
+    return max(1, int(usable_cpus()))
+
+
 def _ray_devices(resources: TrialResources) -> Devices:
     """Return the devices of the cluster at RAY_ADDRESS, else of this machine.
 
@@ -133,7 +143,7 @@ def _ray_devices(resources: TrialResources) -> Devices:
 
     from tread_lab.sweep.plan.devices import Devices
 
-    cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count() if resources.gpus else 0
+    cpus, gpus = cpus_here(), torch.cuda.device_count() if resources.gpus else 0
     if resources.gpus and resources.device and not gpus:
         raise UserError(f"--device {resources.device}: this machine has no GPU that torch can use")
     wanted_cpus, wanted_gpus = resources.of_run.values()

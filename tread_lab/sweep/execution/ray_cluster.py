@@ -33,7 +33,7 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor_addresses,
 )
 from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.executors import TrialResources
+from tread_lab.sweep.execution.executors import TrialResources, cpus_here
 from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]
@@ -121,7 +121,8 @@ def _started(driver: Driver) -> Iterator[None]:
     try:
         with monitor(_lost_daemon, _LOOK, driver.leave):
             with few_daemons():
-                _init(None, include_dashboard=False, _temp_dir=str(scratch))
+                options = {"include_dashboard": False, "_temp_dir": str(scratch)}
+                _init(None, num_cpus=cpus_here(), **options)
             yield
     finally:
         _shut_down()
