@@ -88,10 +88,14 @@ def test_a_parent_that_was_trained_before_its_sweep_stays(
         run.attempts.open()
     removal = removal_of(lab, "family")
     assert [*removal.kept] == [parent.name] * (trained == "before")
-    stays = "1 run stays for whoever trained it before"
-    assert removal.lines()[1:] == [stays] * (trained == "before")
+    remedy = f"run {parent.name} was trained before the sweep; afterwards `tread-lab rm"
+    stays = ["1 run stays for whoever trained it before", f"{remedy} {parent.name}` removes it"]
+    assert removal.lines()[1:] == (stays if trained == "before" else [])
     remove(removal)
     assert parent.path.exists() == (trained == "before") and not children[0].path.exists()
+    for run in lab.runs():
+        remove(removal_of(lab, run.name[:8]))
+    assert lab.runs() == []
 
 
 def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:

@@ -60,6 +60,11 @@ class Removal:
             users = dict.fromkeys(user for users in self.kept.values() for user in users)
             stay = "stays" if len(self.kept) == 1 else "stay"
             lines.append(f"{counted(len(self.kept), 'run')} {stay} for {', '.join(users)}")
+        lines += [
+            f"run {run} was trained before the sweep; afterwards `tread-lab rm {run}` removes it"
+            for run, users in self.kept.items()
+            if users == (EARLIER,)
+        ]
         return lines
 
 
@@ -104,20 +109,28 @@ def remove(removal: Removal) -> None:
         return
     with removal.sweep.lock():
         _remove_runs(removal.runs)
-        _remove(removal.sweep.path)
+        delete(removal.sweep.path)
 
 
 def _remove_runs(runs: Iterable[RunFolder]) -> None:
     for run in runs:
         with run.lock():
-            _remove(run.path)
+            delete(run.path)
 
 
-def _remove(folder: Path) -> None:
+def delete(path: Path) -> None:
+    """Delete a folder with all that is in it, or a file that may be gone already.
+
+    Raises:
+        UserError: it cannot be deleted; names it.
+    """
     try:
-        shutil.rmtree(folder)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"cannot remove {folder}: {error.strerror or error}") from None
+        raise UserError(f"cannot remove {path}: {error.strerror or error}") from None
 
 
 def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[str, ...]]:
