@@ -141,8 +141,8 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
     """
     own, problems = dict.fromkeys(runs), list[UserError]()
     plans = lab.of_sweeps(lambda sweep: sweep.plan().runs(), problems)
-    if others := [problem for problem in problems if f"sweep {without}:" not in str(problem)]:
-        raise others[0]
+    if problems:
+        raise problems[0]
     users: dict[str, dict[str, None]] = {}
     for name, planned in plans.items():
         for run in planned if name != without else ():
