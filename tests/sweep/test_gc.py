@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
@@ -217,6 +218,24 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     assert {item.path for item in find(lab)} == {orphans[0], part}  # the evaluation is done
 
 
+def test_what_cannot_be_removed_is_named_and_does_not_count_as_freed(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    paths = [lab.root / "ray" / "old" / "x", lab.root / "cache" / ".features.x"]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("half")
+        os.utime(path, (0, 0))
+    monkeypatch.setattr(os, "unlink", refuse)
+    for item in find(lab):
+        with pytest.raises(UserError, match=rf"^cannot remove {item.path}: Permission denied$"):
+            clear(lab, [item])
+    assert all(path.exists() for path in paths)
+
+
 @pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 3)])
 def test_what_is_younger_than_an_hour_is_kept_as_its_driver_may_be_starting(
     lab: Lab, age: float, offered: int
@@ -227,6 +246,7 @@ def test_what_is_younger_than_an_hour_is_kept_as_its_driver_may_be_starting(
         path.write_text("half")
     (lab.root / "runs").mkdir()
     (lab.root / "runs" / ".DS_Store").touch()  # a file that a system leaves is left alone
+    (lab.root / "cache" / ".renamed.x").symlink_to("gone")  # as if it were, since it was listed
     orphans.append(gc.new_scratch())
     for path in orphans:
         os.utime(path, (time.time() - age,) * 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import struct
 import tempfile
 import time
@@ -17,6 +16,7 @@ from tread_lab.engine.checkpoint import is_whole, list_checkpoints, slim, step_o
 from tread_lab.engine.features import removable_caches
 from tread_lab.engine.sample_parts import FOLDER as PARTS
 from tread_lab.engine.system import systems_of
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.run_folder import LOCK, RunFolder
@@ -25,6 +25,7 @@ from tread_lab.records.sweep_archive import STAGE
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.removal import delete
 from tread_lab.sweep.trial.task import Task
 
 # A failed run may be tried again.
@@ -176,7 +177,7 @@ def _samples(folder: RunFolder) -> Iterator[Removable]:
 def _unfinished(folder: Path) -> Iterator[Path]:
     """Yield what a killed process was writing, and the empty dumps of watchdogs."""
     for path in folder.rglob(".*.*"):
-        if path.is_file() and path.name not in (LOCK, ".pulse"):
+        if path.is_file():
             yield path
     yield from folder.glob("checkpoints/staging.safetensors")
     for path in folder.glob(f"evaluations/*/{PARTS}/*"):
@@ -207,7 +208,8 @@ def _orphans(lab: Lab) -> Iterator[Removable]:
     if (stage := lab.root / STAGE).exists() and not is_held(stage / LOCK):
         yield Removable(UNFINISHED, stage, _size(stage))
     for path in (*lab.root.glob("sweeps/*/.*.*"), *lab.root.glob("cache/.*.*")):
-        if time.time() - path.stat().st_mtime > _ORPHAN_SECONDS:
+        written = modified(path)  # a driver may be just about to rename it
+        if written is not None and time.time() - written > _ORPHAN_SECONDS:
             yield Removable(UNFINISHED, path, _size(path))
 
 
@@ -237,8 +239,5 @@ def _remove(item: Removable) -> int:
     """Remove one file or folder, and return how many bytes that made free."""
     if item.what == OPTIMIZER_STATE:
         return slim(item.path, OPTIMIZER)
-    if item.path.is_dir():
-        shutil.rmtree(item.path, ignore_errors=True)
-    else:
-        item.path.unlink(missing_ok=True)
+    delete(item.path)
     return item.bytes
