@@ -149,6 +149,9 @@ def test_what_may_go_on_keeps_everything(lab: Lab, finished: RunFolder, state: s
     elif state == "unreadable":  # any step may be one to keep, and any cache one that it reads
         for path in folder.path.glob("*spec*"):
             path.write_text("{")
+        folder.finish(RunState.COMPLETED, step=20)  # nothing tells that it was another
+        assert {item.what for item in find(lab)} == {"optimizer state"}
+        clear(lab, find(lab))
     elif state == "running":
         with folder.lock():
             assert find(lab) == [] and clear(lab, litter) == 0
@@ -203,11 +206,15 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     files: list[Any] = [*orphans, scratch / "log", lab.root / "ray" / "old" / "x"]
     for path in files:
         path.write_text("half")
+    empty, stacks = folder.stack_dump(1), folder.stack_dump(2)
+    empty.touch()  # of a watchdog whose process was killed
+    stacks.write_text("where it stood")
     found = find(lab)
-    assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 3
+    assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 4
     orphans[0].unlink()  # its process was faster
     assert clear(lab, found) == 4 * len(files) + mark
-    assert not any(path.exists() for path in files) and folder.state() == "completed"
+    assert not any(path.exists() for path in (*files, empty)) and stacks.exists()
+    assert folder.state() == "completed"
     folder.reopen()  # of a run that may go on, too
     part = folder.evaluation(SamplesSpec(count=4)).path / "parts" / "00000.safetensors"
     part.parent.mkdir(parents=True)
@@ -285,6 +292,7 @@ def test_nothing_behind_a_link_is_the_labs(lab: Lab, finished: RunFolder, tmp_pa
             shutil.copytree(inside, outside, dirs_exist_ok=True)
             shutil.rmtree(inside)
         inside.symlink_to(outside)
+    (finished.path / ".half.x1").symlink_to(finished.log_path)
     assert len(steps(finished)) == 4 and find(lab, samples=True, features=True) == []
 
 
@@ -322,6 +330,11 @@ def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
     aligned.create(spec)
     assert find(lab, features=True) == []  # it may go on
     aligned.finish(RunState.STOPPED, step=0)
+    open_sweep = planned(lab, tiny(steps=4, seed=1, repa=encode(spec)["repa"]))
+    assert find(lab, features=True) == []  # its runs are still to come
+    lab.sweep(open_sweep.name).plan_path.write_text("{")
+    assert find(lab, features=True) == []  # nobody knows which runs are
+    lab.sweep(open_sweep.name).plan_path.unlink()
     assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
     said = capsys.readouterr()
     assert "1 kB of encoders' features stay; `tread-lab gc --features`" in " ".join(
