@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +25,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec
-from tread_lab.sweep.trial import trial
+from tread_lab.sweep.trial import attempt, trial
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task
@@ -223,22 +225,44 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
     assert lab.run(task.run).origin() == [] and lab.run(task.run).result() is None
 
 
-@pytest.mark.parametrize("runs_per_device", [1, 2])
-def test_training_is_metered_on_a_device_of_its_own_alone_and_closed_with_the_reports(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch, runs_per_device: int
+@dataclass(frozen=True)
+class Several:
+    """Processes that train a run together, none of which is started."""
+
+    count: int
+
+    @contextmanager
+    def open(self, device: torch.device) -> Iterator[Any]:
+        yield self
+
+
+@pytest.mark.parametrize(("runs", "count"), [(1, 1), (2, 1), (1, 3)])
+def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch, runs: int, count: int
 ) -> None:
-    training.steps = [step(10), step(20)]
+    training.steps, given = [step(10), step(20)], list[Any]()
     monkeypatch.setattr(trial, "open_meter", lambda device: f"meter of {device}")
+    monkeypatch.setattr(trial, "limit_share", lambda *what: given.append(what))
+    monkeypatch.setattr(trial, "check_memory", lambda *what: given.append(what))
+    monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
     task = Task(tiny(seed=2))
-    reports = run_trial(lab, task, CPU, WorkerInfo(runs_per_device=runs_per_device))
+    worker = WorkerInfo(runs_per_device=runs, processes=Several(count))
+    reports = run_trial(lab, task, CPU, worker)
     assert next(reports).step == 10 and training.closed == 0
+    assert given == [(CPU, runs), (task.spec, CPU, count)]
     ((spec, folder, *rest),) = training.given
-    assert (spec, folder.name) == (task.spec, task.run)
-    assert rest[:2] == [CPU, "meter of cpu" if runs_per_device == 1 else None]
+    meter = "meter of cpu" if runs == count == 1 else None
+    assert (spec, folder.name, *rest) == (task.spec, task.run, CPU, meter, Several(count))
     reports.close()  # type: ignore[attr-defined]
     assert training.closed == 1
     (attempt,) = lab.run(task.run).attempts.read()
     assert (attempt.ended, attempt.phase, attempt.reason) == ("interrupted", "train", "")
+    assert (attempt.runs_per_device, attempt.devices) == (runs, count)
+    list(run_trial(lab, task, CPU, worker))
+    result = lab.run(task.run).result() or {}
+    assert result.get("devices") == (count if count > 1 else None)
+    flops = cost(task.spec).train_flops / 20 / 0.1
+    assert result["metrics"]["cost/mfu"] == pytest.approx(flops / (count * 1e9))
 
 
 def test_a_run_that_is_asked_to_stop_keeps_its_steps_and_goes_on_when_it_is_reopened(
@@ -299,6 +323,19 @@ def test_a_run_fails_of_a_parent_without_weights_and_is_not_attempted(
     assert last.note == f"run {parent.name}, which it starts from, has {state}"
     assert (lab.run(child.run).result() or {})["kind"] == "parent"
     assert lab.run(child.run).attempts.read() == training.given == []
+
+
+def test_a_parent_may_have_other_data_than_its_child_on_a_node_that_is_compared(
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fingerprint(spec: RunSpec, device: str) -> dict[str, str]:
+        return {"code": "c", f"data {spec.seed}": "d"}
+
+    monkeypatch.setattr(attempt, "fingerprint", fingerprint)
+    child = tiny(seed=1, init_from={"run": encode(tiny(seed=0))})
+    worker = WorkerInfo(expected=fingerprint(child, "cpu"))
+    assert [*run_trial(lab, Task(child), CPU, worker)][-1].phase == "completed"
+    assert [spec.seed for spec, *_ in training.given] == [0, 1]
 
 
 def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None:
