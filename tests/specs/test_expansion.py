@@ -397,3 +397,4 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 def test_only_a_mistake_of_one_cell_is_told_with_the_cell(sweep: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError, match=f"^{line}$"):
         expansion(**{"axes": {"route": {"start": "0..5", "end": [3]}}, **sweep})
+        ({"baseline": {"seed": 0}, "seeds": [0, 1]}, "baseline.seed: write `seeds: [0, 1]`"),

@@ -135,7 +135,7 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
 
 
 def _check_seeds(sweep: SweepSpec) -> None:
-    """Refuse a seed that no run has: a trial and its baseline have the same of `seeds`.
+    """Refuse a seed beside `seeds`, which a trial and its baseline share.
 
     The file of a report fixes one of them.
     """
@@ -143,7 +143,9 @@ def _check_seeds(sweep: SweepSpec) -> None:
     for axis, variants in sweep.variants.items():
         places |= {f"variants.{axis}.{name}": fields for name, fields in variants.items()}
     for path, fields in places.items():
-        if leaves_of(fields).get("seed") not in (None, *sweep.seeds):
+        seed = leaves_of(fields).get("seed")
+        of_all = path == "fixed" or len(sweep.seeds) == 1
+        if seed is not None and not (of_all and seed in sweep.seeds):
             raise _seed_at(path)
 
 
