@@ -196,6 +196,8 @@ def test_a_fixed_part_of_a_field_counts_where_a_cell_does_not_set_the_field_whol
     fixed, rows = {"process.p_mean": -1}, ({"train.lr": 1e-3}, {"process": "edm"})
     found = trials(fixed=fixed, trials=rows)
     assert [t.spec.process.p_mean for t in found] == [-1, -1.2]  # type: ignore[union-attr]
+    (small,) = trials(fixed={"model": RUN["model"]}, axes={"model": ["DiT-S/2"]})
+    assert small.spec.model.width == 384, "the file of a report fixes what the base run says"
 
 
 def test_where_may_ask_what_the_device_can_do() -> None:
@@ -389,6 +391,14 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("sweep", "line"),
     [
+        (
+            {"fixed": {"model": "DiT-S/2", "process.p_mean": -1}, "axes": {"process": ["edm"]}},
+            "fixed.process.p_mean: every cell sets process whole; write it there",
+        ),
+        (
+            {"fixed": {"model.depth": 3}, "axes": {"model": ["DiT-S/2", "DiT-B/2"]}},
+            "fixed.model.depth: every cell sets model whole; write it there",
+        ),
         ({"fixed": {"train.batch": 0}, "axes": {"train.batch": [1]}}, "train: batch: must .* 0"),
         ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
         ({}, "axes at start=4, end=3: routes.* starts after its end; .*; leave it out by `where`"),

@@ -96,6 +96,7 @@ def expand(
     make = Trials(base, sweep.baseline, price if sweep.match else None, whole)
     settings, holes = _split(sweep, cells, make, facts or {})
     if not settings:
+    _check_fixed(sweep, cells, experiment.run)
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
     pairs = [_pair(make, *setting, seed) for seed in sweep.seeds for setting in settings]
@@ -130,7 +131,6 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     _check_axes(listed, sweep, "trials")
     cells, listed_again = distinct([*crossed, *listed])
     _check_seeds(sweep)
-    _check_fixed(sweep, cells)
     return cells, [*repeated, *listed_again]
 
 
@@ -149,14 +149,13 @@ def _check_seeds(sweep: SweepSpec) -> None:
             raise _seed_at(path)
 
 
-def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell]) -> None:
+def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell], base: Mapping[str, Any]) -> None:
     """Refuse to fix a part of a field that every cell sets whole: the part would be lost.
 
-    The file of a report fixes the whole run, its model too, and so what cells set again.
+    The file of a report fixes what the base run says already, and so what cells set again.
     """
-    fixed = leaves_of(sweep.fixed)
-    if any(lies_in(name, "model") for name in fixed):
-        return
+    said = leaves_of(base)
+    fixed = {n: value for n, value in leaves_of(sweep.fixed).items() if said.get(n) != value}
     for name in fixed:
         place = f"routes.{name}" if lies_in(name, "route") or name == "rate" else name
         wholes = [_set_whole(place, cell, sweep) for cell in cells]
