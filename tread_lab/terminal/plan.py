@@ -121,7 +121,7 @@ def _left_out(plan: Plan) -> Iterator[str]:
         yield f"{counted(hole.count, 'cell')} not planned: {hole.why} ({_examples(hole)})"
     for same in plan.duplicates:
         count = counted(same.count, "cell")
-        yield f"{count}: {same.reason}, so nothing runs twice ({_examples(same)})"
+        yield f"{count}: {same.why} ({_examples(same)})"
 
 
 def _examples(hole: ExcludedCells) -> str:
