@@ -24,6 +24,7 @@ _WRITTEN_OUT: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "model": ModelSpec.from_shorthand,
     "re_entry": ReEntrySpec.from_shorthand,
     **dict.fromkeys(("process", "bypass", "loss"), lambda kind: {"kind": kind}),
+    "captions": lambda encoder: {"encoder": encoder},
 }
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
 
