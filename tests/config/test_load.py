@@ -209,6 +209,18 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     for overrides, line in wrong.items():
         with pytest.raises(UserError, match=line):
             planned(*overrides)
+    Path("s.yaml").write_text(
+        "experiment: tiny\nsampler_axes: {steps: [4, 8]}\n"
+        "trials: [{train.lr: 1}, {train: {lr: 2}}]\n"
+    )
+    assert planned("train.steps=70", "sampler.rho=6") == (70, 2)
+    for typed, line in {
+        "train.lr=5": r"^train.lr=5: every trial of the sweep sets it; write trials=\[",
+        "train={lr: 5, clip: 1}": "every trial of the sweep sets it",
+        "sampler.steps=5": "the axis sampler.steps of the sweep sets it; write sampler_axes.steps=",
+    }.items():
+        with pytest.raises(UserError, match=line):
+            planned(typed)
     write("{model: DiT-S/2}")
     with pytest.raises(UserError, match=r"model.depth=4: the sweep fixes model whole; write fixed"):
         planned("model.depth=4")

@@ -244,23 +244,34 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
     key, _, text = override.lstrip("+~").partition("=")
     if key == "seed":
         raise UserError(f"{override}: write seeds=[{text}], which baselines have, too")
-    axes = {axis for cell in grid(sweep.axes, "axes") for axis in cell}
-    if axis := next((axis for axis in axes if _is_set_by(key, axis)), None):
-        raise UserError(
-            f"{override}: the axis {axis} of the sweep sets it; write axes.{axis}=[...]"
-        )
-    if place := _in_every_variant(key, sweep):
-        raise UserError(f"{override}: every variant of the sweep sets it; write {place}=...")
+    typed = [name for name, _ in leaves(key, _yaml_value(override, text))]
+    again = next(filter(None, (_set_again(name, sweep) for name in typed)), "")
+    if again:
+        raise UserError(f"{override}: {again}")
     fixed = leaves_of(sweep.fixed)
     if above := next((name for name in fixed if lies_in(key, name) and name != key), None):
         raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
-    typed = [name for name, _ in leaves(key, _yaml_value(override, text))]
     kept = {n: v for n, v in fixed.items() if not any(lies_in(n, name) for name in typed)}
     if len(kept) == len(fixed):
         return sweep.fixed
     if typed_fixed := [o for o in of_sweep if o.lstrip("+~").startswith("fixed")]:
         raise UserError(f"{override}: {typed_fixed[-1]} may set it, too; write both as fixed....=")
     return kept
+
+
+def _set_again(field: str, sweep: SweepSpec) -> str:
+    """Return what sets a field in cells of a sweep, and how to write it; "" if nothing does."""
+    cells, samplers = grid(sweep.axes, "axes"), grid(sweep.sampler_axes, "sampler_axes")
+    axes = {axis: f"axes.{axis}" for cell in cells for axis in cell}
+    axes |= {f"sampler.{axis}": f"sampler_axes.{axis}" for cell in samplers for axis in cell}
+    for axis, place in axes.items():
+        if _is_set_by(field, axis):
+            return f"the axis {axis} of the sweep sets it; write {place}=[...]"
+    if place := _in_every_variant(field, sweep):
+        return f"every variant of the sweep sets it; write {place}=..."
+    listed = [any(_is_set_by(field, own) for own in leaves_of(cell)) for cell in sweep.trials]
+    alone = listed and not sweep.axes and not sweep.variants
+    return "every trial of the sweep sets it; write trials=[...]" if alone and all(listed) else ""
 
 
 def _in_every_variant(key: str, sweep: SweepSpec) -> str:
