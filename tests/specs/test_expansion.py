@@ -332,6 +332,8 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
     [
         ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
         ({"axes": {"train": {"step": [1]}}}, "axes.train.step: no such field"),
+        ({"axes": {"xyz": [1]}}, "axes.xyz: no such field (known: bypass, captions, data, exe"),
+        ({"fixed": {"route": "2"}}, "fixed: '2' is not a route"),
         ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
         ({"axes": {"train.seed": [1]}}, "train.seed: no such field, did you mean 'seed'?"),
         ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),

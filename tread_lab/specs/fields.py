@@ -51,7 +51,7 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     near = near or difflib.get_close_matches(key, names, n=1)
     if near:
         return f", did you mean {min(near, key=len)!r}?"
-    return suggest(key, [*others, *TOP])
+    return suggest(key, {name for name in (*others, *TOP) if "." not in name})
 
 
 @functools.cache
