@@ -391,9 +391,18 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
             {"fixed": {"routes": ["2->8"], "rate": 0.25}, "axes": {"routes": [["0->1"]]}},
             "fixed.rate: every cell sets routes whole",
         ),
+        (
+            {"fixed": {"model": "DiT-S/2", "process.p_mean": -1}, "axes": {"process": ["edm"]}},
+            "fixed.process.p_mean: every cell sets process whole; write it there",
+        ),
+        (
+            {"fixed": {"model.depth": 3}, "axes": {"model": ["DiT-S/2", "DiT-B/2"]}},
+            "fixed.model.depth: every cell sets model whole; write it there",
+        ),
         ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
         ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: write `seeds: [0, 1]`"),
         ({"baseline": {"seed": 3}}, "baseline.seed: write `seeds: [0, 1]`"),
+        ({"baseline": {"seed": 0}, "seeds": [0, 1]}, "baseline.seed: write `seeds: [0, 1]`"),
         ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
         ({"axes": {"rate": []}}, "axes.rate: has no values"),
         ({"axes": [1]}, "axes: expected a mapping of axes"),
@@ -423,14 +432,6 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("sweep", "line"),
     [
-        (
-            {"fixed": {"model": "DiT-S/2", "process.p_mean": -1}, "axes": {"process": ["edm"]}},
-            "fixed.process.p_mean: every cell sets process whole; write it there",
-        ),
-        (
-            {"fixed": {"model.depth": 3}, "axes": {"model": ["DiT-S/2", "DiT-B/2"]}},
-            "fixed.model.depth: every cell sets model whole; write it there",
-        ),
         ({"fixed": {"train.batch": 0}, "axes": {"train.batch": [1]}}, "train: batch: must .* 0"),
         ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
         ({}, "axes at start=4, end=3: routes.* starts after its end; .*; leave it out by `where`"),
@@ -439,4 +440,3 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 def test_only_a_mistake_of_one_cell_is_told_with_the_cell(sweep: dict[str, Any], line: str) -> None:
     with pytest.raises(UserError, match=f"^{line}$"):
         expansion(**{"axes": {"route": {"start": "0..5", "end": [3]}}, **sweep})
-        ({"baseline": {"seed": 0}, "seeds": [0, 1]}, "baseline.seed: write `seeds: [0, 1]`"),

@@ -96,12 +96,12 @@ def expand(
     if not has_computed(base):
         run_of(base)
     cells, repeated = _cells(sweep)
+    _check_fixed(sweep, cells, experiment.run)
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
     assert price is not None or sweep.match is None
     make = Trials(base, sweep.baseline, price if sweep.match else None, whole)
     settings, holes = _split(sweep, cells, make, facts or {})
     if not settings:
-    _check_fixed(sweep, cells, experiment.run)
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
     pairs = [_pair(make, *setting, seed) for seed in sweep.seeds for setting in settings]
