@@ -51,7 +51,7 @@ def test_steps_are_written_as_a_text_a_list_or_a_key(items: list[Any]) -> None:
         ("250, 50%, 250 end,", (250, "50%", None)),
         ([5, "5", 7], (5, 7)),
         (9, (9,)),
-        *((wrong, None) for wrong in (True, [False], "0%", "0", "101%", "-5", "1.5", "", 0.5)),
+        *((wrong, None) for wrong in (True, [False], "0%", "0", "101%", "-5", "1.5", "", 0.5, [])),
     ],
 )
 def test_steps_in_every_spelling(written: Any, found: tuple[Any, ...] | None) -> None:
@@ -142,6 +142,7 @@ def test_steps_that_a_chain_may_round_otherwise_than_before_have_another_signatu
     marked = {n for n, sampler in chains.items() if sampler.respacing == "strided"}
     assert {21, 27, 35} <= {n for n in range(2, 1001) if respaced(n) != before(n)} <= marked
     assert not {1, 5, 10, 20, 25, 50, 100, 250, 1000} & marked
+    assert respaced(1) == [999]
     assert "respacing" in encode(chains[21]) and "respacing" not in encode(chains[250])
     assert SamplerSpec(solver="heun", steps=21).respacing is None
 

@@ -109,6 +109,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
         ({"axes": {"spend": ["=B"]}, "match": "flops"}, "^match: 'flops' is not one of train_fl"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
         ({"stop_early": {"kind": "asha"}}, "^stop_early: judges at equal steps"),
+        ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),
         (
             {"evaluate": ["heldout_loss at baseline"]},
             "^evaluate: .* under schedule sqrt_decay an earlier step is no shorter run",
