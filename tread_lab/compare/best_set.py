@@ -72,7 +72,7 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
     """The same for one seed, over images alone: **of these trained networks**, not of the cells.
 
     Neighbouring cells are correlated and unequally noisy, so there is no pooled model: cell i stays
-    unless the largest (mean_i - mean_j) / se_ij passes the 95% quantile that the resampled images
+    unless the largest (mean_i - mean_j) / s_ij passes the 95% quantile that the resampled images
     give it when all cells are equal.
     """
     K, M = losses_KM.shape
@@ -84,7 +84,7 @@ def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int 
     for i in range(K):
         others = np.arange(K) != i
         apart_JM = losses_KM[i] - losses_KM[others]
-        error_J = np.maximum(apart_JM.std(axis=1, ddof=1), 1e-300) / np.sqrt(M)
+        error_J = np.maximum(apart_JM.std(axis=1), 1e-300)  # all are times one factor
         noise_R = ((noise_RK[:, [i]] - noise_RK[:, others]) / error_J).max(axis=1)
         critical = float(np.quantile(noise_R, CONFIDENCE))
         members_K[i] = bool((means_K[i] - means_K[others] <= critical * error_J).all())

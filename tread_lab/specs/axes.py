@@ -47,14 +47,8 @@ def check_count(count: int, name: str) -> None:
         raise UserError(f"{name}: {count:,} cells, more than {MOST_CELLS:,}; split the sweep")
 
 
-def cell_of(fields: Any, path: str) -> Cell:
-    """Return a cell that is written out: values stand for themselves, nested fields are dotted.
-
-    Raises:
-        UserError: not a mapping.
-    """
-    if not isinstance(fields, Mapping):
-        raise UserError(f"expected {{field: value}}, got {shown(fields)}").at(path)
+def cell_of(fields: Mapping[str, Any], path: str) -> Cell:
+    """Return a cell that is written out: values stand for themselves, nested fields are dotted."""
     parts = {f"{path}.{key}": dotted({key: value}, empty=True) for key, value in fields.items()}
     return _joined(cell for (cell,) in _apart((at, [dict(part)]) for at, part in parts.items()))
 

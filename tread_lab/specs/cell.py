@@ -16,7 +16,7 @@ from tread_lab.specs.decode import decode_field, encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.fields import field_value, near_field, routes_of, value_at
 from tread_lab.specs.model import ModelSpec
-from tread_lab.specs.routes import block_index
+from tread_lab.specs.routes import RouteSpec, block_index
 from tread_lab.specs.run import RunSpec
 
 Lookup = Callable[[str], Any]
@@ -275,11 +275,11 @@ class CellNames:
         routes = self.tree.get("routes") or [{}]
         route = routes_of(routes)[0]
         if name == "rate":
-            return self.settled(route.get("rate", 0.5))
+            return self.settled(route.get("rate", RouteSpec.rate))
         if "start" not in route or "end" not in route:
             raise UserError(f"{name!r} needs a route; add an axis `route` or a route to the base")
         if name == "length":
-            return int(self._route("end")) - int(self._route("start")) + 1
+            return self._route("end") - self._route("start") + 1
         return block_index(self.settled(route[name]), self._depth())
 
     def _depth(self) -> int:

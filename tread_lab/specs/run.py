@@ -236,16 +236,13 @@ class RunSpec:
         return dataclasses.replace(self, routes=(), init_from=None)
 
 
-def with_old_meaning(tree: Any) -> Any:
+def with_old_meaning(recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Return the recorded tree of a run with what an earlier version left unsaid."""
-    if not isinstance(tree, Mapping):
-        return tree
-    tree, start = dict(tree), tree.get("init_from")
+    tree, start = dict(recorded), recorded.get("init_from")
     for variants in (BYPASSES, LOSSES):
-        part = tree.get(variants.field)
-        cls = variants.of_kind(part.get("kind")) if isinstance(part, Mapping) else None
-        if cls is not None:
+        part = recorded.get(variants.field)
+        if isinstance(part, Mapping) and (cls := variants.of_kind(part.get("kind"))) is not None:
             tree[variants.field] = cls.with_old_meaning(part)
-    if isinstance(start, Mapping) and start.get("run"):
+    if isinstance(start, Mapping) and isinstance(start.get("run"), Mapping):
         tree["init_from"] = {**start, "run": with_old_meaning(start["run"])}
     return tree
