@@ -14,14 +14,16 @@ from typing import Any, get_args
 from tread_lab.specs.decode import decode, decode_field, encode, fields_of
 from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.model import ModelSpec
+from tread_lab.specs.recipe import EmaSpec
 from tread_lab.specs.routes import ReEntrySpec, RouteSpec
 from tread_lab.specs.run import InitSpec, RunSpec
 from tread_lab.specs.systems import Variants
 
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
-# A field that may be one name -> what the name says, whose parts can be set.
-_WRITTEN_OUT: Mapping[str, Callable[[str], dict[str, Any]]] = {
+# A field that may be one value -> what the value says, whose parts can be set.
+_WRITTEN_OUT: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "model": ModelSpec.from_shorthand,
+    "ema": EmaSpec.from_shorthand,
     "re_entry": ReEntrySpec.from_shorthand,
     **dict.fromkeys(("process", "bypass", "loss"), lambda kind: {"kind": kind}),
     "captions": lambda encoder: {"encoder": encoder},
@@ -233,7 +235,7 @@ def _set(tree: dict[str, Any], key: str, value: Any) -> None:
         tree[head] = copy.deepcopy(value)
     else:
         part = tree.get(head)
-        if isinstance(part, str) and head in _WRITTEN_OUT:
+        if isinstance(part, str | float) and head in _WRITTEN_OUT:
             part = _WRITTEN_OUT[head](part)
         tree[head] = dict(part) if isinstance(part, Mapping) else {}
         _set(tree[head], rest, value)
