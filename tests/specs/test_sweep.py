@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError, decode
-from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,14 @@ def test_a_mistake_in_a_search_is_named(tree: dict[str, Any], message: str) -> N
     with pytest.raises(UserError, match="search") as raised:
         decode(SearchSpec, tree, "search")
     assert message.removeprefix("search: ") in str(raised.value)
+
+
+def test_limits_are_told_with_what_is_spent() -> None:
+    limits = BudgetSpec(flops=2e12, hours=200, trials=9)
+    assert limits.text(flops=1e12, hours=123.4, trials=1) == (
+        "2.00e+12 training FLOPs (1.00e+12 spent), 200 h (120 h spent), 9 trials (1 started)"
+    )
+    assert BudgetSpec(hours=0.5).text(flops=0, hours=0.0123, trials=0) == "0.5 h (0.012 h spent)"
 
 
 def test_no_run_is_judged_at_its_last_step() -> None:

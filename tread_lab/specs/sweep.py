@@ -141,7 +141,7 @@ class BudgetSpec:
         if self.flops is not None:
             parts.append(f"{self.flops:.2e} training FLOPs ({flops:.2e} spent)")
         if self.hours is not None:
-            parts.append(f"{self.hours:g} h ({hours:.2g} h spent)")
+            parts.append(f"{self.hours:g} h ({float(f'{hours:.2g}'):g} h spent)")
         if self.trials is not None:
             parts.append(f"{counted(self.trials, 'trial')} ({trials} started)")
         return ", ".join(parts)
