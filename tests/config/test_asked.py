@@ -49,6 +49,11 @@ ASKED = {
         "tiny-lr",
         "fixed: {route: 2->8}\naxes: {train.lr: 0.001..0.01 log}\nsearch: {sampler: random}",
     ),
+    # an axis by its key of sweep files
+    "route=2->8 axes.train.lr=1e-3,3e-3": (
+        "tiny-lr",
+        "fixed: {route: 2->8}\naxes: {train.lr: [0.001, 0.003]}",
+    ),
     # a variation of the base alone
     "route=2->8 match=train_flops": ("tiny-route", "fixed: {route: 2->8}\nmatch: train_flops"),
 }
@@ -98,6 +103,8 @@ def test_the_plan_of_what_is_asked_prints_its_file_alone(
 def test_paths_of_data_are_those_of_the_folder_where_one_asks(in_folder: Path) -> None:
     _, sweep, _ = load_sweep("tiny", ["data.path=../x", "train.lr=1,2"])
     assert sweep.fixed == {"data.path": str(in_folder / ".." / "x")}
+    _, sweep, _ = load_sweep("tiny", ["data.path=x,/y"])
+    assert sweep.axes == {"data.path": [str(in_folder / "x"), "/y"]}
 
 
 def test_a_sweep_file_is_asked_nothing(in_folder: Path) -> None:
@@ -124,6 +131,11 @@ def test_a_sweep_file_is_asked_nothing(in_folder: Path) -> None:
         (["train.lr=1,2", "axes=[]"], "axes: train.lr stands in it already; write one"),
         (["axes=[]", "axes.rate=1"], "axes.rate: axes is given whole already; write one of both"),
         (["route"], "'route' is not an override; write key=value"),
+        (
+            ["route={start: 2->3}"],
+            "'route={start: 2->3}': the value of route cannot be read; quote each text in it, as in"
+            " 'route={start: 2->3}'",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], line: str) -> None:

@@ -34,6 +34,15 @@ def test_a_path_of_data_is_that_of_the_users_home_and_folder(in_folder: Path) ->
     for written, meant in (("~/x", Path.home() / "x"), ("x", in_folder / "x")):
         Path("e.yaml").write_text(f"model: DiT-S/2\ndata: {{path: {written}}}\n")
         assert load_experiment("e.yaml").run["data"]["path"] == str(meant)
+    axes = "axes: {zip: {data: {path: [a, /b]}, train.lr: [1, 2]}}\nfixed: {then: {data.path: c}}\n"
+    trials = "trials: [{data: {path: =x}}]\nvariants: {m: {n: {data.path: d}}}\n"
+    Path("s.yaml").write_text(f"experiment: e.yaml\n{axes}{trials}")
+    _, sweep, _ = load_sweep("s.yaml")
+    here = str(in_folder)
+    assert sweep.axes["zip"]["data"]["path"] == [f"{here}/a", "/b"]
+    assert sweep.fixed == {"then": {"data.path": f"{here}/c"}}
+    assert sweep.trials == ({"data": {"path": "=x"}},)
+    assert sweep.variants == {"m": {"n": {"data.path": f"{here}/d"}}}
 
 
 def test_a_file_as_given_comes_before_that_of_the_folder_and_the_shipped_one(
@@ -51,7 +60,11 @@ def test_a_file_as_given_comes_before_that_of_the_folder_and_the_shipped_one(
     )
     Path("other.yml").touch()
     assert find("experiments", "other.yml") == in_folder / "other.yml"
-    assert find("experiments", "elsewhere/tiny") == shipped
+    Path("tiny.yaml").unlink()
+    Path("experiments/tiny.yaml").unlink()
+    assert find("experiments", "experiments/tiny") == shipped
+    with pytest.raises(UserError, match=r"^no experiment 'elsewhere/tiny' here or in exp"):
+        find("experiments", "elsewhere/tiny")
 
 
 def test_a_name_without_a_file_is_told_with_the_nearest(in_folder: Path) -> None:
@@ -114,6 +127,11 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         ("model: DiT-S/2\n3: x", [], r"e.yaml: unknown key '3'"),
         ("modle: DiT-S/2", [], "e.yaml: unknown key 'modle', did you mean 'model'"),
         ("model: DiT-S/2\nseed: ${seed}", [], "e.yaml: seed: Recursive interpolation detected"),
+        (
+            "a: {b: '${c}'}\nc: {d: '${a}'}",
+            [],
+            "^e.yaml: (a.b|c.d): an interpolation needs its own value$",
+        ),
         (
             "model: ${oc.env:HOME}",
             [],

@@ -41,7 +41,7 @@ def sweep_tree(experiment: str, settings: Settings) -> dict[str, Any]:
     if any(map(_is_of_route, varied)):  # a part of a route alone is none, so it cannot be fixed
         varied.update(filter(_is_of_route, of_run))
     axes = {key: values for key, values in of_run.items() if key in varied}
-    fixed = {key: _absolute(key, *of_run[key]) for key in of_run if key not in axes}
+    fixed = {key: of_run[key][0] for key in of_run if key not in axes}
     sampler = {key: axes.pop(key) for key in list(axes) if key.startswith(_SAMPLER)}
     tree: dict[str, Any] = {"question": _question(experiment, [*several])}
     tree |= {"experiment": experiment, "fixed": fixed, "axes": axes}
@@ -90,12 +90,6 @@ def _several(values: list[Any]) -> bool:
 
 def _is_of_route(key: str) -> bool:
     return key.partition(".")[0] in SHORT
-
-
-def _absolute(key: str, value: Any) -> Any:
-    """Return the path of the data as this folder means it, any other value as it is."""
-    is_path = key == "data.path" and isinstance(value, str)
-    return str(Path(value).expanduser().absolute()) if is_path else value
 
 
 def _alone(key: str, value: Any) -> Any:

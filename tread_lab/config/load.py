@@ -23,6 +23,7 @@ from yaml import YAMLError
 from tread_lab.config.asked import OWN, sweep_name, sweep_tree
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
+from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import TOP, leaves, leaves_of, lies_in
@@ -37,6 +38,8 @@ _HERE = Path(__file__).parents[1]
 def find(kind: str, name: str, *others: str) -> Path:
     """Return the YAML file of a name: as given, in the current folder's `kind`/, or as shipped.
 
+    A name in another folder is no shipped file.
+
     Args:
         others: further kinds of files that the name may be of.
 
@@ -46,7 +49,8 @@ def find(kind: str, name: str, *others: str) -> Path:
     file = Path(name if name.endswith((".yaml", ".yml")) else f"{name}.yaml")
     kinds = (kind, *others)
     for folder in kinds:
-        for candidate in (file, Path(folder) / file, shipped_folder(folder) / file.name):
+        shipped = [shipped_folder(folder) / file.name] if file.parent.name in ("", folder) else []
+        for candidate in (file, Path(folder) / file, *shipped):
             if _is_file(candidate):
                 return candidate.absolute()
     folders = [place for each in kinds for place in (Path(each), shipped_folder(each))]
@@ -74,7 +78,7 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
-    tree = _compose(find("experiments", name), overrides)
+    tree = _absolute_paths(_compose(find("experiments", name), overrides))
     names = {*TOP, "then"}
     defaults: dict[str, Any] = {"sampler": {}, "evaluate": [], "reference": None}
     extra = {key: tree.pop(key, default) for key, default in defaults.items()}
@@ -83,9 +87,6 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     for key in tree:
         if key not in names:
             raise UserError(f"unknown key {key!r}{suggest(key, {*names, *extra})}").at(name)
-    data = tree.get("data")
-    if isinstance(data, dict) and isinstance(data.get("path"), str):
-        tree["data"] = {**data, "path": _absolute(data["path"])}
     return decode(Experiment, {"name": Path(name).stem, "run": tree, **extra}, name)
 
 
@@ -102,6 +103,16 @@ def reference_of(written: Any) -> ReferenceSpec | None:
 def _absolute(path: str) -> str:
     """Return a path that a worker in another folder finds."""
     return str(Path(path).expanduser().absolute())
+
+
+def _absolute_paths(tree: Any, field: str = "") -> Any:
+    """Return a tree of settings in which the paths of data are absolute, wherever it has them."""
+    if isinstance(tree, Mapping):
+        return {key: _absolute_paths(value, f"{field}.{key}") for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_absolute_paths(item, field) for item in tree]
+    is_path = isinstance(tree, str) and field.endswith(".data.path") and not is_computed(tree)
+    return _absolute(tree) if is_path else tree
 
 
 def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
@@ -165,7 +176,7 @@ def asked_file(name: str, overrides: Sequence[str]) -> tuple[str, dict[str, Any]
         settings[key] = values
     if not settings:
         raise UserError(f"{name} is an experiment: say what varies, e.g. 'route=2->8,2->10'")
-    tree = sweep_tree(name, settings)
+    tree = _absolute_paths(sweep_tree(name, settings))
     return sweep_name(tree), tree
 
 
@@ -202,7 +213,8 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
         return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
     path = find_sweep(name)
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
-    sweep = decode(SweepSpec, _replaced(_compose(path, of_sweep), of_sweep), path.name)
+    tree = _absolute_paths(_replaced(_compose(path, of_sweep), of_sweep))
+    sweep = decode(SweepSpec, tree, path.name)
     of_experiment = [o for o in overrides if o not in of_sweep]
     experiment = load_experiment(sweep.experiment, of_experiment)
     for override in of_experiment:
@@ -396,10 +408,10 @@ def _mistakes(name: str) -> Iterator[None]:
         yield
     except YAMLError:
         raise
-    except RecursionError:
-        raise UserError(f"{name}: an interpolation needs its own value") from None
-    except (HydraException, OmegaConfBaseException, *_LET_THROUGH) as error:
+    except (HydraException, OmegaConfBaseException, RecursionError, *_LET_THROUGH) as error:
         cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
         key = getattr(error, "full_key", None)
         text = first_line(cause).removeprefix(_RESOLVING)
+        if isinstance(error, RecursionError) or text.startswith(RecursionError.__name__):
+            text = "an interpolation needs its own value"
         raise UserError(f"{name}: {f'{key}: ' if key else ''}{text}") from None
