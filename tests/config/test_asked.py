@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tread_lab.cli import main
-from tread_lab.config.asked import sweep_text
+from tread_lab.config.asked import sweep_name, sweep_text
 from tread_lab.config.load import asked_file, load_sweep
 from tread_lab.specs import UserError
 from tread_lab.specs.expansion import expand
@@ -98,6 +98,12 @@ def test_the_plan_of_what_is_asked_prints_its_file_alone(
         "budget": {"trials": 1},
     }
     assert "tiny-route: What does route change in tiny?" in err
+
+
+def test_a_name_is_that_of_a_file_and_at_most_60_characters_long() -> None:
+    tree = {"experiment": "x/my own.yaml", "axes": {"train.lr": [1, 2], "b": [3]}}
+    assert sweep_name(tree) == "my_own-lr"
+    assert sweep_name({"experiment": "x" * 59, "fixed": {"rate": 1}}) == "x" * 59 + "-"
 
 
 def test_paths_of_data_are_those_of_the_folder_where_one_asks(in_folder: Path) -> None:

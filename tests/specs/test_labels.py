@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,15 @@ def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_pla
     for trial in with_baseline_cells((*first, *(t for t in more if t.run not in runs))):
         cells.setdefault(cell_label(trial), []).append(trial.seed)
     assert {cell: sorted(own) for cell, own in cells.items()} == seeds
+
+
+def test_a_run_that_is_two_cells_stays_two_and_seeds_have_the_values_that_were_planned_first() -> (
+    None
+):
+    twice = planned(trials=[{"route": "0->4"}, {"route": {"start": 0, "end": 4}}], baseline=None)
+    seeds = (
+        planned(axes={"route": [own]}, seeds=[seed], baseline=None)
+        for seed, own in enumerate(("2->8", "2->B-4"))
+    )
+    cells = [trial.cell for trial in with_baseline_cells((*twice, *itertools.chain(*seeds)))]
+    assert cells == [{"route": "0->4"}, {"start": 0, "end": 4}, *[{"route": "2->8"}] * 2]

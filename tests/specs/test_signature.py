@@ -12,6 +12,7 @@ import pytest
 from tread_lab.config.load import load_experiment
 from tread_lab.specs import DataSpec, RunSpec, decode, signature
 from tread_lab.specs.decode import added, encode
+from tread_lab.specs.signature import settings_signature
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"]}
 
@@ -81,6 +82,19 @@ MOVED = {"process": "flow", "loss": {"kind": "ensemble"}}
 )
 def test_what_is_said_without_effect_keeps_it_too(said: dict, effective: dict) -> None:
     assert sign(**said) == sign(**effective)
+
+
+def test_seeds_of_a_cell_share_the_signature_of_its_settings_and_of_its_parents() -> None:
+    def settings(seed: int, *without: str, steps: int = 9, **parent: object) -> str:
+        start = {"run": {**BASE, "seed": seed, **parent}}
+        tree = {**BASE, "seed": seed, "init_from": start, "train": {"steps": steps}}
+        spec = decode(RunSpec, tree)
+        assert settings_signature(spec, *without) == settings_signature(encode(spec), *without)
+        return settings_signature(spec, *without)
+
+    assert settings(0) == settings(1) != settings(0, train={"lr": 2e-4})
+    assert settings(0) != settings(0, steps=8)
+    assert settings(0, "train.steps") == settings(1, "train.steps", steps=8)
 
 
 def test_the_name_is_the_same_in_another_process() -> None:

@@ -165,7 +165,7 @@ def count_label(count: int) -> str:
     return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
-_SCORE = "inception_score"  # a setting of the metric `is` alone
+_SCORE = "inception_score"  # a setting that the name of a metric, `is` or `is_shuffled`, says
 
 
 def evaluation_label(tree: Tree, source: str | None = None) -> str:
@@ -239,7 +239,7 @@ class MetricNames:
         if tree["kind"] not in KINDS:  # of a later version
             return ""
         own, usual = _settings(tree), _settings(self._usual_of(tree))
-        fields = [f for f in _differing([usual, own]) if f != _SCORE or metric.startswith("is@")]
+        fields = [field for field in _differing([usual, own]) if field != _SCORE]
         return "".join(_setting(field, own.get(field), absent="none") for field in fields)
 
     def _usual_of(self, tree: Tree) -> Tree:
