@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from tread_lab.compare.best_set import (
     best_over_images,
@@ -147,9 +147,9 @@ def test_seeds_needed_is_the_least_with_that_power() -> None:
     assert n is not None and power(1.0, 1.0, cells=16, seeds=n) >= 0.8
     assert power(1.0, 1.0, cells=16, seeds=n - 1) < 0.8
     assert seeds_needed(1.0, 0.0, cells=16) == 2 and power(1.0, 1e-9, cells=10, seeds=3) == 1.0
-    most = next(x for x in np.arange(0.2, 0.4, 1e-3) if power(x, 1.0, cells=2, seeds=200) > 0.8)
-    assert seeds_needed(most, 1.0, cells=2) in (199, 200)
-    assert seeds_needed(most * 0.99, 1.0, cells=2) is None
+    most = optimize.brentq(lambda x: power(x, 1.0, cells=2, seeds=200) - 0.8, 0.2, 0.4)
+    assert seeds_needed(most * 1.0001, 1.0, cells=2) == 200
+    assert seeds_needed(most * 0.9999, 1.0, cells=2) is None
 
 
 def test_ranks_are_firm_where_cells_are_far_apart() -> None:
