@@ -150,11 +150,11 @@ def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
     Args:
         step: another step than the end; signatures are those that the evaluations have at the end.
     """
-    folders = [folder for folder in run.evaluations() if folder.step == step]
-    paths = {
-        end_signature((f.read() or {})["spec"]): f.path / "losses.npz" for f in folders if step
-    }
-    paths |= {folder.path.name: folder.path / "losses.npz" for folder in folders if not step}
+    paths = {}
+    for folder in run.evaluations():
+        if (tree := folder.read()) is not None and tree["spec"].get("step") == step:
+            name = end_signature(tree["spec"]) if step else folder.path.name
+            paths[name] = folder.path / "losses.npz"
     return {name: path for name, path in paths.items() if path.exists()}
 
 
