@@ -123,6 +123,14 @@ def test_a_name_says_what_is_not_usual_whatever_else_is_planned(
         assert known.name(metric, signature(spec), encode(spec)) == name
 
 
+def test_a_setting_that_the_experiments_sampler_has_alone_is_said_to_be_none() -> None:
+    names, spec = MetricNames([], {"sampler": {"solver": "sde", "steps": 20}}), guided(2.0)
+    said = names.name("fd[x]@1k", signature(spec), encode(spec))
+    assert said == "fd[x]@1k solver=heun w=2 last_step=none"
+    within = replace(spec.sampler, guidance=GuidanceSpec(weight=2.0, interval=(0.1, 1.0)))
+    assert setting_names([spec, replace(spec, sampler=within)]) == ["", "interval=[0.1,1.0]"]
+
+
 def test_the_path_of_a_reference_is_not_signed() -> None:
     here, there, other = compared("a"), compared("a", path="/y.npz"), compared("b")
     assert signature(here) == signature(there) == signature(encode(here)) != signature(other)

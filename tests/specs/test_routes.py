@@ -130,7 +130,7 @@ def test_fractions_of_the_depth_round_half_up_and_b_is_the_depth(
         (["8->2"], "starts after its end"),
         (["2->6", "6->8"], "must start after 2->6 has ended"),
         (["5->8", "0->2"], "list routes in order"),
-        ([{"start": 2, "end": 8, "rate": 1.0}], "outside [0, 1)"),
+        ([{"start": 2, "end": 8, "rate": 1.0}], "outside [0, 1): at 1 no token would be left"),
         ([{"start": 2, "end": 8, "rate": -0.1}], "outside [0, 1)"),
         ([{"start": 1.5, "end": 8}], "a fraction of the depth lies in [0, 1]"),
         ([{"start": "two", "end": 8}], "is not a position"),
