@@ -257,9 +257,8 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
     if key == "seed":
         raise UserError(f"{override}: write seeds=[{text}], which baselines have, too")
     typed = [name for name, _ in leaves(key, _yaml_value(override, text))]
-    again = next(filter(None, (_set_again(name, sweep) for name in typed)), "")
-    if again:
-        raise UserError(f"{override}: {again}")
+    for name in typed:
+        _check_counts(name, override, sweep)
     fixed = leaves_of(sweep.fixed)
     if above := next((name for name in fixed if lies_in(key, name) and name != key), None):
         raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
@@ -271,19 +270,20 @@ def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> d
     return kept
 
 
-def _set_again(field: str, sweep: SweepSpec) -> str:
-    """Return what sets a field in cells of a sweep, and how to write it; "" if nothing does."""
+def _check_counts(field: str, override: str, sweep: SweepSpec) -> None:
+    """Refuse an override of a field that the cells of a sweep set again."""
     cells, samplers = grid(sweep.axes, "axes"), grid(sweep.sampler_axes, "sampler_axes")
     axes = {axis: f"axes.{axis}" for cell in cells for axis in cell}
     axes |= {f"sampler.{axis}": f"sampler_axes.{axis}" for cell in samplers for axis in cell}
-    for axis, place in axes.items():
-        if _is_set_by(field, axis):
-            return f"the axis {axis} of the sweep sets it; write {place}=[...]"
+    if axis := next((axis for axis in axes if _is_set_by(field, axis)), None):
+        raise UserError(
+            f"{override}: the axis {axis} of the sweep sets it; write {axes[axis]}=[...]"
+        )
     if place := _in_every_variant(field, sweep):
-        return f"every variant of the sweep sets it; write {place}=..."
+        raise UserError(f"{override}: every variant of the sweep sets it; write {place}=...")
     listed = [any(_is_set_by(field, own) for own in leaves_of(cell)) for cell in sweep.trials]
-    alone = listed and not sweep.axes and not sweep.variants
-    return "every trial of the sweep sets it; write trials=[...]" if alone and all(listed) else ""
+    if listed and all(listed) and not sweep.axes and not sweep.variants:
+        raise UserError(f"{override}: every trial of the sweep sets it; write trials=[...]")
 
 
 def _in_every_variant(key: str, sweep: SweepSpec) -> str:
@@ -411,7 +411,7 @@ def _mistakes(name: str) -> Iterator[None]:
     except (HydraException, OmegaConfBaseException, RecursionError, *_LET_THROUGH) as error:
         cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
         key = getattr(error, "full_key", None)
-        text = first_line(cause).removeprefix(_RESOLVING)
+        place, text = f"{name}: {key}" if key else name, first_line(cause).removeprefix(_RESOLVING)
         if isinstance(error, RecursionError) or text.startswith(RecursionError.__name__):
-            text = "an interpolation needs its own value"
-        raise UserError(f"{name}: {f'{key}: ' if key else ''}{text}") from None
+            raise UserError(f"{place}: an interpolation needs its own value") from None
+        raise UserError(f"{place}: {text}") from None
