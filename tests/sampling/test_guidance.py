@@ -108,6 +108,9 @@ def test_rates_follow_their_schedules() -> None:
     # rates 0, .375, .75 and back; in the middle both route 6 of 16 tokens and share one call
     assert seen.tokens == [16, 4, 10, 4, 16]
     assert seen.sizes == [5, 5, 10, 5, 5]
+    seen.tokens.clear()
+    images(schedule, seen, solver="heun_full", steps=2, process=FlowSpec())
+    assert seen.tokens == [16, 4, 4, 16, 4, 16, 4, 16]  # at levels 1, 1/2, 1/2 and 0, the last
 
 
 @PROCESSES

@@ -178,8 +178,9 @@ def place(levels: Tensor, level: float) -> int:
 
 
 def progress(index: int, steps: int) -> float:
-    """Return the share of the sampling that is done at level `index`: 0 at first, 1 at last."""
-    return index / max(steps - 1, 1)
+    """Return the share of the sampling that is done at level `index`: 0 at first, 1 at the start of
+    the last step, and at its end for a solver that looks there."""
+    return min(index / max(steps - 1, 1), 1.0)
 
 
 def _uniform(first_seed: int, seed: int, classes: int) -> int:
