@@ -115,6 +115,7 @@ class TestTogether:
             folder = tmp_path / str(first.count)
             assert len(trained(first, spec, folder, until=5)) == 5
             assert trained(then, spec, folder) == pytest.approx(whole, rel=1e-6)
+            trained(two, spec, folder, until=10)  # is stopped where nothing is left to train
 
     def test_processes_that_draw_together_draw_the_same_images(
         self, one: Ranks, two: Ranks, folder: RunFolder, monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ def train(
             saved = run.save()
         if run.step == spec.train.steps:  # ended after the last checkpoint, before the result
             yield _progress(run)
+            return
         try:
             for _ in run.prepare():
                 yield _progress(run)
