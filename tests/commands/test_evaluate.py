@@ -92,7 +92,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"heldout/loss": 0.25}
 
     monkeypatch.setattr(evaluate, "measure", one)
-    monkeypatch.setattr(evaluate, "check_measurable", lambda opened: None)
+    monkeypatch.setattr(evaluate, "check_measurable", lambda opened: [])
     monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
     return calls

@@ -33,7 +33,7 @@ from tread_lab.sweep.plan.plan import started_tasks
 from tread_lab.sweep.plan.preflight import check_measured
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
-from tread_lab.terminal.console import answer, metrics_line
+from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
@@ -58,7 +58,7 @@ def evaluate(options: Evaluate) -> int:
         found, source = _forecast(lab, measurements, devices)
         show_measurements(found, source, as_json=as_json)
         return DONE
-    check_measurable(open_evaluations(measurements))
+    show_lines(notices, check_measurable(open_evaluations(measurements)))
     if not options.allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
         check_measured(beside, open_evaluations(measurements))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,6 +50,7 @@ from tread_lab.records.durable import replacing
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
 from tread_lab.specs.evaluation import (
+from tread_lab.specs.errors import UserError
     EvaluationSpec,
     HeldoutSpec,
     SamplesSpec,
@@ -145,7 +147,7 @@ def open_evaluations(
             yield from ((run, spec) for spec in specs if record_of(folder, spec) is None)
 
 
-def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
+def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[str]:
     """Refuse samplers and metrics that do not work here, before anything is measured.
 
     Raises:
@@ -159,6 +161,9 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
             refuse_samples(run.data)
     for system, run in files_read(run for run, _ in asked):
         system.check(run, None, open_data(run.data, "heldout"))
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
+
     sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
     for run, spec in sampled:
         check_solver(run, spec.sampler)
@@ -184,6 +189,25 @@ def _sees_heldout(spec: EvaluationSpec) -> bool:
 
 def _heldout(
     model: Trained, samples: Samples, spec: HeldoutSpec, place: EvaluationFolder
+    return [*untrained_classes(sampled)]
+
+
+def untrained_classes(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterator[str]:
+    """Yield a warning for data whose images are drawn of classes without a training sample."""
+    drawn = (run for run, spec in asked if isinstance(spec, SamplesSpec) and run.condition is None)
+    for data in dict.fromkeys(run.data for run in drawn):
+        labels_N = None  # of an export, or of a package that does not show them
+        with contextlib.suppress(UserError):
+            labels_N = getattr(open_data(data, "train"), "labels_N", None)
+        if labels_N is None:
+            continue
+        untrained = sorted({*range(data.classes)} - {*labels_N.unique().tolist()})
+        if untrained:
+            yield (
+                f"samples: {len(untrained)} of {data.classes} classes have no training sample"
+                f" (the first is {untrained[0]}), and images are drawn of all; data whose labels"
+                " have no gaps leave them out"
+            )
 ) -> Measuring[dict[str, float]]:
     losses = yield from heldout_losses(model, samples, spec)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}

@@ -20,6 +20,7 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
+from tread_lab.engine.evaluate import check_measurable
 from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, measured_with
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
@@ -309,6 +310,7 @@ def test_classes_without_a_training_sample_are_told_before_images_are_drawn(
         "samples: 5 of 10 classes have no training sample (the first is 5), and images are drawn"
         " of all; data whose labels have no gaps leave them out"
     )
+    assert check_measurable([(tiny(data=data), *drawn)]) == [line]
     assert preflight([Task(tiny(), drawn)], Devices.here("cpu")) == []
 
 

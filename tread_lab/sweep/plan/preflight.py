@@ -12,6 +12,7 @@ from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
+from tread_lab.engine.evaluate import untrained_classes
 from tread_lab.engine.probes import PICKS, check_probe
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.system import files_read
@@ -69,7 +70,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     for system, spec in files_read(specs):
         system.check(spec, *opened[spec.data])
     warnings = [line for data in opened for line in _check_probes(tasks, data, opened[data][1])]
-    warnings += _untrained_classes(tasks, opened)
+    warnings += untrained_classes((task.spec, e) for task in tasks for e in task.evaluations)
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
     _check_samples(tasks, opened)
@@ -123,24 +124,6 @@ def _few_classes(probe: HeldoutSpec | SimilaritySpec, heldout: Samples) -> Itera
             f" classes only; {{{probe.kind}: {{images: {probe.images}, pick: even}}}} takes them"
             f" from {counts['even']}"
         )
-
-
-def _untrained_classes(
-    tasks: Sequence[Task], opened: Mapping[DataSpec, tuple[Samples, Samples]]
-) -> Iterator[str]:
-    """Yield a warning for data whose images are drawn of classes without a training sample."""
-    drawn = (t for t in tasks if any(isinstance(e, SamplesSpec) for e in t.evaluations))
-    for data in dict.fromkeys(task.spec.data for task in drawn if task.spec.condition is None):
-        labels_N = getattr(opened[data][0], "labels_N", None)
-        if labels_N is None:  # of a package that does not show them
-            continue
-        untrained = sorted({*range(data.classes)} - {*labels_N.unique().tolist()})
-        if untrained:
-            yield (
-                f"samples: {len(untrained)} of {data.classes} classes have no training sample"
-                f" (the first is {untrained[0]}), and images are drawn of all; data whose labels"
-                " have no gaps leave them out"
-            )
 
 
 def _check_samples(
