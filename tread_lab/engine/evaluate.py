@@ -49,8 +49,8 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
-from tread_lab.specs.evaluation import (
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
     SamplesSpec,
@@ -96,8 +96,7 @@ def measuring(
         UserError: no checkpoint, or a metric's weights or reference are missing.
     """
     if (record := record_of(folder, spec)) is not None:
-        metrics: dict[str, float] = record["metrics"]
-        return metrics
+        return dict(record["metrics"])
     started = time.perf_counter()
     run, place = folder.spec(), folder.evaluation(spec)
     check_content(run.data, cache or folder.cache)
@@ -150,6 +149,9 @@ def open_evaluations(
 def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[str]:
     """Refuse samplers and metrics that do not work here, before anything is measured.
 
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
+
     Raises:
         UserError: a solver of another process, no decoder, no torch-fidelity, weights that are
             absent or not the published, a reference that is absent or wrong, held-out samples that
@@ -161,9 +163,6 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
             refuse_samples(run.data)
     for system, run in files_read(run for run, _ in asked):
         system.check(run, None, open_data(run.data, "heldout"))
-    Returns:
-        a line for each thing that is no error, and that a reader of the numbers should know.
-
     sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
     for run, spec in sampled:
         check_solver(run, spec.sampler)
@@ -178,17 +177,6 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
         )
     for data in dict.fromkeys(data for data, *_ in distinct):
         check_decoded(data, open_data(data, "heldout"))
-
-
-def _sees_heldout(spec: EvaluationSpec) -> bool:
-    """Return whether an evaluation needs the held-out samples."""
-    if not isinstance(spec, SamplesSpec):
-        return True
-    return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
-
-
-def _heldout(
-    model: Trained, samples: Samples, spec: HeldoutSpec, place: EvaluationFolder
     return [*untrained_classes(sampled)]
 
 
@@ -208,6 +196,17 @@ def untrained_classes(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterat
                 f" (the first is {untrained[0]}), and images are drawn of all; data whose labels"
                 " have no gaps leave them out"
             )
+
+
+def _sees_heldout(spec: EvaluationSpec) -> bool:
+    """Return whether an evaluation needs the held-out samples."""
+    if not isinstance(spec, SamplesSpec):
+        return True
+    return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)
+
+
+def _heldout(
+    model: Trained, samples: Samples, spec: HeldoutSpec, place: EvaluationFolder
 ) -> Measuring[dict[str, float]]:
     losses = yield from heldout_losses(model, samples, spec)
     arrays = {"dense": losses.dense_ML, "level": losses.level_ML}
