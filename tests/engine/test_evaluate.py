@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
+from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
@@ -24,6 +26,7 @@ from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
+from tread_lab.specs.evaluation_text import decode_evaluations
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 
@@ -158,6 +161,33 @@ def test_data_that_have_changed_since_the_run_was_planned_are_not_measured(
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="holds other content"):
         evaluate(run, HeldoutSpec(images=2, levels=2), CPU)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("samples", r"^samples: an image is not finite; draw it with less guidance, in a higher"),
+        (
+            "heldout_loss",
+            r"^evaluate: heldout_loss is no finite number; the weights of step 6 give",
+        ),
+        ("layer_similarity", r"^evaluate: layer_similarity is no finite number"),
+    ],
+)
+def test_weights_that_are_no_numbers_give_no_numbers(
+    kind: str, line: str, folder: RunFolder, tmp_path: Path
+) -> None:
+    """Their images were black ones, with a distance of their own."""
+    run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
+    last = load_latest(run.checkpoints)
+    assert last is not None
+    wrong = {name: x * torch.nan for name, x in last.tensors.items()}
+    save(run.checkpoints, replace(last, tensors=wrong), keep=1)
+    tree: Any = FEW if kind == "samples" else {"images": 2, "levels": 2}
+    (asked,) = decode_evaluations([{kind: tree}])
+    with pytest.raises(UserError, match=line):
+        evaluate(run, asked, CPU)
+    assert not run.evaluation(asked).done
 
 
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(

@@ -24,7 +24,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate, images_a_call
 from tread_lab.sampling.guidance import Denoiser
-from tread_lab.specs.errors import Unavailable
+from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import SamplesSpec, Step
 from tread_lab.specs.guidance import routes_taken
 
@@ -60,6 +60,9 @@ class Drawing:
 
         The label of an image that is drawn from a condition is the number of the held-out sample
         whose condition it is.
+
+        Raises:
+            UserError: an image is not finite, which would become a black one.
         """
         data, sampler, condition = self.model.spec.data, self.spec.sampler, self.condition
         options: dict[str, Any] = {"classes": data.classes}
@@ -80,7 +83,13 @@ class Drawing:
             tokens=self.model.spec.tokens,
             start=start,
         )
-        yield from ((pixels(self._data, x_BCHW), labels_B) for x_BCHW, labels_B in generated)
+        for x_BCHW, labels_B in generated:
+            if not x_BCHW.isfinite().all():
+                raise UserError(
+                    "samples: an image is not finite; draw it with less guidance, in a higher"
+                    " sampler.precision, or of other weights"
+                )
+            yield pixels(self._data, x_BCHW), labels_B
 
 
 def drawn(drawing: Drawing, ranks: Ranks | None, *, start: int) -> Generator[tuple[Tensor, Tensor]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -93,7 +94,8 @@ def measuring(
         ranks: the processes that draw images together; this one, rank 0, does all else.
 
     Raises:
-        UserError: no checkpoint, or a metric's weights or reference are missing.
+        UserError: no checkpoint, a metric's weights or reference are missing, or what the network
+            gives is not finite.
     """
     if (record := record_of(folder, spec)) is not None:
         return dict(record["metrics"])
@@ -111,6 +113,11 @@ def measuring(
         model = dataclasses.replace(model, condition=condition)
         with matrix_products("fp32"):
             metrics = yield from PROBES[type(spec)](model, heldout, spec, place)
+        if not all(map(math.isfinite, metrics.values())):
+            raise UserError(
+                f"evaluate: {spec.kind} is no finite number; the weights of step {model.step} give"
+                " none"
+            )
         facts = _weights([model])
     packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = time.perf_counter() - started
