@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
-from tread_lab.engine import drawing
+from tread_lab.engine import drawing, sample_parts
+from tread_lab.engine import evaluate as evaluation
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.sample_parts import PART, SampleParts
@@ -25,7 +27,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, decode
 from tread_lab.specs.errors import Unavailable
 
-COUNT = 1_100
+COUNT, BATCHES = 1_100, 18
 SPEC = decode(
     SamplesSpec,
     {"metrics": ["fd"], "count": COUNT, "sampler": {"steps": 1, "sigma_max": 10}},
@@ -52,15 +54,20 @@ def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
 
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The image at which every call of the sampler begins."""
+    """The image at which every call of the sampler begins; a batch takes a minute, else nothing."""
     begun: list[int] = []
-    original = drawing.generate
+    minutes, original = [0], drawing.generate
 
     def watched(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
         begun.append(start)
-        return original(*arguments, start=start, **options)
+        for batch in original(*arguments, start=start, **options):
+            minutes[0] += 1
+            yield batch
 
     monkeypatch.setattr(drawing, "generate", watched)
+    clock = SimpleNamespace(perf_counter=lambda: 60.0 * minutes[0])
+    for module in (evaluation, sample_parts):
+        monkeypatch.setattr(module, "time", clock)
     return begun
 
 
@@ -77,6 +84,7 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (place / "samples.npz").read_bytes() == whole[1]
     assert starts == [0, 128]
+    assert read_json(place / "metrics.json")["seconds"] == 60 * BATCHES
 
 
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -107,6 +115,7 @@ def test_an_evaluation_that_is_cut_off_goes_on_after_its_last_part_with_equal_re
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (parts.parent / "samples.npz").read_bytes() == whole[1]
     assert starts == [0, PART]
+    assert read_json(parts.parent / "metrics.json")["seconds"] == 60 * BATCHES
     assert not parts.exists()
 
 

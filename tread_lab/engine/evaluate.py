@@ -102,9 +102,9 @@ def measuring(
     started = time.perf_counter()
     run, place = folder.spec(), folder.evaluation(spec)
     check_content(run.data, cache or folder.cache)
-    provenance = measured_with(run, spec) | decoded_with(run, spec, device)
+    provenance, earlier = measured_with(run, spec) | decoded_with(run, spec, device), 0.0
     if isinstance(spec, SamplesSpec):
-        metrics, facts = yield from _samples(folder, spec, device, place, cache, ranks)
+        metrics, facts, earlier = yield from _samples(folder, spec, device, place, cache, ranks)
     else:
         heldout = open_data(run.data, "heldout")
         check_probe(spec, run.model, heldout)
@@ -120,7 +120,7 @@ def measuring(
             )
         facts = _weights([model])
     packages = {"packages": added} if (added := packages_of(spec)) else {}
-    seconds = time.perf_counter() - started
+    seconds = earlier + time.perf_counter() - started
     place.write(spec, metrics, **facts, **packages, made_with=provenance, seconds=seconds)
     SampleParts(place.path, {}, 0).remove()
     return metrics
@@ -252,10 +252,11 @@ def _samples(
     place: EvaluationFolder,
     cache: Path | None,
     ranks: Ranks | None,
-) -> Measuring[tuple[dict[str, float], dict[str, Any]]]:
-    """Return metrics of generated images, the step of the weights, and FLOPs of an image.
+) -> Measuring[tuple[dict[str, float], dict[str, Any], float]]:
+    """Return metrics of generated images, what else the record says, and the seconds before.
 
-    An evaluation that was killed goes on after its last part of images.
+    An evaluation that was killed goes on after its last part of images; the seconds are those that
+    earlier attempts took for these.
     """
     run = folder.spec()
     data = open_data(run.data, "heldout")
@@ -285,7 +286,7 @@ def _samples(
     if condition is not None:
         condition.write(place.path, [n for part in parts.all() for n in part["labels"].tolist()])
     _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
-    return scores.scores(parts.all()), facts
+    return scores.scores(parts.all()), facts, parts.earlier
 
 
 def _facts(drawing: Drawing, file: ReferenceFile | None, scores: SampleScores) -> dict[str, Any]:

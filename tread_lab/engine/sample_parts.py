@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,16 @@ class SampleParts:
     """The images of one evaluation so far, with what belongs to them; a killed one goes on.
 
     Images, labels and features are resumable arrays; after each part of them the sums of all
-    features so far are written, with the number of images that they are of. What is not whole, or
-    was made otherwise, is made again.
+    features so far are written, with the number of images that they are of and the seconds that
+    these took. What is not whole, or was made otherwise, is made again.
 
     Args:
         folder: of the evaluation.
         fingerprint: what decides images and features beside the evaluation's spec.
         total: images of the whole evaluation.
+
+    Attributes:
+        earlier: seconds that earlier attempts took for the images on the disk.
     """
 
     def __init__(self, folder: Path, fingerprint: Mapping[str, str], total: int) -> None:
@@ -46,6 +50,7 @@ class SampleParts:
         self._arrays: ResumableArrays | None = None  # known with the first batch
         self._written = self.count = 0  # images on the disk, and in all
         self._open: list[Batch] = []  # batches that are in no part yet
+        self.earlier, self._begun = 0.0, time.perf_counter()
 
     def resume(self) -> dict[str, Tensor]:
         """Return the sums of the images on the disk, and count these; empty without any."""
@@ -58,6 +63,7 @@ class SampleParts:
                     for start in range(0, images, PART):
                         arrays.take(np.arange(start, min(start + PART, images)))
                     self._arrays, self._written, self.count = arrays, images, images
+                    self.earlier = float(found[1]["seconds"])
                     return sums
         self.remove()
         return {}
@@ -96,7 +102,9 @@ class SampleParts:
             arrays.begin("images")
         arrays.write(self._written, rows)
         self._written, self._open = self.count, []
-        write_tensors(self.folder / _SUMS, sums, {"images": str(self._written)})
+        seconds = self.earlier + time.perf_counter() - self._begun
+        facts = {"images": str(self._written), "seconds": repr(seconds)}
+        write_tensors(self.folder / _SUMS, sums, facts)
 
     def all(self) -> Iterator[Batch]:
         """Yield images, labels and features of all parts in order, then of the batches since."""
