@@ -21,6 +21,7 @@ from tread_lab.engine import drawing, sample_parts
 from tread_lab.engine import evaluate as evaluation
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, measuring
+from tread_lab.engine.probes import finished
 from tread_lab.engine.sample_parts import PART, SampleParts
 from tread_lab.records.durable import read_json
 from tread_lab.records.run_folder import RunFolder
@@ -181,6 +182,16 @@ def test_images_of_two_weights_of_one_step_never_mix(
         older.close()
     begun().close()
     assert starts == [0, 64, 0, 64]
+
+
+def test_of_two_processes_that_make_the_same_images_the_second_takes_the_result_of_the_first(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes]
+) -> None:
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
+    second = measuring(folder, SPEC, CPU, cache=folder.cache)
+    for _ in range(PART // 64 + 1):  # one part is written
+        next(second)
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == finished(second) == whole[0]
 
 
 def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], bytes]) -> None:
