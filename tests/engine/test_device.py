@@ -141,6 +141,23 @@ def test_runs_that_share_a_gpu_have_a_part_of_its_memory(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
+    ("label", "peak"),
+    [
+        ("NVIDIA A100 80GB PCIe", 312e12),
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA H200 NVL", 835e12),
+        ("NVIDIA GeForce RTX 3090", None),
+    ],
+)
+def test_the_peak_is_that_of_the_form_of_a_gpu(
+    label: str, peak: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: label)
+    assert devices.peak_flops(GPU_1) == peak
+
+
+@pytest.mark.parametrize(
     ("files", "cpus", "memory"),
     [
         ({}, 8.0, None),

@@ -19,6 +19,7 @@ from tread_lab.specs.units import counted
 
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
+SLOWER = {"H100 PCIe": 756e12, "H800 PCIe": 756e12, "H100 NVL": 835e12, "H200 NVL": 835e12}
 # Bytes of a GPU as CUDA counts them, of the largest common variant.
 MEMORY = {"A100": 79 * 2**30, "H100": 79 * 2**30, "H200": 139 * 2**30, "H800": 79 * 2**30}
 AMPERE = ("fp32", "tf32", "bf16", "fp16")  # precisions of a GPU from that generation on
@@ -219,7 +220,7 @@ def _processor() -> str:
 def peak_flops(device: torch.device) -> float | None:
     """Return the dense bf16 peak in FLOP/s; `None` if it is not known."""
     label = name(device)
-    return next((peak for part, peak in PEAK_FLOPS.items() if part in label), None)
+    return next((peak for part, peak in (SLOWER | PEAK_FLOPS).items() if part in label), None)
 
 
 class PeakMemory:
