@@ -23,7 +23,7 @@ from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate, open_evaluations, record_of
-from tread_lab.engine.export import export, load_exported
+from tread_lab.engine.export import export, load_exported, model_card
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of
@@ -79,6 +79,32 @@ def test_the_card_has_the_hubs_yaml_measurements_and_how_to_load(weights: Path) 
     assert "| 8 held-out images |" in body
     assert str(weights.parent) not in text
     assert json.loads((weights / "config.json").read_text())["model_type"] == "dit"
+
+
+def test_a_card_tells_every_rate_and_measure_of_the_last_attempt_and_no_folder(
+    tmp_path: Path,
+) -> None:
+    routes = [{"start": 1, "end": 1}, {"start": 2, "end": 3, "rate": 0.25}]
+    spec, folder = small_run(routes=routes), RunFolder(tmp_path)
+    sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
+    asked = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
+    folder.evaluation(asked).write(asked, {"fd@100": 12.5}, step=6)
+    for made in ({"code": "old"}, {"code": "c0de", "data latents /home/x": "da7a"}, {}):
+        folder.attempts.open(fingerprint=made)
+    folder.write_origin({"code": "v1-dirty", "packages": {"torch": "2.9", "numpy": "2.3"}})
+    lines = model_card(folder, spec, step=6).splitlines()
+    assert "1->1 + 2->3 at a selection rate of 0.5 + 0.25, process edm" in "".join(lines)
+    how = "100 samples, euler 3, guidance 1.5"
+    for line in (
+        f"| `fd[heldout]@100` | 12.5 | {how} | `fd@100` |",
+        f"      name: fd[heldout]@100, {how}",
+        "- code: v1-dirty",
+        "- digest of the code: c0de",
+        "- packages: torch 2.9, numpy 2.3",
+        "- device: not recorded",
+        "- data latents: da7a",
+    ):
+        assert line in lines, line
 
 
 def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(

@@ -186,7 +186,9 @@ Say here under which licence you give these weights."""
 def _what(spec: RunSpec, step: int) -> str:
     price, data = cost(spec), spec.data
     routes = " + ".join(map(str, spec.routes)) or "no route"
-    rate = f" at a selection rate of {spec.routes[0].rate:g}" if spec.routes else ""
+    rates = [f"{route.rate:g}" for route in spec.routes]
+    each = " + ".join(rates if len({*rates}) > 1 else rates[:1])
+    rate = f" at a selection rate of {each}" if rates else ""
     seen = f"{data.classes} classes" if spec.condition is None else str(spec.condition)
     start, steps = spec.init_from, spec.train.steps
     made = f"EMA weights after {step} of {steps} training steps of {spec.train.batch} on"
