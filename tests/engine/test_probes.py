@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine import probes
@@ -27,6 +30,7 @@ from tread_lab.engine.probes import (
     heldout_losses,
     layer_similarity,
 )
+from tread_lab.routing import draw_routing
 from tread_lab.specs import HeldoutSpec, SimilaritySpec, UserError
 
 
@@ -69,6 +73,19 @@ def test_each_image_meets_every_bin_and_the_next_chunk_other_levels(model: Train
     assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
     low, high = (found.level_ML < math.exp(-1.2)).T  # the median of the levels
     assert low.all() and not high.any()
+    with torch.no_grad():  # the second chunk, whose draws are named by its first image
+        for bin in range(2):
+            key, (x_BCHW, y_B) = ("heldout", BATCH, bin), samples.take(torch.arange(2))
+            level_B = torch.from_numpy(found.level_ML[BATCH:, bin])
+            noise_BCHW = draws.normal((2, 1, 16, 16), *key, "noise")
+            for routing, losses_ML in (
+                (None, found.dense_ML),
+                (draw_routing(model.spec.routes, (2, 16), *key), found.routed_ML),
+            ):
+                network = partial(model.network, y_B=y_B, routing=routing)
+                terms = model.process.loss_terms(network, x_BCHW, noise_BCHW, level_B)
+                assert losses_ML is not None
+                assert losses_ML[BATCH:, bin] == pytest.approx(terms.loss().numpy(), rel=1e-5)
 
 
 def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
@@ -88,7 +105,19 @@ def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
         for parameter in model.network.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape))  # the blocks differ
     samples: Any = Noise()
-    whole, _ = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
+    whole, levels = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
+    x_BCHW, y_B = samples.take(torch.arange(11))
+    for k, level in enumerate(torch.from_numpy(levels)):
+        streams: dict[int, Tensor] = {}
+        z_BCHW = x_BCHW + level * draws.normal((11, 1, 16, 16), "similarity", k)
+        model.process.predict(
+            lambda z, t: model.network(z, t, y_B, None, streams.__setitem__),
+            z_BCHW,
+            level.expand(11),
+        )
+        for a, b in itertools.product(range(4), repeat=2):
+            cosine = torch.cosine_similarity(streams[a], streams[b], dim=2).mean()
+            assert whole[k, a, b] == pytest.approx(cosine.item(), abs=1e-5)
     seen: list[int] = []
     model.network.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
     image = 4 * 4 * model.spec.tokens * 16  # fp32, 4 blocks of 16
@@ -146,4 +175,6 @@ def test_a_probe_that_nothing_can_be_compared_in_is_to_be_left_out() -> None:
         check_probe(SimilaritySpec(), block, samples)
     with pytest.raises(UserError, match=r"and the data hold out 1; leave it out$"):
         check_probe(HeldoutSpec(), block, one_image)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"hold out 1; write {layer_similarity: {images: 1}}$"):
+        check_probe(SimilaritySpec(), small_run().model, one_image)  # type: ignore[arg-type]
     check_probe(HeldoutSpec(), block, samples)
