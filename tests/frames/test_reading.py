@@ -23,7 +23,12 @@ def test_a_run_is_read_again_until_its_evaluations_are_whole(tmp_path: Path) -> 
     metrics.unlink()
     assert metrics.parent.name not in Records(lab, plan, memory)[run].evaluations
     metrics.write_text(text)
-    assert metrics.parent.name in Records(lab, plan, memory)[run].evaluations
+    record = Records(lab, plan, memory)[run]
+    assert metrics.parent.name in record.evaluations and Records(lab, plan, memory)[run] is record
+    heldout, *_ = small().evaluations
+    lab.run(run).evaluation(heldout).write(heldout, {"heldout/loss": 9.0})  # measured again
+    record = Records(lab, plan, memory)[run]
+    assert record.evaluations[signature(heldout)]["metrics"] == {"heldout/loss": 9.0}
 
 
 RUN = signature(tiny_spec((2, 8)))

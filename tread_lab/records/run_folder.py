@@ -360,6 +360,7 @@ class EvaluationFolder:
         arrays = file_checksums(beside)
         tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
         write_json(self.path / "metrics.json", tree)
+        os.utime(self.path.parent)  # readers go by its time, which a file below it leaves
 
     def read(self) -> dict[str, Any] | None:
         """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
