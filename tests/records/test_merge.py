@@ -11,12 +11,15 @@ from tests.faults.drivers import KILLED, Zygote
 from tests.records.conftest import checkpoint, merged, packed, records
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import trials_frame
+from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
+from tread_lab.records.log import with_checksum
 from tread_lab.records.merge import ADDED, BUSY, HAS_WEIGHTS, KEPT, NEW, TAKEN
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_archive import STAGE
+from tread_lab.records.sweep_folder import Stopped, seconds_spent
 from tread_lab.specs import UserError
 
 AT = """
@@ -196,3 +199,25 @@ def test_a_plan_that_goes_further_replaces_the_labs_and_never_the_other_way_roun
     own = {f"runs/{r.name}/imported.json" for r in lab.runs()}
     own |= {f"sweeps/placement/{name}" for name in ("plans/0001.json", "remarks.jsonl", "drawn")}
     assert records(lab).keys() == records(three).keys() | own
+
+
+def test_of_an_equal_plan_what_was_stopped_spent_and_said_arrives(lab: Lab, tmp_path: Path) -> None:
+    theirs = write_sweep(tmp_path / "theirs", small(states={(2, 8): "interrupted"})).sweep(
+        "placement"
+    )
+    run = theirs.plan().trials[2].run
+    theirs.add_stopped(Stopped(run, 200, "worse"))
+    theirs.remarks.add_note("theirs")
+    write_text(theirs.spent_path, with_checksum({"session": "b", "seconds": 5.0}))
+    packed(Lab(tmp_path / "theirs"), tmp_path / "a.zip")
+    mine = write_sweep(lab.root, small(states={(2, 8): "pending"})).sweep("placement")
+    mine.remarks.add_note("mine")
+    with mine.lock(), pytest.raises(UserError, match="sweep placement is in use"):
+        merged(lab, tmp_path / "a.zip")
+    for _ in range(2):
+        assert merged(lab, tmp_path / "a.zip").runs == {KEPT: 4}
+        assert run_status(lab.run(run), mine.stopped()).reason == "worse"
+        assert mine.remarks.notes == ["mine", "theirs"] and seconds_spent(mine.spent_path) == 5.0
+    with mine.lock():  # which has all of it
+        assert merged(lab, tmp_path / "a.zip").runs == {KEPT: 4}
+    assert not mine.earlier_plans

@@ -87,13 +87,13 @@ def _why_kept(mine: RunFolder, theirs: RunFolder) -> str:
 
 def _join_lines(mine: Path, theirs: Path) -> None:
     """Put the lines of a record of the lab before those that arrive under the same name."""
-    if mine.exists():
-        own, new = (
-            path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-            for path in (mine, theirs)
-        )
-        lines = [*own, *(line for line in new if line not in own)]
-        write_text(theirs, "".join(f"{line}\n" for line in lines))
+    if own := _lines(mine):
+        new = [line for line in _lines(theirs) if line not in own]
+        write_text(theirs, "".join(f"{line}\n" for line in [*own, *new]))
+
+
+def _lines(record: Path) -> list[str]:
+    return record.read_text(encoding="utf-8").splitlines() if record.exists() else []
 
 
 def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
@@ -110,18 +110,29 @@ def _add_parts(mine: RunFolder, theirs: RunFolder, stage: Path) -> bool:
     return bool(parts)
 
 
-def merge_sweep(sweep: SweepFolder, stage: Path) -> None:
+def merge_sweep(sweep: SweepFolder, stage: Path, *, takes_plan: bool) -> None:
     """Move a new sweep into the lab; of one that is there the files, its plan last.
 
-    What people have said, and what was spent, stays; the plan so far is one of the earlier ones.
+    What people have said, and what was stopped and spent, stays; the plan so far is one of the
+    earlier ones.
+
+    Args:
+        takes_plan: whether the plan goes further than the lab's; else that one stays.
     """
     new = stage / "new" / "sweep"
     if not sweep.plan_path.exists():
         _move(new, sweep.path, stage)
         return
+    names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+    if not takes_plan:
+        told = {sweep.remarks.path.name, sweep.spent_path.name, sweep.stopped_path.name}
+        names = [n for n in names if n.name in told]
+        names = [n for n in names if {*_lines(new / n)} - {*_lines(sweep.path / n)}]
+    if not names:
+        return
     with sweep.lock():
-        sweep.keep_plan()
-        names = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+        if takes_plan:
+            sweep.keep_plan()
         names = [n for n in names if n.parts[0] != "plans" or not (sweep.path / n).exists()]
         for name in (name for name in names if name.suffix == ".jsonl"):
             _join_lines(sweep.path / name, new / name)

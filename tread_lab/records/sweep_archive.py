@@ -187,8 +187,7 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             _check_weights(archive, unpacked)
             os.sync()
             runs, lines = merge_runs(lab, stage)
-            if takes_plan:
-                merge_sweep(sweep, stage)
+            merge_sweep(sweep, stage, takes_plan=takes_plan)
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
