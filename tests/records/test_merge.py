@@ -112,6 +112,7 @@ def test_of_a_run_in_both_the_further_one_stays_and_no_weights_go(
     assert run.remarks.notes == ["mine"]
     if became == TAKEN:
         assert run_status(run) == run_status(theirs)
+        assert (run.kept_steps(), run.asked_steps()) == ({2, 3, 5}, {2})
     else:
         here = f"runs/{run.name}/"
         assert {k: v for k, v in records(lab).items() if k.startswith(here)} == before

@@ -57,6 +57,7 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
             if _lost_weights(mine, theirs):
                 return HAS_WEIGHTS
             _join_lines(mine.remarks.path, theirs.remarks.path)
+            theirs.keep_steps(mine.kept_steps(), asked=mine.asked_steps())
             _move(theirs.path, mine.path, stage)
             return TAKEN
     except Busy:
