@@ -143,7 +143,9 @@ def test_a_trial_is_shown_anew_when_its_name_or_what_varies_is_another(sweeps: S
         replace(trial, key="another sweep"),
     )
     stamps = [projection.stamp(one, RunState.COMPLETED) for one in (trial, *others)]
-    assert len(set(stamps)) == 4
+    matched = replace(plan, sources={"sweep": {"match": "train_flops"}})  # compared otherwise
+    stamps.append(Projection(sweeps.lab, matched).stamp(trial, RunState.COMPLETED))
+    assert len(set(stamps)) == 5
     assert projection.stamp(replace(trial), RunState.COMPLETED) == stamps[0]
 
 

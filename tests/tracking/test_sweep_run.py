@@ -196,7 +196,11 @@ def test_a_sweep_is_shown_anew_when_anything_that_is_shown_has_changed(tmp_path:
     stamps.append(found.stamp)
     (found.sweep.figures / "a.png").write_bytes(b"22")
     stamps.append(found.stamp)
-    assert len(set(stamps)) == 6 and found.stamp == stamps[-1] and len(stamps[0]) == 16
+    assert found.stamp == stamps[-1]
+    long = rows("gap/heldout", 14)
+    last = replace(long, rows=long.rows.assign(seeds=[3] * 13 + [2]))  # of which the note is silent
+    stamps += [replace(found, ranking=ranking).stamp for ranking in (long, last)]
+    assert len(set(stamps)) == 8 and len(stamps[0]) == 16
 
 
 def test_a_plan_was_written_when_it_says_else_when_its_file_was(tmp_path: Path) -> None:

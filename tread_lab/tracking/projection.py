@@ -188,7 +188,7 @@ class Projection:
         """Return a fingerprint of all that `view` depends on, from names, sizes, times of files."""
         run, baseline = self._lab.run(trial.stored.run), trial.stored.baseline
         facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
-        facts.append(self._plan.planned)
+        facts += [self._plan.planned, self._plan.comparison]
         facts.append(self._disturbed.get(trial.stored.run) if state.ended else None)
         if baseline is not None and state.ended:
             if baseline not in self._baselines:

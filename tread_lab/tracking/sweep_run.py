@@ -128,9 +128,8 @@ class Parent:
     @property
     def stamp(self) -> str:
         """A fingerprint of all that is shown."""
-        facts = [FORMAT, self.status, self.note(), file_mark(self.sweep.plan_path)]
-        facts.append(self.sweep.remarks.tags)
-        facts += [file_mark(path) for path in figures(self.sweep)]
+        facts = [FORMAT, self.status, self.tags(), self.ranking and self.ranking.csv()]
+        facts += map(file_mark, [self.sweep.plan_path, *figures(self.sweep)])
         return digest(json.dumps(facts))
 
     def progress(self) -> str:
