@@ -169,7 +169,7 @@ class _SweepSync:
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
             metrics=own_metrics(frame),
-            varied={name for axis, name in PARAMETERS.items() if frame[axis].nunique() > 1},
+            varied={v for k, v in PARAMETERS.items() if k in frame and frame[k].nunique() > 1},
             pictures=self._projection.pictures(),
             seed=min(trial.stored.seed for trial in trials),
             step=max(trial.stored.steps for trial in trials),
@@ -243,7 +243,7 @@ class _SweepSync:
         self._count("updated", SENT in run.data.tags)
         files = self._upload(run, parent.files(), sent)
         over = parent.status not in ("RUNNING", "SCHEDULED")
-        self._set_status(run, parent.status, parent.ended if over else None)
+        self._set_status(run, parent.status, parent.ended or None if over else None)
         now = Sent(parent.stamp, files=files)
         self._log(run, self._sweep.name, [], {}, parent.tags(), now)
 
