@@ -32,11 +32,12 @@ class SeveralSweeps(SweepFolder):
 
     @property
     def stamp(self) -> int:
-        return max(sweep.stamp for sweep in self.sweeps)
+        """Another number whenever one of the plans was written, or has come with an older time."""
+        return sum(sweep.stamp for sweep in self.sweeps)
 
     @property
     def suggested(self) -> float:
-        return max(sweep.suggested for sweep in self.sweeps)
+        return sum(sweep.suggested for sweep in self.sweeps)
 
     def stored_plan(self) -> StoredPlan:
         """Return the united plan.
