@@ -136,9 +136,10 @@ def test_a_live_owner_that_the_lock_does_not_show_is_found_whatever_clocks_and_h
 
 
 LEFT = ["pid 1 on node-b", "pid 1 on node-b; 1f2e/77 5c6d 12"]  # as 0.2.0 signed, and as now
+STRANGE = f"pid {10**20} on node-b; {locks._machine()} 5c6d 12"  # no process can have it
 
 
-@pytest.mark.parametrize("left", LEFT)
+@pytest.mark.parametrize("left", [*LEFT, STRANGE])
 @pytest.mark.parametrize("hours", [-24, 0, 24])
 def test_a_lock_that_a_dead_owner_left_elsewhere_is_taken_over_once_it_was_watched(
     tmp_path: Path, clock: Clock, left: str, hours: int
@@ -187,6 +188,25 @@ def test_a_held_lock_counts_on_and_a_free_one_is_empty(
         names = [thread.name for thread in threading.enumerate() if thread.daemon]
         assert f"heartbeat of {path}" in names
     assert path.read_text() == ""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_lock_whose_folder_goes_while_one_waits_for_it_is_not_held(
+    again: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import replaces the folder of a run, and `rm` removes it, while they hold its lock."""
+    path, flock = tmp_path / "run" / "lock", fcntl.flock
+
+    def waits(file: Any, how: int) -> None:
+        path.parent.rename(tmp_path / "old")
+        if again:
+            path.parent.mkdir()
+            path.touch()
+        flock(file, how)
+
+    monkeypatch.setattr(locks.fcntl, "flock", waits)
+    with pytest.raises(Busy), exclusive(path, "x"):
+        pass
 
 
 def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:

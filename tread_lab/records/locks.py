@@ -99,11 +99,14 @@ def holder(path: Path) -> str:
 
 
 def _acquired(file: IO[bytes], path: Path) -> bool:
-    """Try for a quarter of a second: `is_held` of a bystander holds the lock for an instant."""
+    """Try for a quarter of a second: `is_held` of a bystander holds the lock for an instant.
+
+    The lock of a folder that was removed or replaced meanwhile is nobody's.
+    """
     for _ in range(5):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
+            return _lies_at(path, file)
         except OSError as error:
             if error.errno not in _HELD:
                 raise NoLocks(
@@ -113,6 +116,14 @@ def _acquired(file: IO[bytes], path: Path) -> bool:
                 ) from error
             time.sleep(0.05)
     return False
+
+
+def _lies_at(path: Path, file: IO[bytes]) -> bool:
+    """Return whether an open file lies at its path still."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
