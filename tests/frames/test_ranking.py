@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,22 @@ def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
     assert tied_with_best(lab, frame, cells) == cells[1:2]
     monkeypatch.setattr("tread_lab.frames.ranking.NEAREST", 0)  # own intervals tell them apart
     assert tied_with_best(lab, frame, cells) == cells[1:2]
+
+
+@pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_cells_that_their_images_alone_tell_apart_tie_where_these_are_lost(
+    lost: Callable[[Path], object], tmp_path: Path
+) -> None:
+    """Half an interval is 0.0006; that of the difference is less than the sum of both."""
+    shape = small(routes=((2, 8), (0, 4)), heldout=lambda route: 0.001 * (route == (0, 4)))
+    lab = write_sweep(tmp_path, shape)
+    frame = trials_frame(lab, "placement")
+    cells = ["2->8 s=0.5", "0->4 s=0.5"]
+    assert tied_with_best(lab, frame, cells) == []
+    (run,) = frame.loc[frame["cell"] == cells[1], "run"]
+    for path in lab.run(run).path.glob("evaluations/*/losses.npz"):
+        lost(path)
+    assert tied_with_best(lab, frame, cells) == cells[1:]
 
 
 def test_all_rivals_are_compared_with_the_best_together() -> None:

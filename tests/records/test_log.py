@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tread_lab.records import log
+from tread_lab.records.checksums import checksum
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.log import (
     Entry,
@@ -33,6 +34,8 @@ def test_a_line_ends_with_the_checksum_of_all_before_it() -> None:
     assert read(b'{"a": 1, "crc": "fba18e97"}') == {"a": 1}
     for damaged in (b'{"a": 2, "crc": "fba18e97"}\n', b'{"a": 1}\n', b"", b"\xff\n", b'"crc": "'):
         assert read(damaged) is None
+    for body in ('{"a": }', '{"a":' * 9999 + "1" + "}" * 9999):  # of another program
+        assert read(f'{body[:-1]}, "crc": "{checksum(body)}"}}'.encode()) is None
 
 
 def test_reading_begins_at_a_byte_and_passes_over_damage(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import pickle
+import shutil
 import stat
 import struct
 import zipfile
@@ -34,6 +36,7 @@ from tread_lab.records import sweep_archive
 from tread_lab.records.archive import MANIFEST
 from tread_lab.records.durable import DiskFull, write_json, write_text
 from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy
 from tread_lab.records.merge import NEW
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
@@ -221,9 +224,9 @@ def cut(share: float) -> Callable[[Path], None]:
     return lambda path: os.truncate(path, int(path.stat().st_size * share))
 
 
-def foreign(path: Path) -> None:
+def foreign(path: Path, name: str = "readme") -> None:
     with zipfile.ZipFile(path, "w") as other:
-        other.writestr("readme", "hello")
+        other.writestr(name, "hello")
 
 
 NONE = "cut off, or no archive of a sweep ("
@@ -234,6 +237,7 @@ NONE = "cut off, or no archive of a sweep ("
     [
         *((cut(share), NONE) for share in (0.0, 0.1, 0.5, 0.9, 0.999)),
         (foreign, f"{NONE}no manifest.json)"),
+        (lambda path: foreign(path, MANIFEST), "{}: manifest.json is damaged or changed; nothing"),
         (lambda path: path.write_text("hello"), NONE),
         (Path.unlink, "cannot read {}: No such file"),
         (lambda path: (path.unlink(), path.mkdir()), "cannot read {}: Is a directory"),
@@ -283,6 +287,24 @@ def test_runs_that_compare_with_another_file_of_the_same_name_are_refused(
     with pytest.raises(UserError, match="another file than this lab's as reference coco; import"):
         merged(lab, archive)
     assert lab.runs() == [] and lab.sweeps() == []
+    shutil.rmtree(lab.root)
+    name = "references/coco.json"
+    rewritten(archive, lambda found: [(e, b"{}" if e.filename == name else b) for e, b in found])
+    assert f"{name} names no file; nothing was imported" in refused(lab, archive)
+
+
+def test_a_sweep_that_one_may_only_read_is_exported_while_nobody_works_at_it(
+    source: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_archive.os, "access", lambda path, mode: False)
+    monkeypatch.setattr("tread_lab.records.locks.os.ftruncate", None)  # no lock is signed
+    run = source.runs()[1]
+    (run.path / ".claim").touch()
+    assert packed(source, tmp_path / "a.zip").runs == {PACKED: 4, PENDING: 0}
+    with (run.path / ".claim").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Busy, match=f"{run.path} is in use by another process; export when"):
+            packed(source, tmp_path / "b.zip")
 
 
 def test_a_sweep_at_work_is_not_exported(source: Lab, tmp_path: Path) -> None:

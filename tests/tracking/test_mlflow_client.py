@@ -36,6 +36,28 @@ def test_the_store_of_a_moved_lab_moves_with_it_and_keeps_what_people_wrote(
     assert not lab.root.exists()
 
 
+def test_a_file_of_a_killed_starter_goes_and_one_that_is_made_again_is_another_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.tracking import mlflow_client
+
+    def client(tracking_uri: str) -> str:
+        if "timeout" not in tracking_uri:
+            Path(tracking_uri.removeprefix("sqlite:///")).write_text("made")
+        return tracking_uri
+
+    monkeypatch.setattr(mlflow_client, "MlflowClient", client)
+    path = tmp_path / "mlflow.db"
+    for name in (".mlflow.db.12ab", ".mlflow.db.lock"):
+        (tmp_path / name).touch()
+    uri = f"sqlite:///{path}"
+    opened = [mlflow_client.open_client(uri) for _ in range(2)]
+    assert {p.name for p in tmp_path.iterdir()} == {"mlflow.db", ".mlflow.db.lock"}
+    assert path.read_text() == "made" and opened == [f"{uri}?timeout=61"] * 2
+    path.rename(tmp_path / "former")  # so that its inode is not given again
+    assert mlflow_client.open_client(f"{uri}?a=1") == f"{uri}?a=1&timeout=62"
+
+
 def test_a_deleted_experiment_says_what_to_do(
     lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
 ) -> None:

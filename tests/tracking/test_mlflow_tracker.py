@@ -241,6 +241,16 @@ def test_a_run_that_went_on_gets_what_is_new(sweeps: Sweeps) -> None:
     )
 
 
+def test_a_run_whose_cell_has_another_label_is_named_anew(sweeps: Sweeps) -> None:
+    client = Client(
+        [PARENT, kept(tags={"tread_lab.sent": "stamp=earlier log=2 born=2000 files=x"})]
+    )
+    synced(sweeps, client, {"dense": replace(VIEW, name="dense lr=1 seed 0")})
+    assert ("update_run", ("name", "dense lr=1 seed 0")) in client.of("old")
+    authored = client.of("old")[-1][3]["tread_lab.authored"]
+    assert authored.startswith(DIGESTS.partition("name=")[0]) and authored != DIGESTS
+
+
 def test_numbers_beyond_one_call_are_sent_before_the_tag_that_says_so(sweeps: Sweeps) -> None:
     client = Client([PARENT])
     logged = {n: Number("train/loss", 1.0, n, n) for n in range(2500)}

@@ -203,6 +203,13 @@ def test_the_server_has_these_arguments_and_settings_and_its_address_is_printed_
         "--host", "0.0.0.0", "--port", "7", "--workers", "1",
         "--uvicorn-opts=--log-level=warning",
     ]  # fmt: skip
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@team/mlflow")
+    ui(lab)
+    assert capsys.readouterr().out == (
+        "MLflow with the runs of postgresql://me:***@team/mlflow; Ctrl-C ends it\n"
+        "  http://127.0.0.1:5000/\n"
+    )
+    assert "--artifacts-destination" not in started[2][1] and "secret" not in str(started[2][1])
     assert {name: value for name, value in environment.items() if name not in os.environ} == {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "PYTHONWARNINGS": "ignore",
