@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tread_lab.specs.units import counted
-from tread_lab.tracking.store import in_short
 
 SLOWEST = 60.0  # seconds between two attempts while the store does not answer
 
@@ -67,8 +66,7 @@ class LiveSync:
     """Syncs a sweep every few seconds from a side thread; nothing it meets reaches the training.
 
     Attributes:
-        error: the last attempt's failure as one line, `None` if it succeeded.
-        report: what the last successful sync did.
+        failed: whether the last attempt failed; the sync that ends a sweep says why.
     """
 
     def __init__(
@@ -77,8 +75,7 @@ class LiveSync:
         """`tracker` is called by `start`, in the caller's thread: two threads must not import the
         same packages at once.
         """
-        self.error: str | None = None
-        self.report: SyncReport | None = None
+        self.failed = False
         self._build, self._sweep, self._every = tracker, sweep_name, every
         self._tracker: Tracker | None = None
         self._leaving = threading.Event()
@@ -95,8 +92,6 @@ class LiveSync:
         self._leaving.set()
         if self._thread.ident is not None:
             self._thread.join(timeout)
-        if self._thread.is_alive():
-            self.error = f"MLflow took longer than {timeout:g} s; `tread-lab sync` finishes it"
 
     def __enter__(self) -> LiveSync:
         return self.start()
@@ -108,10 +103,10 @@ class LiveSync:
         pause = self._every
         while not self._leaving.wait(pause):
             took = self._attempt(closing=False)
-            if self.error is None:
-                pause = max(self._every, 4 * took)  # at most a fifth of the thread's time
-            else:
+            if self.failed:
                 pause = min(2 * pause, max(self._every, SLOWEST))
+            else:
+                pause = max(self._every, 4 * took)  # at most a fifth of the thread's time
         self._attempt(closing=True)
 
     def _attempt(self, *, closing: bool) -> float:
@@ -119,14 +114,14 @@ class LiveSync:
         started = time.monotonic()
         with self._remembered():
             self._tracker = self._tracker or self._build()
-            self.report = self._tracker.sync(self._sweep, closing=closing)
+            self._tracker.sync(self._sweep, closing=closing)
         return time.monotonic() - started
 
     @contextlib.contextmanager
     def _remembered(self) -> Iterator[None]:
-        """Keep the block's failure as one line; whatever it is, the training must not notice."""
+        """Remember whether the block fails; whatever it is, the training must not notice."""
         try:
             yield
-            self.error = None
-        except Exception as error:
-            self.error = in_short(error)
+            self.failed = False
+        except Exception:
+            self.failed = True
