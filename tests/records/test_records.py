@@ -59,7 +59,7 @@ LISTS: list[Any] = [[], 7, "x", None]
 SPEC = {"kind": "samples"}
 TREES: dict[str, list[Any]] = {  # file -> trees that are no records
     "result.json": [
-        *({"state": "completed", "step": value} for value in ([], "x", None, 1.5)),
+        *({"state": "completed", k: x} for k in ("step", "devices") for x in ([], "x", None, 1.5)),
         *({"state": "completed", "metrics": v} for v in (*LISTS, {"a": []}, {"a": "x"})),
         *({"state": "completed", "files": v} for v in (*LISTS, {"log.jsonl": 7})),
         *({"state": "failed", key: value} for key in ("kind", "reason") for value in ([], 7)),
@@ -70,6 +70,7 @@ TREES: dict[str, list[Any]] = {  # file -> trees that are no records
         *({"spec": v, "metrics": {}} for v in LISTS),
         *({"spec": {**SPEC, k: 7}, "metrics": {}} for k in ("metrics", "reference", "sampler")),
         {"spec": {**SPEC, "step": []}, "metrics": {}},
+        {"metrics": {}},
         {"spec": SPEC, "metrics": {}, "files": [7]},
         {"spec": SPEC, "metrics": {}, "made_with": {"code": []}},
     ],

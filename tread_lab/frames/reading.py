@@ -160,10 +160,10 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         state = run.state()
         asked = state is RunState.STOPPED
         return Record(state, run.remarks.stop, run.step()) if asked else Record(state)
-    state, reason, steps = result["state"], str(result.get("reason", "")), result.get("step")
+    state, reason, steps = result["state"], result.get("reason", ""), result.get("step")
     if state is not RunState.COMPLETED:
         return Record(state, reason, steps)
-    costs, folder = result.get("metrics") or {}, run.path / "evaluations"
+    costs, folder = result.get("metrics", {}), run.path / "evaluations"
     names = sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208 - called often
     place = {name: number for number, name in enumerate(planned)}
     names.sort(key=lambda name: place.get(name, len(place)))
@@ -182,13 +182,13 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         state,
         reason,
         steps,
-        costs={k: float(v) for k, v in costs.items() if isinstance(v, int | float)},
+        costs={name: float(cost) for name, cost in costs.items()},
         evaluations=at_steps.pop(0),
         losses=losses.pop(0),
         at_steps=dict(sorted(at_steps.items())),
         losses_at=losses,
         folders=len(names),
-        devices=int(result.get("devices", 1)),
+        devices=result.get("devices", 1),
     )
 
 

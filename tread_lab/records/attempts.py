@@ -23,7 +23,7 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "me
 
 @dataclass(frozen=True, kw_only=True)
 class ExitReason:
-    """What belongs to one way of exit_reason.
+    """What follows from one way in which an attempt ends.
 
     Attributes:
         sentence: what has happened.

@@ -313,14 +313,14 @@ class RunFolder:
 
     def _measured(self) -> Iterator[dict[str, Any]]:
         """Yield the trees of the finished evaluations."""
-        return ((evaluation.read() or {}).get("spec", {}) for evaluation in self.evaluations())
+        return (tree["spec"] for one in self.evaluations() if (tree := one.read()))
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
         yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
 
 
-_RESULT: Mapping[str, Kind] = {"step": int, "kind": str, "reason": str}
+_RESULT: Mapping[str, Kind] = {"step": int, "devices": int, "kind": str, "reason": str}
 _NONE = type(None)
 _MEASURED: Mapping[str, Kind] = {
     "metrics": (list, _NONE), "reference": (dict, _NONE), "sampler": (dict, _NONE),
@@ -340,9 +340,9 @@ def _is_result(tree: Any) -> bool:
 
 def _is_evaluation(tree: Any) -> bool:
     return (
-        fits(tree, {"metrics": dict})
+        fits(tree, {"metrics": dict, "spec": dict})
         and fits_all(tree["metrics"], NUMBER)
-        and fits(tree.get("spec", {}), _MEASURED, partly=True)
+        and fits(tree["spec"], _MEASURED, partly=True)
         and fits_all(tree.get("made_with", {}), str)
         and fits_all(tree.get("weights", {}), str)
         and are_checksums(tree.get("files", {}))
@@ -370,8 +370,7 @@ class EvaluationFolder:
     @property
     def step(self) -> int | None:
         """The step of the run that it measures, `None` for its end."""
-        step = ((self.read() or {}).get("spec") or {}).get("step")
-        return None if step is None else int(step)
+        return tree["spec"].get("step") if (tree := self.read()) else None
 
     @property
     def done(self) -> bool:
@@ -385,7 +384,7 @@ def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
 
     These called torch-fidelity's score `is`, and a distance to held-out images `fid`.
     """
-    spec = tree.get("spec") or {}
+    spec = tree["spec"]
     if not spec.get("metrics"):
         return tree
     metrics = tree["metrics"] if spec.get("reference") else heldout_named(tree["metrics"])
