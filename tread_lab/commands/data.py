@@ -131,7 +131,7 @@ def reference(options: DataReference) -> int:
     if is_stand_in(inception_weights()):  # before a million images are listed
         raise UserError("data reference: needs the published Inception weights, not a stand-in")
     real, side = open_real(options.images, options.size, options.limit)
-    say(f"{len(real.names):,} images of {len(real.classes):,} classes in {options.images}")
+    say(f"{len(real.labels):,} images of {len(real.classes):,} classes in {options.images}")
     from tread_lab.metrics.extraction import Extraction
 
     out: Path = options.out
@@ -146,7 +146,7 @@ def reference(options: DataReference) -> int:
         skip_damaged=options.skip_damaged,
     )
     damaged = show_steps(steps, "images").damaged
-    count = len(real.names) - damaged
+    count = len(real.labels) - damaged
     kept = min(options.keep, count)
     if options.as_json:
         tree = {"file": str(out), "images": count, "stored": kept, "damaged": damaged}

@@ -41,16 +41,12 @@ class Images:
     """A numbered set of images.
 
     Attributes:
-        names: what each image is called, in the order of the set.
-        labels: one of 0..C-1 for each image.
+        labels: one of 0..C-1 for each image, in the order of the set.
         classes: names of the classes, in the order of the labels.
-        captions: all captions of each image; `None` where there are none.
     """
 
-    names: Sequence[str]
     labels: Sequence[int]
     classes: Sequence[str]
-    captions: Sequence[Captions] | None
 
     def open(self, number: int) -> Image.Image:
         """Return an image, its pixels loaded.
@@ -90,9 +86,13 @@ class ImageFiles(Images):
     """A numbered set of images in files.
 
     Attributes:
+        names: what each image is called, in the order of the set.
+        captions: all captions of each image; `None` where there are none.
         place: gives where the image of a number lies.
     """
 
+    names: Sequence[str]
+    captions: Sequence[Captions] | None
     place: Callable[[int], Place]
 
     def open(self, number: int) -> Image.Image:
@@ -165,7 +165,7 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
     )
 
 
-def digest_of(images: Images) -> str:
+def digest_of(images: ImageFiles) -> str:
     """Return a hash of names, labels and captions, 16 hexadecimal digits."""
     tree = [list(images.names), list(images.labels), list(images.classes), images.captions]
     text = json.dumps(tree, ensure_ascii=False)
@@ -191,9 +191,9 @@ def _of_folder(folder: Path, captions: Path | None) -> ImageFiles:
     classes = sorted(set(of_images))
     label = {name: number for number, name in enumerate(classes)}
     return ImageFiles(
-        names,
         [label[name] for name in of_images],
         classes,
+        names,
         None if captions is None else _captions_of(names, captions),
         lambda number: Place(str(folder / names[number]), folder / names[number]),
     )
@@ -220,7 +220,7 @@ def _of_tars(tars: Sequence[Path]) -> ImageFiles:
     else:
         classes = [str(label) for label in range(max(labels) + 1)]
     return ImageFiles(
-        names, labels, classes, None if None in captions else captions, places.__getitem__
+        labels, classes, names, None if None in captions else captions, places.__getitem__
     )
 
 

@@ -68,9 +68,8 @@ def _stored_images(folder: Path) -> tuple[StoredImages, int]:
     if shape != [3, shape[-1], shape[-1]]:
         raise UserError(f"{folder}: images.npy is {shape}, no square RGB")
     labels: list[int] = store.labels.tolist()
-    names = [f"{folder}: sample {number}" for number in range(len(labels))]
     classes = [str(label) for label in range(max(labels) + 1)]
-    return StoredImages(names, labels, classes, None, store), shape[-1]
+    return StoredImages(labels, classes, store), shape[-1]
 
 
 def open_real(path: Path, size: int | None, limit: int | None) -> tuple[Images, int]:
@@ -121,7 +120,7 @@ def write_reference(
         DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
         DiskFull: there is no room.
     """
-    N = len(images.names)
+    N = len(images.labels)
     _check_free(file, len(_kept(range(N), keep)), side)
     crops = functools.partial(_crops, images, side=side, batch=batch, workers=workers)
     sums, whole = {layer: RunningMoments() for layer in MOMENTS}, list[int]()
