@@ -48,7 +48,9 @@ def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
 
 def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     labels = [(f"{k}.cls", b"%d" % (k % 2)) for k in range(4)]
-    labelled = [member for k in range(4) for member in (labels[k], (f"{k}.png", png(k)))]
+    suffixes = ("png", "png", "PNG", "png")
+    images = [(f"{k}.{suffix}", png(k)) for k, suffix in enumerate(suffixes)]
+    labelled = [member for pair in zip(labels, images, strict=True) for member in pair]
     write_tar(tmp_path / "tars" / "a.tar", labelled)
     opened = open_images(tmp_path / "tars")
     assert list(opened.labels) == [0, 1, 0, 1] and list(opened.classes) == ["0", "1"]
@@ -65,6 +67,10 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     ("members", "says"),
     [
         ([("0.png", png(0)), ("0.cls", b"1"), ("1.png", png(1))], "a.tar/1.png has no cls"),
+        (
+            [("0.png", png(0)), ("0.cls", b"1"), ("1.gif", b""), ("1.cls", b"1")],
+            r"a.tar: sample '1' has a cls and no image \(.bmp, ",
+        ),
         ([("0.png", png(0)), ("0.txt", b"x"), ("1.png", png(1))], "a.tar/1.png has no txt"),
         ([("0.png", png(0)), ("0.txt", b" ")], "0.txt is empty; each image needs a caption"),
         ([("0.png", png(0)), ("0.cls", b"dog")], "holds b'dog', no whole number"),

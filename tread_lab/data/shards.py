@@ -27,7 +27,8 @@ OPEN = 256  # tars of a split that stay open, of the 1,024 files that a process 
 
 class Member(NamedTuple):
     """A file in a tar: `folder/000001.latent.npy` has the key `folder/000001`, the part
-    `latent.npy`, its first byte and length, and its content where that was asked for."""
+    `latent.npy` in small letters, its first byte and length, and its content where that was asked
+    for."""
 
     key: str
     part: str
@@ -71,6 +72,7 @@ def _members(file: IO[bytes], parts: Collection[str], read: Collection[str]) -> 
             end = info.offset_data + -(-info.size // BLOCK) * BLOCK
             folder, slash, name = info.name.rpartition("/")
             key, _, part = name.partition(".")
+            part = part.lower()
             if not info.isreg() or part not in parts:
                 continue
             content = b""

@@ -253,6 +253,9 @@ def _samples(tar: Path) -> Iterator[tuple[Place, int | None, Captions | None]]:
         else:
             name = f"{tar.name}/{member.key}.{member.part}"
             places[member.key] = Place(name, tar, member.offset, member.size)
+    if odd := sorted(labels.keys() - places.keys()):
+        kinds = ", ".join(SUFFIXES)
+        raise UserError(f"{tar}: sample {odd[0]!r} has a {LABEL} and no image ({kinds})")
     for key, place in places.items():
         yield place, labels.get(key), captions.get(key)
 
