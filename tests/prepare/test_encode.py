@@ -150,9 +150,11 @@ def test_another_setting_is_refused_and_says_which(
     with pytest.raises(UserError, match=r"holds a data set with flips False, and True is asked"):
         encoded(images, out, autoencoder, flips=True)
     (tmp_path / "other").mkdir()
-    np.save(tmp_path / "other" / "latents.npy", np.zeros(3))
-    with pytest.raises(UserError, match=r"holds latents.npy already"):
-        encoded(images, tmp_path / "other", autoencoder)
+    for name in ("latents.npy", "latents_flip.npy", "heldout_labels.npy", "captions.jsonl"):
+        (tmp_path / "other" / name).touch()
+        with pytest.raises(UserError, match=rf"other holds {name} already"):
+            encoded(images, tmp_path / "other", autoencoder)
+        (tmp_path / "other" / name).unlink()
 
 
 def test_images_that_changed_under_their_names_are_not_those_that_were_encoded(

@@ -12,10 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tread_lab.data.captions import CAPTIONS
 from tread_lab.data.exported import is_export
 from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
-from tread_lab.data.latents import ARRAYS, HELDOUT, read_manifest
+from tread_lab.data.latents import packed_files, read_manifest
 from tread_lab.data.shards import tars_of
 from tread_lab.data.source import both_parts
 from tread_lab.data.statistics import statistics_file
@@ -92,11 +91,8 @@ def _sampled(data: DataSpec) -> str:
 def _packed_files(data: DataSpec, path: Path) -> Iterator[ContentFile]:
     if path.suffix == ".npz":
         yield ContentFile("npz", path)
-        return
-    arrays = [f"{part}{name}.npy" for part in ("", HELDOUT) for name in ARRAYS]
-    for name in (*arrays, CAPTIONS, f"{HELDOUT}{CAPTIONS}"):
-        if (path / name).exists():
-            yield ContentFile(name, path / name)
+    else:
+        yield from (ContentFile(file.name, file) for file in packed_files(path))
 
 
 def _labelled(subfolder: str) -> Callable[[DataSpec, Path], Iterator[ContentFile]]:

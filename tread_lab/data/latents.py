@@ -140,6 +140,13 @@ def file_facts(path: Path) -> dict[str, object]:
     return {"bytes": fact.st_size, "mtime_ns": fact.st_mtime_ns, "sha256": digest.hexdigest()}
 
 
+def packed_files(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder that decide what its packed data are, in a fixed order."""
+    arrays = [f"{part}{name}.npy" for part in ("", HELDOUT) for name in ARRAYS]
+    names = (*arrays, CAPTIONS, f"{HELDOUT}{CAPTIONS}")
+    yield from filter(Path.exists, (folder / name for name in names))
+
+
 def heldout_arrays(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield name and content of every array of held-out samples.
 

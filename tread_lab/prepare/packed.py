@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, write_captions
 from tread_lab.data.exported import CLASSES
-from tread_lab.data.latents import HELDOUT, heldout_arrays, read_manifest, write_manifest
+from tread_lab.data.latents import (
+    HELDOUT,
+    heldout_arrays,
+    packed_files,
+    read_manifest,
+    write_manifest,
+)
 from tread_lab.data.npy import npy_header
 from tread_lab.data.resumable import DAMAGED, STORED, TO_COME, Array, ResumableArrays
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
@@ -113,10 +119,9 @@ class Build(ResumableArrays):
     def _begin(self) -> None:
         stored = self.stored_fingerprint
         if stored is None:
-            for name in self.arrays:
-                if (self.destination / f"{name}.npy").exists():
-                    there = f"{self.destination} holds {name}.npy already"
-                    raise UserError(f"{there}; choose another folder, or remove that file")
+            for path in packed_files(self.destination):
+                there = f"{self.destination} holds {path.name} already"
+                raise UserError(f"{there}; choose another folder, or remove that file")
             self.begin("samples")
             with writing(self.destination, ""):
                 for name in self.arrays:
