@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import queue
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def encode(
         return
     build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
     with build.one_part(part):
-        build.compare_files(sizes_N)
+        build.compare_files(sizes_N, times_N)
         chunks = build.open_parts(batch, part)
         job = _Job(images, build, stored, encoder, workers)
         yield from job.run(devices, chunks, skip_damaged=skip_damaged)
@@ -205,9 +206,11 @@ def _check_age(folder: Path, images: ImageFiles, times_N: NDArray[np.int64]) -> 
     """Refuse images that were written after the data set: their pixels may be other ones."""
     labels, latest = folder / LABELS, int(times_N.argmax())
     if labels.exists() and times_N[latest] > labels.stat().st_mtime_ns:
+        image, made = (shlex.quote(str(path)) for path in (images.place(latest).file, labels))
         raise UserError(
             f"{folder} holds a data set that is older than {images.names[latest]}; choose another"
-            f" folder, remove this one, or, where only times changed, `touch {labels}`"
+            f" folder, remove this one, or, where only times changed, `touch -r"
+            f" {image} {made}`"
         )
 
 

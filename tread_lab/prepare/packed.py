@@ -34,10 +34,12 @@ from tread_lab.specs.errors import UserError, shown
 UNDER_WAY = ".building"  # folder of what is not whole yet
 LOCK = ".lock"
 LABELS = "labels.npy"
-SIZES = "file_sizes.npy"  # bytes of the file of each sample that is under way
+# Of the file of each sample that is under way: bytes, and when it was last changed.
+SIZES, TIMES = "file_sizes.npy", "file_times.npy"
 _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "names": "other images, labels or captions",
     "sizes": "images whose files had other sizes",
+    "times": "images whose files have been changed since",
     "encoder": "another autoencoder",
     "content": "other content",
     "heldout": "other held-out samples",
@@ -99,22 +101,29 @@ class Build(ResumableArrays):
         k, n = part
         return exclusive(self.folder / f"{k}-of-{n}.lock", f"part {k}/{n} of {self.destination}")
 
-    def compare_files(self, sizes_N: NDArray[np.int64]) -> None:
-        """Remember the bytes of the file of each sample.
+    def compare_files(self, sizes_N: NDArray[np.int64], times_N: NDArray[np.int64]) -> None:
+        """Remember bytes and time of the file of each sample.
 
         Raises:
-            UserError: the file of a sample that is made already has other bytes now.
+            UserError: the file of a sample that is made already has others now.
         """
-        path = self.folder / SIZES
+        sizes, times = self.folder / SIZES, self.folder / TIMES
         with self.alone():
             made = self.marks() == STORED
-            if path.exists() and (np.load(path) != sizes_N)[made].any():
+            if sizes.exists() and (np.load(sizes) != sizes_N)[made].any():
                 other = difference({"sizes": "earlier"}, {})
                 raise UserError(
                     f"{self.destination} holds the beginning of a data set with {other}"
                 )
-            with replacing(path) as temporary, temporary.open("wb") as file:
-                np.save(file, sizes_N)
+            if times.exists() and (np.load(times) != times_N)[made].any():
+                other = difference({"times": "earlier"}, {})
+                raise UserError(
+                    f"{self.destination} holds the beginning of a data set with {other}, or, where"
+                    f" only times changed, {times}"
+                )
+            for path, numbers_N in ((sizes, sizes_N), (times, times_N)):
+                with replacing(path) as temporary, temporary.open("wb") as file:
+                    np.save(file, numbers_N)
 
     def _begin(self) -> None:
         stored = self.stored_fingerprint
