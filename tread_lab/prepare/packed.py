@@ -135,8 +135,7 @@ class Build(ResumableArrays):
             with writing(self.destination, ""):
                 for name in self.arrays:
                     _reserve(self.path(name))
-        elif stored != self.fingerprint:
-            other = difference(stored, self.fingerprint)
+        elif other := difference(stored, self.fingerprint):
             raise UserError(f"{self.destination} holds the beginning of a data set with {other}")
 
 
@@ -155,13 +154,16 @@ def writable(folder: Path) -> None:
 
 
 def difference(stored: Mapping[str, object], asked: Mapping[str, object]) -> str:
-    """Return the first entry that differs, as `size 256, and 512 is asked for; ...`."""
+    """Return the first entry that differs, as `size 256, and 512 is asked for; ...`; else nothing.
+
+    What is absent is `None`: earlier versions did not know it.
+    """
     for name in (*_DIGESTS, *stored, *asked):
         was, now = stored.get(name), asked.get(name)
         if was != now:
             other = _DIGESTS.get(name, f"{name} {shown(was)}, and {shown(now)} is asked for")
             return f"{other}; choose another folder, or remove this one"
-    return "the same settings"
+    return ""
 
 
 def _reserve(path: Path) -> None:
@@ -191,8 +193,8 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
     stored = made_with if isinstance(made_with, dict) else {}
     for name in {"digest", "sizes"} - stored.keys():  # which earlier versions did not take
         asked.pop(name, None)
-    if stored != asked:
-        raise UserError(f"{folder} holds a data set with {difference(stored, asked)}")
+    if other := difference(stored, asked):
+        raise UserError(f"{folder} holds a data set with {other}")
     clear(folder)  # the process may have ended between the manifest and this
     return True
 
