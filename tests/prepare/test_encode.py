@@ -220,13 +220,18 @@ def test_damaged_images_stop_it_or_are_left_out_and_named(
     with pytest.raises(DamagedImage, match=r"_4.png is damaged .*; mend it, or give --skip"):
         encoded(images, out, autoencoder)
     encoded(images, out, autoencoder, skip_damaged=True)
-    place = list(open_images(images).names).index("n00000001/n00000001_4.png")
+    opened = open_images(images)
+    place = list(opened.names).index("n00000001/n00000001_4.png")
     assert (out / "damaged.txt").read_text() == "n00000001/n00000001_4.png\n"
     for name in ("latents", "labels"):
         kept = np.delete(np.load(whole / f"{name}.npy"), place, axis=0)
         assert np.array_equal(np.load(out / f"{name}.npy"), kept)
     manifest = read_manifest(out)
     assert manifest is not None and manifest["damaged"] == 1 and manifest["samples"] == 40
+    for other in opened.names[1:]:
+        (images / other).write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"none: 1 of 41 samples are whole, too few$"):
+        encoded(images, tmp_path / "none", autoencoder, skip_damaged=True)
 
 
 def test_a_full_disk_is_one_line_and_the_same_call_goes_on(

@@ -219,6 +219,9 @@ def finish(
         labels, captions, names: of all samples of the build, damaged ones included.
         statistics: mean and deviation by which the data are normalised.
         heldout: packed data whose held-out arrays come along.
+
+    Raises:
+        UserError: fewer than two samples are whole.
     """
     folder = build.destination
     with build.alone():
@@ -226,6 +229,8 @@ def finish(
         if read_manifest(folder) is not None or (marks == TO_COME).any():
             return
         kept = np.flatnonzero(marks == STORED)
+        if len(kept) < 2:
+            raise UserError(f"{folder}: {len(kept)} of {len(marks)} samples are whole, too few")
         with writing(folder, ""):
             for path in filter(Path.exists, map(build.path, build.arrays)):
                 _compact(path, kept)
