@@ -213,9 +213,10 @@ def test_a_process_waits_a_minute_for_one_that_begins_or_finishes_the_folder(
 def test_damaged_images_stop_it_or_are_left_out_and_named(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
+    whole, out, again = (tmp_path / name for name in ("whole", "out", "again"))
     encoded(images, whole, autoencoder)
     path = images / "n00000001" / "n00000001_4.png"
+    whole_image = path.read_bytes()
     path.write_bytes(b"nothing")
     with pytest.raises(DamagedImage, match=r"_4.png is damaged .*; mend it, or give --skip"):
         encoded(images, out, autoencoder)
@@ -228,6 +229,16 @@ def test_damaged_images_stop_it_or_are_left_out_and_named(
         assert np.array_equal(np.load(out / f"{name}.npy"), kept)
     manifest = read_manifest(out)
     assert manifest is not None and manifest["damaged"] == 1 and manifest["samples"] == 40
+    path.write_bytes(b"nothing")
+    steps = encode(
+        opened, again, Encoder(str(autoencoder)), Stored(size=16), devices=[CPU], batch=4,
+        skip_damaged=True,
+    )  # fmt: skip
+    assert [step.damaged for step in itertools.islice(steps, 9)][-1] == 1
+    steps.close()
+    path.write_bytes(whole_image)  # mended while it was stopped
+    encoded(images, again, autoencoder, skip_damaged=True)
+    assert digests(again) == digests(whole)
     for other in opened.names[1:]:
         (images / other).write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"none: 1 of 41 samples are whole, too few$"):

@@ -162,6 +162,13 @@ class ResumableArrays:
             _write(self.folder / CHECKSUMS, _checksums(rows).tobytes(), 4 * first)
             _write(self.folder / MARKS, marks.tobytes(), first // self._per)
 
+    def forget(self, ids: NDArray[np.int64]) -> None:
+        """Let rows come again; each has a mark of its own."""
+        assert self._per == 1
+        with writing(self.folder, self._option):
+            for row in ids.tolist():
+                _write(self.folder / MARKS, bytes([TO_COME]), row)
+
     def take(self, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Return rows of every array, compared with their checksums where this process reads them
         first.

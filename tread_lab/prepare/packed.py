@@ -102,25 +102,29 @@ class Build(ResumableArrays):
         return exclusive(self.folder / f"{k}-of-{n}.lock", f"part {k}/{n} of {self.destination}")
 
     def compare_files(self, sizes_N: NDArray[np.int64], times_N: NDArray[np.int64]) -> None:
-        """Remember bytes and time of the file of each sample.
+        """Remember bytes and time of the file of each sample; a damaged one whose file has others
+        now is to come again.
 
         Raises:
             UserError: the file of a sample that is made already has others now.
         """
         sizes, times = self.folder / SIZES, self.folder / TIMES
         with self.alone():
-            made = self.marks() == STORED
-            if sizes.exists() and (np.load(sizes) != sizes_N)[made].any():
+            marks, other_times_N = self.marks(), _differ(times, times_N)
+            made = marks == STORED
+            if _differ(sizes, sizes_N)[made].any():
                 other = difference({"sizes": "earlier"}, {})
                 raise UserError(
                     f"{self.destination} holds the beginning of a data set with {other}"
                 )
-            if times.exists() and (np.load(times) != times_N)[made].any():
+            if other_times_N[made].any():
                 other = difference({"times": "earlier"}, {})
                 raise UserError(
                     f"{self.destination} holds the beginning of a data set with {other}, or, where"
                     f" only times changed, {times}"
                 )
+            if all(path.exists() for path in map(self.path, self.arrays)):  # none is in place yet
+                self.forget(np.flatnonzero((marks == DAMAGED) & other_times_N))
             for path, numbers_N in ((sizes, sizes_N), (times, times_N)):
                 with replacing(path) as temporary, temporary.open("wb") as file:
                     np.save(file, numbers_N)
@@ -137,6 +141,13 @@ class Build(ResumableArrays):
                     _reserve(self.path(name))
         elif other := difference(stored, self.fingerprint):
             raise UserError(f"{self.destination} holds the beginning of a data set with {other}")
+
+
+def _differ(path: Path, numbers_N: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return where numbers are not those in a file; nowhere without it."""
+    stored_N = np.load(path) if path.exists() else numbers_N
+    differ_N: NDArray[np.bool_] = stored_N != numbers_N
+    return differ_N
 
 
 def clear(destination: Path) -> None:
@@ -233,8 +244,7 @@ def finish(
             raise UserError(f"{folder}: {len(kept)} of {len(marks)} samples are whole, too few")
         with writing(folder, ""):
             for path in filter(Path.exists, map(build.path, build.arrays)):
-                _compact(path, kept)
-                path.replace(folder / path.name)
+                _move(path, folder / path.name, kept)
             damaged = [names[place] for place in np.flatnonzero(marks == DAMAGED).tolist()]
             beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
             if captions is not None:
@@ -247,15 +257,17 @@ def finish(
         clear(folder)
 
 
-def _compact(path: Path, kept: NDArray[np.int64]) -> None:
-    """Replace an array by its rows `kept`, unless these are all."""
+def _move(path: Path, place: Path, kept: NDArray[np.int64]) -> None:
+    """Move the rows `kept` of an array, which stays as it is until they are all in place."""
     whole = np.load(path, mmap_mode="r")
     if len(whole) == len(kept):
+        path.replace(place)
         return
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with replacing(place) as temporary, temporary.open("wb") as file:
         file.write(npy_header(whole.dtype, (len(kept), *whole.shape[1:])))
         for k in range(0, len(kept), _COPIED):
             file.write(whole[kept[k : k + _COPIED]].data)
+    path.unlink()
 
 
 def _copy_heldout(path: Path, folder: Path) -> list[str]:
