@@ -35,6 +35,11 @@ def packed_set(folder: Path) -> DataSpec:
     return DataSpec(source="latents", path=str(folder), normalise=True, **SHAPE)  # type: ignore[arg-type]
 
 
+def npz_set(folder: Path) -> DataSpec:
+    np.savez(folder / "all.npz", latents=np.zeros((4, 4, 8, 8), "f2"), labels=np.arange(4))
+    return DataSpec(source="latents", path=str(folder / "all.npz"), **SHAPE)  # type: ignore[arg-type]
+
+
 def tars_set(folder: Path) -> DataSpec:
     (folder / "a.tar").write_bytes(b"1")
     (folder / "b.tar").write_bytes(b"2")
@@ -63,6 +68,7 @@ SETS: dict[str, tuple[Callable[[Path], DataSpec], tuple[str, ...]]] = {
             *("heldout_latents.npy", "heldout_labels.npy", "heldout_captions.jsonl"),
         ),
     ),
+    "npz": (npz_set, ("all.npz",)),
     "shards": (tars_set, ("a.tar", "b.tar")),
     "folder": (
         repa_set,
@@ -164,6 +170,9 @@ def test_a_file_is_read_unless_its_size_and_time_are_those_of_its_manifest(
     read.clear()
     content_digest(spec)
     assert sorted(read) == listed
+    (tmp_path / "manifest.json").write_text("damaged")
+    content_digest(spec)
+    assert sorted(read) == sorted(2 * listed)
 
 
 def test_what_had_to_be_read_is_kept_until_a_size_or_a_time_changes(
@@ -177,8 +186,11 @@ def test_what_had_to_be_read_is_kept_until_a_size_or_a_time_changes(
     assert read == ["a.tar", "b.tar"] and said == []
     (tmp_path / "tars" / "b.tar").write_bytes(b"3")
     os.utime(tmp_path / "tars" / "b.tar", ns=(1, 1))
-    assert content_digest(spec, cache) != first
-    assert len(read) == 4
+    second = content_digest(spec, cache)
+    assert second != first and len(read) == 4
+    os.utime(tmp_path / "tars" / "a.tar", ns=(1, 1))
+    (tmp_path / "tars" / "a.tar").rename(tmp_path / "tars" / "c.tar")  # equal sizes and times
+    assert content_digest(spec, cache) not in (first, second)
 
 
 def test_a_long_reading_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import threading
 import time
@@ -250,6 +251,17 @@ def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
 ) -> None:
     whole, out, real = tmp_path / "whole", tmp_path / "out", os.pwrite
     encoded(images, whole, autoencoder)
+    codes = [errno.EOPNOTSUPP, errno.ENOSPC]  # a file system that cannot reserve; a full one
+
+    def refused(*arguments: int) -> None:
+        code = codes.pop(0)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", refused)
+    with pytest.raises(DiskFull, match=r"No space left on device"):
+        encoded(images, out, autoencoder, flips=True)
+    shutil.rmtree(out)
+    monkeypatch.undo()
     writes = itertools.count()
 
     def full(*arguments: Any) -> int:

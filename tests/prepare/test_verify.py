@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.conftest import LATENTS, MEMBERS, packed, shards, write_tar
+from tests.data.conftest import LATENTS, MEMBERS, npy, packed, shards, write_tar
 from tread_lab.data.latents import write_manifest
 from tread_lab.prepare.verify import faults
 
@@ -32,6 +32,12 @@ def test_a_whole_data_set_has_no_faults(described: Path, shards: Path) -> None:
     os.utime(described / "latents.npy", ns=(1, 1))  # a copy has a time of its own
     assert list(faults("latents", described)) == []
     assert list(faults("shards", shards, classes=7)) == []
+    twice = [
+        (name, npy(LATENTS[k // 2] * 2) if k % 2 else content)
+        for k, (name, content) in enumerate(MEMBERS)
+    ]
+    (line,) = faults("shards", write_tar(described / "twice.tar", twice))
+    assert line.startswith("the deviation is 2, so the network would see 2; latents of an")
 
 
 NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
@@ -99,6 +105,8 @@ def test_absent_cut_and_unlike_files_are_faults(described: Path) -> None:
     found = list(faults("latents", described))
     assert len(found) == 3 and "captions.jsonl: it has 780 bytes, and had 800" in found[0]
     assert "latents.npy: it has" in found[1] and "latents.npy is damaged" in found[2]
+    (described / "labels.npy").rename(described / "away")
+    assert f"{described / 'labels.npy'}: it is absent" in list(faults("latents", described))
     (described / "manifest.json").write_text(json.dumps({"format": "other"}))
     assert "is damaged or no manifest" in next(faults("latents", described))
 
@@ -143,3 +151,17 @@ def test_every_broken_tar_and_sample_is_named(shards: Path) -> None:
     (shards / "part-01.tar").unlink()
     line, _ = faults("shards", shards)
     assert line == f"{shards / 'part-01.tar'}: it is absent between others"
+
+
+def test_each_sample_that_cannot_be_read_is_named_among_those_that_can(tmp_path: Path) -> None:
+    """Samples 1 and 3 of 140, which no fingerprint looks at."""
+    latents = dict(enumerate(npy(LATENTS[k % 40]) for k in range(140)))
+    latents |= dict.fromkeys((1, 3), npy(np.zeros((8, 8, 4), np.float16)))  # of the same size
+    members = [
+        member
+        for k, latent in latents.items()
+        for member in ((f"{k:03d}.latent.npy", latent), (f"{k:03d}.cls", b"0"))
+    ]
+    first, second = faults("shards", write_tar(tmp_path / "a.tar", members))
+    assert "is [8, 8, 4], not [4, 8, 8]" in first and "is [8, 8, 4]" in second
+    assert first != second
