@@ -5,8 +5,8 @@
 
 Searches are answered from `placement_grid.json`, the gaps of every placement 0 <= i <= j <= 11 of
 the tiny network, each with several seeds, recorded by `placement_grid.yaml`. A search succeeds if
-the best cell it tried is in the best set of the whole grid (`tread_lab.compare.best_set`: with 95%
-confidence the truly best cell is in it) before a third of the grid's training FLOPs is spent.
+the best cell it tried is in the best set of the whole grid (`tread_lab.compare.best_set`: what
+cannot be told from the best cell at 95%) before a third of the grid's training FLOPs is spent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tread_lab.compare.best_set import BestSet, best_over_seeds
+from tread_lab.compare.best_set import range_quantile, worse_over_seeds
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.sweep.search.sampler import Observation, propose
@@ -51,8 +51,11 @@ class Grid:
         """Every cell and the baseline, one run a seed."""
         return float(len(self.gaps_SK) * (self.flops_K.sum() + self.baseline_flops))
 
-    def best(self) -> BestSet:
-        return best_over_seeds(self.gaps_SK)
+    def best(self) -> list[int]:
+        """The best cell and those that cannot be told from it, in the order of their means."""
+        order = np.argsort(self.gaps_SK.mean(axis=0), kind="stable")
+        worse = worse_over_seeds(self.gaps_SK[:, order], range_quantile)
+        return order.tolist() if worse is None else order[~worse].tolist()
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class LossTerms:
     tried: int
 
 
-def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> LossTerms:
+def search(grid: Grid, spec: SearchSpec, best: list[int], space: Space) -> LossTerms:
     """One search until a third of the FLOPs is spent; the answer is the best mean it has seen."""
     seeds, means = len(grid.gaps_SK), grid.gaps_SK.mean(axis=0)
     spent, known, first = seeds * grid.baseline_flops, [], math.nan
@@ -88,12 +91,12 @@ def search(grid: Grid, spec: SearchSpec, best: BestSet, space: Space) -> LossTer
             break
         known.append(Observation(cell, "measured", (float(means[cell]),), notes))
         top = min((k.cell for k in known), key=lambda k: means[k])
-        inside = bool(best.members_K[top])
+        inside = top in best
         first = (
             (first if not math.isnan(first) else spent / grid.total_flops) if inside else math.nan
         )
     rank = int((means < means[top]).sum()) + 1
-    return LossTerms(bool(best.members_K[top]), first, rank, len(known))
+    return LossTerms(top in best, first, rank, len(known))
 
 
 def compare(grid: Grid, samplers: list[str], studies: int, **settings: Any) -> dict[str, Any]:
@@ -167,18 +170,18 @@ def main() -> None:
         return
     grid = Grid.read()
     best = grid.best()
-    share = best.size / len(grid.cells)
+    share = len(best) / len(grid.cells)
     print(
-        f"{len(grid.cells)} cells, {len(grid.gaps_SK)} seeds; best set {best.size} ({share:.0%}):"
+        f"{len(grid.cells)} cells, {len(grid.gaps_SK)} seeds; best set {len(best)} ({share:.0%}):"
     )
-    members = [grid.cells[k] for k in best.order if best.members_K[k]]
+    members = [grid.cells[k] for k in best]
     print(" ", ", ".join(f"{c['start']}->{c['end']}" for c in members))
     settings = {"startup": options.startup, "parallel": options.parallel}
     found = compare(grid, options.samplers, options.studies, **settings)
     for sampler, values in found.items():
         print(f"{sampler:<8}", ", ".join(f"{k} {v:g}" for k, v in values.items() if v is not None))
     if options.json:
-        options.json.write_text(json.dumps({"best set": best.size, **found}, indent=1))
+        options.json.write_text(json.dumps({"best set": len(best), **found}, indent=1))
 
 
 if __name__ == "__main__":

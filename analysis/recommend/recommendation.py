@@ -1,6 +1,6 @@
 """From a placement sweep to a rule for routes in the depth B, and how sure it is."""
 
-# S seeds, K placements, M images
+# S seeds, K placements
 
 from __future__ import annotations
 
@@ -13,27 +13,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.compare.best_set import (
-    BestSet,
-    Ranks,
-    best_over_images,
-    best_over_seeds,
-    ranks,
-    seeds_needed,
-)
-from tread_lab.compare.gaps import (
-    Losses,
-    PairedGap,
-    common_evaluation,
-    gap_over_images,
-    gap_over_seeds,
-    losses_paths,
-)
+from tread_lab.compare.best_set import Ranks, ranks, residual_deviation, seeds_needed
+from tread_lab.compare.gaps import PairedGap, gap_over_seeds
 from tread_lab.compare.intervals import pairing_kept
 from tread_lab.frames import (
+    COUNT,
+    HIGH,
+    LOW,
     delta_column,
     equal_steps_frame,
     require_metric,
+    tied_with_best,
     trials_frame,
     with_delta,
 )
@@ -44,6 +34,7 @@ from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.routes import block_index
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 PLACE = ["start", "end", "rate"]
 _Form = Callable[[int, int], int | str]  # of block and depth
 Verdict = Literal["dense", "established", "undecided", "insufficient"]
@@ -75,6 +66,7 @@ class Table:
         values_SK: the metric's difference to the baseline times `sign`, so that lower is better.
         sign: -1 for a metric of which more is better.
         flops_K: executed training FLOPs.
+        cells_K: the name of each cell.
         runs_K: the run of the first seed.
         unfinished: placements left out because a seed of theirs has no number.
         rows: the trials of these placements.
@@ -85,9 +77,20 @@ class Table:
     values_SK: Array
     sign: float
     flops_K: Array
+    cells_K: tuple[str, ...]
     runs_K: tuple[str, ...]
     unfinished: int
     rows: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def means_K(self) -> Array:
+        """The mean over seeds of each placement."""
+        return np.asarray(self.values_SK.mean(axis=0))
+
+    @property
+    def order(self) -> list[int]:
+        """Placements from the best mean to the worst."""
+        return [int(k) for k in np.argsort(self.means_K, kind="stable")]
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Evidence:
     """What one table says of the placement that a rule means there.
 
     Attributes:
-        best: the set that cannot be distinguished from the best placement.
+        members_K: the best set: the best placement and those that cannot be distinguished from it.
         chosen, runner_up: column of the rule's placement, and the next one in order of means.
         ranks: how firm the order is; `None` for one seed.
         gap: the chosen placement's difference to the baseline; over `images`, as the best set is
@@ -106,7 +109,7 @@ class Evidence:
     """
 
     table: Table
-    best: BestSet
+    members_K: Flags
     chosen: int
     ranks: Ranks | None
     gap: PairedGap
@@ -165,13 +168,12 @@ def recommend(
         frame = stages
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
     tables = tables_of(frame, depths, metric)
-    measured = [_measured(lab, frame, table, metric) for table in tables]
-    sets = [best for best, _ in measured]
+    sets = [_best_set(lab, frame, table, metric) for table in tables]
     for prefer_cheap in (True, False) if cheapest else (False,):
         rule = best_rule(tables, sets, cheapest=prefer_cheap)
         evidence = tuple(
-            _evidence(frame, table, best, gaps_K, table.places.index(rule.at(table.depth)), metric)
-            for table, (best, gaps_K) in zip(tables, measured)
+            _evidence(frame, table, members_K, table.places.index(rule.at(table.depth)), metric)
+            for table, members_K in zip(tables, sets)
         )
         if (verdict := _verdict(evidence)) != "dense":
             break
@@ -179,57 +181,49 @@ def recommend(
     return Recommendation(folder.name, metric, rule, evidence, verdict, question)
 
 
-def _measured(
-    lab: Lab, frame: pd.DataFrame, table: Table, metric: str
-) -> tuple[BestSet, list[PairedGap]]:
-    """Return the best set and each placement against its baseline, over seeds, else over images."""
-    if len(table.values_SK) > 1:
-        gaps_KS = (table.sign * table.values_SK).T
-        return best_over_seeds(table.values_SK), [gap_over_seeds(gap_S) for gap_S in gaps_KS]
-    if metric != metric_names.GAP_HELDOUT:
+def _best_set(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> Flags:
+    """Return which placements the answer of a report, too, does not tell from the best one."""
+    if len(table.values_SK) < 2 and metric != metric_names.GAP_HELDOUT:
         raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
-    gaps_KM = _image_gaps(lab, frame, table.runs_K)
-    dense_M1 = np.zeros((gaps_KM.shape[1], 1))
-    return best_over_images(gaps_KM), [gap_over_images(g[:, None], dense_M1) for g in gaps_KM]
+    cells = [table.cells_K[k] for k in table.order]
+    tied = tied_with_best(lab, with_delta(frame, metric), cells, delta_column(metric))
+    return np.isin(table.cells_K, [cells[0], *tied])
 
 
-def _image_gaps(lab: Lab, frame: pd.DataFrame, runs_K: Sequence[str]) -> Array:
-    """Return [K, M], dense losses less the baseline's, image by image, all of one evaluation."""
-    baselines = frame.drop_duplicates("run").set_index("run")["baseline"]
-    at_step = frame.attrs.get("at_step", {})
-    ours, theirs = (
-        [losses_paths(lab.run(str(run)), at_step.get(run)) for run in runs]
-        for runs in (runs_K, [baselines[run] for run in runs_K])
+def _gap(table: Table, k: int) -> PairedGap:
+    """Return a placement's difference to its baseline, over seeds, else over images."""
+    if len(table.values_SK) > 1:
+        return gap_over_seeds(table.sign * table.values_SK[:, k])
+    row = table.rows.set_index("run").loc[table.runs_K[k]]
+    mean, low, high, n = (
+        float(row[metric_names.GAP_HELDOUT + end]) for end in ("", LOW, HIGH, COUNT)
     )
-    first = common_evaluation([*ours, *theirs], frame.attrs.get("evaluations", ()))
-    if first is None:
-        raise UserError("no held-out evaluation is common to all cells; `tread-lab evaluate` one")
-    a, b = ([Losses.read(paths[first]).dense.mean(1) for paths in side] for side in (ours, theirs))
-    gaps: Array = np.asarray(a) - np.asarray(b)
-    return gaps
+    return PairedGap(mean, low, high, int(n), "images")
 
 
 def _evidence(
     frame: pd.DataFrame,
     table: Table,
-    best: BestSet,
-    gaps_K: Sequence[PairedGap],
+    members_K: Flags,
     chosen: int,
     metric: str,
 ) -> Evidence:
-    several = len(table.values_SK) > 1
-    runner_up = next(k for k in best.order if k != chosen)
-    apart = abs(float(best.means_K[runner_up] - best.means_K[chosen]))
-    gap, K = gaps_K[chosen], len(table.places)
+    several, gap = len(table.values_SK) > 1, _gap(table, chosen)
+    runner_up = next(k for k in table.order if k != chosen)
+    apart = abs(float(table.means_K[runner_up] - table.means_K[chosen]))
+    seeds = None
+    if several:
+        deviation = residual_deviation(table.values_SK)
+        seeds = seeds_needed(apart, deviation, cells=len(table.places))
     return Evidence(
         table=table,
-        best=best,
+        members_K=members_K,
         chosen=chosen,
         ranks=ranks(table.values_SK) if several else None,
         gap=gap,
         worse=gap.low > 0 if table.sign > 0 else gap.high < 0,
         runner_up=runner_up,
-        seeds=seeds_needed(apart, best.deviation, cells=K) if several else None,
+        seeds=seeds,
         pairing=_pairing(frame, table, metric) if several else None,
     )
 
@@ -252,7 +246,7 @@ def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
         return "dense"
     if any(len(e.table.values_SK) < FEWEST_SEEDS for e in evidence):
         return "insufficient"
-    alone = all(e.best.size == 1 and e.best.members_K[e.chosen] for e in evidence)
+    alone = all(e.members_K.sum() == 1 and e.members_K[e.chosen] for e in evidence)
     return "established" if alone else "undecided"
 
 
@@ -305,7 +299,7 @@ def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
         sign * done.to_numpy(dtype=np.float64),
         sign,
         np.array([flops[place] for place in places]),
-        tuple(str(first.loc[place, "run"]) for place in places),
+        *(tuple(str(first.loc[place, name]) for place in places) for name in ("cell", "run")),
         len(first) - len(places),
         rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(places)],
     )
@@ -316,7 +310,7 @@ _STARTS: tuple[_Form, ...] = (lambda at, _: at, lambda at, depth: f"{at}/{depth}
 _ENDS: tuple[_Form, ...] = (lambda at, depth: f"B-{depth - at}", *reversed(_STARTS))
 
 
-def best_rule(tables: Sequence[Table], sets: Sequence[BestSet], *, cheapest: bool) -> Rule:
+def best_rule(tables: Sequence[Table], sets: Sequence[Flags], *, cheapest: bool) -> Rule:
     """Return the rule whose placements lose least to the best of every depth.
 
     At one depth B-9 and a fixed fraction of the depth fit equally; then the published form is
@@ -339,7 +333,7 @@ def best_rule(tables: Sequence[Table], sets: Sequence[BestSet], *, cheapest: boo
 
 
 def _cost_of(
-    rule: Rule, tables: Sequence[Table], sets: Sequence[BestSet], *, cheapest: bool
+    rule: Rule, tables: Sequence[Table], sets: Sequence[Flags], *, cheapest: bool
 ) -> tuple[bool, float]:
     """Return what `best_rule` minimises, the mean over depths of the distance to the best mean.
 
@@ -347,8 +341,8 @@ def _cost_of(
     share of the largest training FLOPs instead.
     """
     columns = [table.places.index(rule.at(table.depth)) for table in tables]
-    if cheapest and all(best.members_K[k] for best, k in zip(sets, columns)):
+    if cheapest and all(members_K[k] for members_K, k in zip(sets, columns)):
         shares = [t.flops_K[k] / np.nanmax(t.flops_K) for t, k in zip(tables, columns)]
         return False, float(np.mean(shares))
-    distances = [best.means_K[k] - best.means_K.min() for best, k in zip(sets, columns)]
+    distances = [t.means_K[k] - t.means_K.min() for t, k in zip(tables, columns)]
     return True, float(np.mean(distances))

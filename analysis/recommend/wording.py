@@ -49,7 +49,7 @@ def _about(e: Evidence, metric: str) -> Iterator[str]:
     over = f"{e.gap.n} {e.gap.unit}{' of one pair of runs' * (e.gap.unit == 'images')}"
     gap = with_interval(e.gap.mean, e.gap.low, e.gap.high, signed=True)
     yield f"{metric} {gap} against the baseline (95% over {over})"
-    members = [_show(table.places[k]) for k in e.best.order if e.best.members_K[k]]
+    members = _best_set(e)
     basis = (
         f"{S} seeds" if e.gap.unit == "seeds" else "the images of one seed (other seeds may differ)"
     )
@@ -77,9 +77,14 @@ def _about(e: Evidence, metric: str) -> Iterator[str]:
 
 def _cheapest(e: Evidence) -> int:
     """Return the member of the best set with the fewest FLOPs; the chosen one if any is unknown."""
-    members_K = np.flatnonzero(e.best.members_K)
+    members_K = np.flatnonzero(e.members_K)
     flops = e.table.flops_K[members_K]
     return int(members_K[np.argmin(flops)]) if np.isfinite(flops).all() else e.chosen
+
+
+def _best_set(e: Evidence) -> list[str]:
+    """Return the placements of the best set, the best one first."""
+    return [_show(e.table.places[k]) for k in e.table.order if e.members_K[k]]
 
 
 def _show(place: tuple[int, int, float]) -> str:
@@ -103,7 +108,7 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
                 "unit": e.gap.unit,
                 "chosen": _show(e.table.places[e.chosen]),
                 "gap": [e.gap.mean, e.gap.low, e.gap.high],
-                "best_set": [_show(e.table.places[k]) for k in e.best.order if e.best.members_K[k]],
+                "best_set": _best_set(e),
                 "placements": len(e.table.places),
                 "seeds_needed": e.seeds,
                 "first_share": None if e.ranks is None else float(e.ranks.first_K[e.chosen]),

@@ -1,4 +1,4 @@
-"""The best set holds the true best as often as it says; power and ranks agree with simulation."""
+"""Cells are called worse as seldom by chance as is said; power and ranks agree with simulation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import pytest
 from scipy import optimize, stats
 
 from tread_lab.compare.best_set import (
-    best_over_images,
-    best_over_seeds,
-    dunnett_quantile,
     power,
     quantile_to_one,
     range_quantile,
@@ -35,13 +32,8 @@ T975 = stats.t.ppf(0.975, 2)
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (dunnett_quantile(1, 10), stats.t.ppf(0.95, 10)),
-        (dunnett_quantile(1, 2), stats.t.ppf(0.95, 2)),
-        (dunnett_quantile(2, 10), 2.15),  # the others are tabled
-        (dunnett_quantile(3, 20), 2.19),
-        (dunnett_quantile(9, 20), 2.60),
         (range_quantile(2, 2), T975),
-        (range_quantile(3, 20) * np.sqrt(2), 3.58),
+        (range_quantile(3, 20) * np.sqrt(2), 3.58),  # tabled, as the next ones
         (range_quantile(10, 10) * np.sqrt(2), 5.6),
         (range_quantile(20, 120) * np.sqrt(2), 5.13),
         (quantile_to_one(2, 2), T975),
@@ -53,24 +45,6 @@ def test_quantiles_are_the_tabled_ones_and_those_of_the_t_test(
     found: float, expected: float
 ) -> None:
     assert found == pytest.approx(expected, abs=0.006)
-
-
-@pytest.mark.parametrize(
-    ("seeds", "noise", "least"),
-    [
-        (2, np.ones(16), 0.93),  # hardest: all cells are equal
-        (3, np.ones(40), 0.93),
-        (5, np.ones(6), 0.93),
-        (3, np.linspace(1, 3, 16), 0.91),  # unequal noise costs a few percent
-    ],
-)
-def test_the_set_holds_the_best_95_times_in_100(
-    seeds: int, noise: np.ndarray, least: float
-) -> None:
-    rng, rounds, cells = np.random.default_rng(len(noise)), 2000, len(noise)
-    values = (layout(rng, np.zeros(cells), seeds=seeds, noise=noise) for _ in range(rounds))
-    hits = sum(best_over_seeds(v).members_K[rng.integers(cells)] for v in values)
-    assert least <= hits / rounds <= 0.97
 
 
 @pytest.mark.parametrize(("seeds", "absent"), [(2, 0.0), (3, 0.0), (3, 0.3)])
@@ -105,27 +79,12 @@ def test_cells_without_a_common_seed_are_not_told_apart() -> None:
     assert worse_over_seeds(values, range_quantile).tolist() == [False] * 3  # type: ignore[union-attr]
 
 
-def test_over_images_the_set_holds_the_best_of_these_networks() -> None:
-    rng, rounds, cells, images = np.random.default_rng(5), 500, 8, 128
-    hits = 0
-    for _ in range(rounds):  # neighbours alike, images of very different difficulty
-        own = rng.normal(size=(cells, images)).cumsum(axis=0) / 3
-        losses = 3 * rng.normal(size=(1, images)) + own
-        found = best_over_images(losses, resamples=400, seed=int(rng.integers(1 << 30)))
-        hits += found.members_K[rng.integers(cells)]
-    assert 0.93 <= hits / rounds <= 0.97
-
-
-def test_a_clear_winner_stands_alone() -> None:
-    found = best_over_seeds(layout(np.random.default_rng(6), np.array([9.0, 0, 20, 30]), seeds=4))
-    assert found.size == 1 and found.order == [1, 0, 2, 3]
-
-
 def test_the_shift_of_a_seed_changes_nothing() -> None:
     values = layout(np.random.default_rng(8), np.arange(5.0), seeds=3)
     moved = values + np.array([[0.0], [100.0], [-7.0]])
     assert residual_deviation(moved) == pytest.approx(residual_deviation(values))
-    assert (best_over_seeds(moved).members_K == best_over_seeds(values).members_K).all()
+    one, other = (worse_over_seeds(v, range_quantile) for v in (moved, values))
+    assert np.array_equal(one, other)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("difference", "seeds"), [(2.0, 3), (3.0, 3), (2.0, 6)])
@@ -133,12 +92,13 @@ def test_power_is_how_often_simulation_separates_two_cells(difference: float, se
     rng, rounds, apart = np.random.default_rng(9), 1500, np.full(10, 50.0)
     apart[:2] = 0, difference
     values = (layout(rng, apart, seeds=seeds) for _ in range(rounds))
-    shut_out = sum(not best_over_seeds(v).members_K[1] for v in values) / rounds
-    assert power(difference, 1.0, cells=10, seeds=seeds) == pytest.approx(shut_out, abs=0.04)
+    worse = (worse_over_seeds(v, range_quantile) for v in values)
+    called = sum(bool(w[1]) for w in worse if w is not None) / rounds
+    assert power(difference, 1.0, cells=10, seeds=seeds) == pytest.approx(called, abs=0.04)
 
 
 def test_power_is_that_of_the_noncentral_t() -> None:
-    expected = stats.nct.sf(dunnett_quantile(9, 18), 18, 2.0 / (0.5 * np.sqrt(2 / 3)))
+    expected = stats.nct.sf(range_quantile(10, 18), 18, 2.0 / (0.5 * np.sqrt(2 / 3)))
     assert power(2.0, 0.5, cells=10, seeds=3) == pytest.approx(expected, abs=1e-8)
 
 
@@ -182,8 +142,6 @@ def test_ranks_are_of_means_and_the_same_each_time() -> None:
 def test_the_residual_deviation_is_of_what_cells_and_seeds_leave() -> None:
     values = np.array([[0.0, 1.0], [0.0, 5.0]])  # residuals 1, -1, -1, 1; one degree of freedom
     assert residual_deviation(values) == 2.0
-    found = best_over_seeds(values)
-    assert (found.deviation, found.means_K.tolist()) == (2.0, [0.0, 3.0])
     wider = np.array([[0.0, 1.0, 5.0], [0.0, 5.0, 1.0], [0.0, 0.0, 0.0]])  # squares: 20
     assert residual_deviation(wider) == pytest.approx(np.sqrt(20 / 4))
 
@@ -200,22 +158,3 @@ def test_ranks_hold_a_cell_in_95_of_100_resamples(lead: float) -> None:
     assert (order.first_K * 4000 % 1 == 0).all() and (order.first_K * 400 % 1 != 0).any()
     for k in range(4):  # the best rank leaves out a first place in 1 of 40 resamples or fewer
         assert (order.low_K[k] == 1) == (order.first_K[k] > 0.025)
-
-
-def test_equal_cells_are_all_in_the_set() -> None:
-    found = best_over_images(np.tile([1.0, 2.0, 4.0], (3, 1)))
-    assert np.isnan(found.deviation) and found.means_K == pytest.approx(7 / 3)
-    assert found.members_K.tolist() == [True] * 3 and found.order == [0, 1, 2]
-
-
-def test_over_images_a_cell_is_out_if_any_other_is_clearly_better() -> None:
-    """The best mean is noisy and shuts nobody out; the second is steady and shuts the third out."""
-    noise = np.random.default_rng(16).normal(size=100)
-    noise -= noise.mean()
-    found = best_over_images(np.stack([10 * noise, noise + 0.1, 1.001 * noise + 1.0]))
-    assert (found.order[0], found.members_K.tolist()) == (0, [True, True, False])
-
-
-def test_equal_cells_stand_in_their_order_however_many() -> None:
-    values = np.tile([1.0, 0.0], (2, 30))
-    assert best_over_seeds(values).order == [*range(1, 60, 2), *range(0, 60, 2)]

@@ -5,7 +5,7 @@ seeds (all share draws and baseline), and the residual deviation is pooled over 
 is what makes three seeds worth something. Lower is better throughout.
 """
 
-# S seeds, K cells, M images, R resamples
+# S seeds, K cells, R resamples
 
 from __future__ import annotations
 
@@ -28,67 +28,6 @@ MOST_SEEDS = 200
 RESAMPLES = 4000
 _NODES = 80
 _FAR = 100.0  # standard errors; beyond, the quadrature of the noncentral t gives up
-
-
-@dataclass(frozen=True)
-class BestSet:
-    """The best cell and those that cannot be told from it.
-
-    Attributes:
-        means_K: mean of every cell.
-        members_K: whether a cell is in the set. With 95% confidence the truly best cell is.
-        deviation: residual deviation of one value, or NaN for a set over images.
-    """
-
-    means_K: Array
-    members_K: NDArray[np.bool_]
-    deviation: float
-
-    @property
-    def size(self) -> int:
-        return int(self.members_K.sum())
-
-    @property
-    def order(self) -> list[int]:
-        """Cells from the best mean to the worst."""
-        return [int(k) for k in np.argsort(self.means_K, kind="stable")]
-
-
-def best_over_seeds(values_SK: Array) -> BestSet:
-    """Multiple comparisons with the best over two or more seeds.
-
-    In a block design cell i stays in the set unless mean_i - min_{j != i} mean_j > d s sqrt(2/S),
-    with Dunnett's one-sided d for K - 1 comparisons and (S-1)(K-1) degrees of freedom (Hsu, Annals
-    of Statistics 12:1136, 1984). The set is Gupta's subset (Technometrics 7:225, 1965), so no
-    second correction for having picked the best from the same data is due.
-    """
-    S, K = values_SK.shape
-    means_K, deviation = values_SK.mean(axis=0), residual_deviation(values_SK)
-    width = dunnett_quantile(K - 1, (S - 1) * (K - 1)) * deviation * np.sqrt(2 / S)
-    return BestSet(means_K, means_K - means_K.min() <= width, deviation)
-
-
-def best_over_images(losses_KM: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> BestSet:
-    """The same for one seed, over images alone: **of these trained networks**, not of the cells.
-
-    Neighbouring cells are correlated and unequally noisy, so there is no pooled model: cell i stays
-    unless the largest (mean_i - mean_j) / s_ij passes the 95% quantile that the resampled images
-    give it when all cells are equal.
-    """
-    K, M = losses_KM.shape
-    means_K = losses_KM.mean(axis=1)
-    rng = np.random.default_rng(seed)
-    draws_RM = rng.multinomial(M, np.full(M, 1 / M), size=resamples) / M
-    noise_RK = draws_RM @ losses_KM.T - means_K
-    members_K = np.empty(K, dtype=bool)
-    for i in range(K):
-        others = np.arange(K) != i
-        apart_JM = losses_KM[i] - losses_KM[others]
-        error_J = np.maximum(apart_JM.std(axis=1), 1e-300)  # all are times one factor
-        noise_R = ((noise_RK[:, [i]] - noise_RK[:, others]) / error_J).max(axis=1)
-        critical = float(np.quantile(noise_R, CONFIDENCE))
-        members_K[i] = bool((means_K[i] - means_K[others] <= critical * error_J).all())
-    return BestSet(means_K, members_K, math.nan)
 
 
 def worse_over_seeds(values_SK: Array, quantile: Quantile) -> NDArray[np.bool_] | None:
@@ -127,10 +66,10 @@ def residual_deviation(values_SK: Array) -> float:
 
 
 def power(difference: float, deviation: float, *, cells: int, seeds: int) -> float:
-    """Chance that a cell worse than the best by `difference` is shut out of the set."""
+    """Chance that a cell worse than the best by `difference` is called worse, as all pairs are."""
     freedom = (seeds - 1) * (cells - 1)
     apart = difference / (deviation * np.sqrt(2 / seeds)) if deviation > 0 else np.inf
-    missed = nctdtr(freedom, min(apart, _FAR), dunnett_quantile(cells - 1, freedom))
+    missed = nctdtr(freedom, min(apart, _FAR), range_quantile(cells, freedom))
     return float(1 - missed)
 
 
@@ -205,30 +144,11 @@ def _concordance(values_SK: Array) -> float:
 
 
 @functools.lru_cache(maxsize=4096)
-def dunnett_quantile(comparisons: int, freedom: int) -> float:
-    """d with P(max_k (Z_k - Z_0) / (sqrt(2) s) <= d) = 95%; comparisons with one, one-sided.
-
-    The expectation of Phi(sqrt(2) d s + z)^k over z normal and s^2 chi-square / freedom, by
-    quadrature (Dunnett, JASA 50:1096, 1955).
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    weights = weights / weights.sum()
-    at, share = np.polynomial.legendre.leggauss(_NODES)
-    scale = np.sqrt(2 * gammaincinv(freedom / 2, (at + 1) / 2) / freedom)
-
-    def miss(d: float) -> float:
-        inner = ndtr(np.sqrt(2) * d * scale[:, None] + nodes[None, :]) ** comparisons
-        return float(share @ (inner @ weights) / 2 - CONFIDENCE)
-
-    return _root(miss, 200.0)
-
-
-@functools.lru_cache(maxsize=4096)
 def range_quantile(cells: int, freedom: int) -> float:
     """d with P(max_jk (Z_j - Z_k) / (sqrt(2) s) <= d) = 95%; all pairs of cells, Tukey's.
 
-    Given the least of the Z_k, the others are normal above it; its distribution and that of s, as
-    in `dunnett_quantile`, by quadrature. For two cells d is the quantile of a two-sided t-test.
+    Given the least of the Z_k, the others are normal above it; its distribution and that of s^2,
+    chi-square / freedom, by quadrature. For two cells d is the quantile of a two-sided t-test.
     """
     at, share = np.polynomial.legendre.leggauss(_NODES)
     at, share = (at + 1) / 2, share / 2

@@ -94,18 +94,21 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
     return cells.assign(rank=rank, reason=cells["reason"].mask(some, told)).loc[order]
 
 
-def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[str]:
+def tied_with_best(
+    lab: Lab, frame: pd.DataFrame, cells: Sequence[str], metric: str = GAP_HELDOUT
+) -> list[str]:
     """Return the cells that cannot be told from the first, at 95% for all pairs of cells together.
 
-    Differences are paired over seeds, and over images where each cell has one seed.
+    Differences are paired over seeds, and over images by held-out gap where each cell has one seed.
 
     Args:
-        cells: completed trials, best first by held-out gap.
+        cells: completed trials, best first by the metric.
+        metric: a column of differences to the baseline.
     """
     if len(cells) < 2:
         return []
-    rows = _measured(frame, cells)
-    worse = worse_over_seeds(_by_seed(rows, cells), range_quantile)
+    rows, sign = _measured(frame, cells, metric), 1 if lower_is_better(metric) else -1
+    worse = worse_over_seeds(sign * _by_seed(rows, cells, metric), range_quantile)
     if worse is None:
         own = _worse_over_images(lab, frame, rows, cells)
         return [cell for cell in cells[1:] if cell not in own]
@@ -123,22 +126,23 @@ def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
     gap, high, n = (float(done[GAP_HELDOUT + end].iloc[0]) for end in ("", HIGH, COUNT))
     if not high < 0:
         return False
-    gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"])
+    rows = _measured(frame, done["cell"], GAP_HELDOUT)
+    gaps_SK = _by_seed(rows, done["cell"], GAP_HELDOUT)
     better = worse_over_seeds(np.insert(-gaps_SK, 0, 0.0, axis=1), quantile_to_one)
     if better is None:
         return -gap > (high - gap) * widening(len(done) + 1, int(n), quantile_to_one)
     return bool(better[1])
 
 
-def _measured(frame: pd.DataFrame, cells: Collection[str]) -> pd.DataFrame:
-    """Return the completed trials of some cells that have a held-out gap."""
+def _measured(frame: pd.DataFrame, cells: Collection[str], metric: str) -> pd.DataFrame:
+    """Return the completed trials of some cells that have a metric."""
     done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
-    return frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
+    return frame[done & frame["cell"].isin(cells) & frame[metric].notna()]
 
 
-def _by_seed(rows: pd.DataFrame, cells: Iterable[str]) -> NDArray[np.float64]:
-    """Return the held-out gaps of cells, [S, K], NaN where a cell lacks a seed."""
-    gaps = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack()
+def _by_seed(rows: pd.DataFrame, cells: Iterable[str], metric: str) -> NDArray[np.float64]:
+    """Return a metric of cells, [S, K], NaN where a cell lacks a seed."""
+    gaps = rows.groupby(["seed", "cell"])[metric].first().unstack()
     return gaps.reindex(columns=[*cells]).to_numpy(float)
 
 

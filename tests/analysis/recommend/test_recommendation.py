@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.synthetic import Synthetic, write_sweep
+from tread_lab.analysis.figures.sentences import joined, routed
 from tread_lab.analysis.recommend import recommendation
 from tread_lab.analysis.recommend.recommendation import (
     Rule,
@@ -20,8 +21,8 @@ from tread_lab.analysis.recommend.recommendation import (
     tables_of,
 )
 from tread_lab.analysis.recommend.wording import as_lines, as_tree, write_experiment
+from tread_lab.analysis.report.answer import answer
 from tread_lab.cli import main
-from tread_lab.compare.best_set import best_over_seeds
 from tread_lab.config import load
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
@@ -49,17 +50,30 @@ def test_three_clear_seeds_establish_the_papers_rule(tmp_path: Path) -> None:
     found = recommend(swept(tmp_path, seeds=3, noise=1e-4), "placement")
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "established"
     (evidence,) = found.evidence
-    assert evidence.gap.unit == "seeds" and evidence.best.size == 1 and evidence.seeds == 2
+    assert evidence.gap.unit == "seeds" and evidence.members_K.sum() == 1 and evidence.seeds == 2
     assert evidence.gap.low <= -0.0015 <= evidence.gap.high and evidence.gap.n == 3
 
 
 def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) -> None:
     found = recommend(swept(tmp_path, seeds=3, noise=8e-3), "placement")
     (evidence,) = found.evidence
-    assert found.verdict == "undecided" and evidence.best.size > 1
+    assert found.verdict == "undecided" and evidence.members_K.sum() > 1
     assert evidence.seeds is None or evidence.seeds > 3
     assert any("would distinguish it from" in line for line in as_lines(found))
-    assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.best.size
+    assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.members_K.sum()
+
+
+@pytest.mark.parametrize(("seeds", "noise", "rivals"), [(1, 4e-3, 1), (2, 6e-3, 2), (3, 5e-3, 1)])
+def test_the_best_set_is_what_the_answer_of_the_report_cannot_tell_from_the_best(
+    seeds: int, noise: float, rivals: int, tmp_path: Path
+) -> None:
+    lab = swept(tmp_path, seeds=seeds, noise=noise, images=4)
+    (e,) = recommend(lab, "placement").evidence
+    best, *tied = (e.table.cells_K[k] for k in e.table.order if e.members_K[k])
+    frame = trials_frame(lab, "placement")
+    said = answer(lab, frame, lab.sweep("placement").plan()).sentence
+    assert len(tied) == rivals
+    assert f"{routed(best)} cannot be distinguished from {joined(tied)}; every other" in said
 
 
 @pytest.mark.parametrize(("seeds", "unit"), [(1, "images"), (2, "seeds")])
@@ -76,8 +90,8 @@ def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
     lengths = [end - start for start, end, _ in (f.rule.at(12) for f in (best, cheap))]
     assert lengths[1] >= lengths[0]
     (e,) = cheap.evidence
-    assert e.best.members_K[e.chosen]
-    assert e.table.flops_K[e.chosen] == e.table.flops_K[e.best.members_K].min()
+    assert e.members_K[e.chosen]
+    assert e.table.flops_K[e.chosen] == e.table.flops_K[e.members_K].min()
 
 
 def test_each_depth_says_what_pairing_removed_there(tmp_path: Path) -> None:
@@ -203,7 +217,8 @@ def table(depth: int, best: tuple[int, int]) -> Table:
     places = [(i, j, 0.5) for i in range(depth - 1) for j in range(i, depth - 1)]
     values = np.array([abs(i - best[0]) + abs(j - best[1]) for i, j, _ in places], dtype=float)
     noise = np.random.default_rng(depth).normal(scale=0.01, size=(3, len(places)))
-    return Table(depth, tuple(places), values + noise, 1.0, -values, ("",) * len(places), 0)
+    names = ("",) * len(places)
+    return Table(depth, tuple(places), values + noise, 1.0, -values, names, names, 0)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +232,7 @@ def table(depth: int, best: tuple[int, int]) -> Table:
 )
 def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> None:
     tables = [table(depth, best) for depth, best in zip((12, 24), bests)]
-    sets = [best_over_seeds(t.values_SK) for t in tables]
-    assert best_rule(tables, sets, cheapest=False) == rule
+    assert best_rule(tables, [], cheapest=False) == rule
 
 
 @pytest.mark.parametrize(("members", "rule"), [(1, Rule(2, "B-4", 0.5)), (2, Rule(0, "B-2", 0.5))])
@@ -230,19 +244,17 @@ def test_a_cheap_rule_must_be_among_the_best_at_every_depth(members: int, rule: 
         flops_K = np.array([100.0 - (j - i) for i, j, _ in found.places])
         tables.append(replace(found, flops_K=flops_K))
         of_set = (best, cheap) if k < members else (best,)
-        members_K = np.array([(i, j) in of_set for i, j, _ in found.places])
-        sets.append(replace(best_over_seeds(found.values_SK), members_K=members_K))
+        sets.append(np.array([(i, j) in of_set for i, j, _ in found.places]))
     assert best_rule(tables, sets, cheapest=True) == rule
 
 
 def test_placements_that_no_rule_joins_are_refused() -> None:
     tables = [
-        Table(12, ((1, 2, 0.5), (1, 3, 0.5)), np.zeros((3, 2)), 1.0, np.ones(2), ("a", "b"), 0),
-        Table(24, ((5, 9, 0.5), (5, 11, 0.5)), np.zeros((3, 2)), 1.0, np.ones(2), ("c", "d"), 0),
+        replace(table(12, (2, 8)), places=((1, 2, 0.5), (1, 3, 0.5))),
+        replace(table(24, (2, 8)), places=((5, 9, 0.5), (5, 11, 0.5))),
     ]
-    sets = [best_over_seeds(found.values_SK) for found in tables]
     with pytest.raises(UserError, match="no rule in the depth means a measured placement"):
-        best_rule(tables, sets, cheapest=False)
+        best_rule(tables, [], cheapest=False)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +292,7 @@ def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
             value = found.values_SK[seed, column]
             assert value == pytest.approx(trials.loc[(start, seed), HELDOUT] - dense[seed])
             assert found.flops_K[column] == trials.loc[(start, seed), "cost/train_flops"]
-    assert found.runs_K[2] == trials.loc[(2, 0), "run"]
+    assert found.runs_K[2] == trials.loc[(2, 0), "run"] and found.cells_K[2] == "2->8 s=0.5"
     other = frame.assign(run=frame["run"] + "x", cell=frame["cell"] + " by rows")
     twice = pd.concat([frame, other[other["role"] == "trial"]])
     twice.attrs = frame.attrs
