@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import bisect
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
