@@ -46,11 +46,13 @@ def outcomes(low: NDArray[np.float64], high: NDArray[np.float64], sign: float) -
 
 
 def outcomes_text(counts: Mapping[str, int], cells: str, over: str = "") -> str:
-    """Return `Compared with dense (95% over 3 seeds), of 4 routes: 1 worse, 3 cannot be ...`."""
+    """Return `Compared with dense, each by its own interval (95% over 3 seeds), of 4 routes: ...`.
+
+    Of many cells some intervals lie on one side of zero by chance.
+    """
     texts = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    total = sum(counts.values())
-    at = f"({over})" if over else "at 95%"
-    return f"Compared with dense {at}, of {total} {cells}: {texts}."
+    own = f"each by its own interval ({over or '95%'})"
+    return f"Compared with dense, {own}, of {sum(counts.values())} {cells}: {texts}."
 
 
 def routed(name: str) -> str:

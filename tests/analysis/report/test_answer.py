@@ -20,7 +20,11 @@ INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the head
         "more, a gap of +1.00 \u00b1 0.50 (95% over 4 images of 1 seed)"
     ),
     ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "has the lowest mean; it cannot be distinguished",
-    ((3, -1, 7), (-1, -1.5, -0.5), (-2, -5, 1)): "of 3 cells: 1 better, 2 cannot be distinguished",
+    (
+        (3, -1, 7),
+        (-1, -1.5, -0.5),
+        (-2, -5, 1),
+    ): "1 seed), of 3 cells: 1 better, 2 cannot be distinguished",
     ((3, -1, 7), (2, -1, 5), (-1, -1.8, -0.2)): "own interval, but not at 95% as the best of 3: h",
     ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "best of 3 cells is 5→8 s=0.5; it is better",
 }
@@ -41,6 +45,7 @@ def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Pa
     some_worse = sum(low > 0 for _, low, _ in intervals)
     assert ("Every cell" in sentence) == (some_worse == 3)
     assert ("1 worse, 2 cannot be" in sentence) == (some_worse == 1)
+    assert ("each by its own interval" in sentence) == (some_worse < 3)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ def test_both_questions_are_answered_by_cells_whose_seeds_all_completed(tmp_path
     frame = pd.concat([frame, rate_zero], ignore_index=True)  # the dense runs themselves
     sentence = answer(lab, frame, equal_steps=frame).sentence
     assert "of 2 cells: 1 better, 1 worse." in sentence
-    assert "Compared with dense (at equal steps, 95%), of 2 cells: 1 better, 1 worse." in sentence
+    assert "by its own interval (at equal steps, 95%), of 2 cells: 1 better, 1 worse." in sentence
 
 
 def test_the_losses_that_are_compared_are_of_the_same_seeds(tmp_path: Path) -> None:

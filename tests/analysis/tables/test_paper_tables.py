@@ -37,12 +37,14 @@ ROWS = pd.DataFrame(
 def test_the_first_cell_follows_the_sign_of_the_metric(metric: str, first: str) -> None:
     caption = comparison_caption(ROWS, metric)
     assert caption.startswith(
-        f"Compared with dense at 95%, of 2 cells: 1 better, 1 worse. First is {first},"
+        "Compared with dense, each by its own interval (95%), of 2 cells: 1 better, 1 worse."
+        f" First is {first},"
     )
 
 
 def test_a_caption_counts_better_cells_and_names_the_best() -> None:
-    best = "Compared with dense at 95%, of 2 cells: 1 better, 1 worse. First is 2\u21928, FID@10k"
+    counts = "Compared with dense, each by its own interval (95%), of 2 cells: 1 better, 1 worse."
+    best = f"{counts} First is 2\u21928, FID@10k"
     interval = "\u22121.00 \u00b1 0.75 (95% interval)"
     assert comparison_caption(ROWS, "fid@10k") == f"{best} {interval} against dense."
     alone = ROWS.assign(difference=[0.0, math.nan, -9.0], low=math.nan, high=math.nan)
