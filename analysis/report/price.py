@@ -170,7 +170,7 @@ def _dense_curve(
 
 
 def _of_any_length(frame: pd.DataFrame, plan: StoredPlan, dense: pd.DataFrame) -> pd.DataFrame:
-    """Return the baselines whose settings are those of `dense`, but for their length.
+    """Return the baselines whose settings and seeds are those of `dense`, but for their length.
 
     A warmup that no axis sets may follow the length.
     """
@@ -181,5 +181,5 @@ def _of_any_length(frame: pd.DataFrame, plan: StoredPlan, dense: pd.DataFrame) -
         if trial.role == "baseline"
     }
     done = frame[(frame["role"] == "baseline") & (frame["state"] == RunState.COMPLETED)]
-    own = dense["run"].map(settings)
-    return done[done["run"].map(settings).isin(own)]
+    alike = done["run"].map(settings).isin(dense["run"].map(settings))
+    return done[alike & done["seed"].isin(dense["seed"])]
