@@ -194,9 +194,9 @@ def _gap(table: Table, k: int) -> PairedGap:
     """Return a placement's difference to its baseline, over seeds, else over images."""
     if len(table.values_SK) > 1:
         return gap_over_seeds(table.sign * table.values_SK[:, k])
-    row = table.rows.set_index("run").loc[table.runs_K[k]]
+    rows = table.rows[table.rows["run"] == table.runs_K[k]]
     mean, low, high, n = (
-        float(row[metric_names.GAP_HELDOUT + end]) for end in ("", LOW, HIGH, COUNT)
+        float(rows[metric_names.GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH, COUNT)
     )
     return PairedGap(mean, low, high, int(n), "images")
 
@@ -261,12 +261,12 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
         UserError: no such metric, an axis that is no placement, fewer than two finished ones.
     """
     require_metric(frame, metric)
-    other = [a for a in frame.attrs["axes"] if a not in ROUTE_AXES and not a.startswith("model.")]
-    varied = [axis for axis in other if frame[axis].nunique() > 1]
-    if varied:
-        raise UserError(f"the sweep also varies {varied[0]}; a rule needs placements alone")
     rows = with_delta(frame, metric)
     rows = rows[(rows["role"] == "trial") & (rows["route"] != "dense")]
+    other = [a for a in frame.attrs["axes"] if a not in ROUTE_AXES and not a.startswith("model.")]
+    varied = [axis for axis in other if rows[axis].nunique(dropna=False) > 1]
+    if varied:
+        raise UserError(f"the sweep also varies {varied[0]}; a rule needs placements alone")
     rows = rows[~rows["route"].str.contains("+", regex=False)].drop_duplicates("run")
     rows = rows.assign(depth=rows["run"].map(depths))
     again = rows[rows.duplicated(["depth", "seed", *PLACE])]
@@ -292,6 +292,7 @@ def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
     places = [(int(at[0]), int(at[1]), float(at[2])) for at in done.columns.tolist()]
     cost = metric_names.TRAIN_FLOPS
     flops = first.reindex(columns=[cost])[cost].astype(float)
+    cells, runs = (tuple(str(first.loc[at, name]) for at in places) for name in ("cell", "run"))
     sign = 1.0 if metric_names.lower_is_better(metric.removeprefix("delta/")) else -1.0
     return Table(
         depth,
@@ -299,7 +300,8 @@ def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
         sign * done.to_numpy(dtype=np.float64),
         sign,
         np.array([flops[place] for place in places]),
-        *(tuple(str(first.loc[place, name]) for place in places) for name in ("cell", "run")),
+        cells,
+        runs,
         len(first) - len(places),
         rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(places)],
     )

@@ -38,7 +38,7 @@ def as_lines(found: Recommendation) -> list[str]:
 _VERDICTS = {
     "dense": "dense: the best placement, {}, is worse at 95%, so no experiment is written for it",
     "established": "{}: established, no other placement is as good at 95%",
-    "undecided": "{}: the best mean, but others cannot be distinguished from it",
+    "undecided": "{}: undecided, other placements may be as good or better",
     "insufficient": f"{{}}: not established, that takes {FEWEST_SEEDS} seeds or more",
 }
 

@@ -59,7 +59,9 @@ def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) ->
     (evidence,) = found.evidence
     assert found.verdict == "undecided" and evidence.members_K.sum() > 1
     assert evidence.seeds is None or evidence.seeds > 3
-    assert any("would distinguish it from" in line for line in as_lines(found))
+    first, *lines = as_lines(found)
+    assert first == "route 2->B-4 at rate 0.5: undecided, other placements may be as good or better"
+    assert any("would distinguish it from" in line for line in lines)
     assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.members_K.sum()
 
 
@@ -180,15 +182,18 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert tree["experiment"] == str(there)
 
 
-def test_a_sweep_that_varies_something_else_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("axis", "values"), [("train.lr", (0, 1)), ("note", (None, "sprint"))])
+def test_a_sweep_that_varies_something_else_is_refused(
+    axis: str, values: tuple, tmp_path: Path
+) -> None:
     lab = swept(tmp_path, seeds=2)
     path = lab.sweep("placement").plan_path
     plan = json.loads(path.read_text())
-    for k, trial in enumerate(plan["trials"]):
+    for trial in plan["trials"]:
         if trial["role"] == "trial":
-            trial["cell"]["train.lr"] = k
+            trial["cell"][axis] = values[trial["cell"]["start"] > 0]
     path.write_text(json.dumps(plan))
-    with pytest.raises(UserError, match=r"also varies train\.lr"):
+    with pytest.raises(UserError, match=rf"also varies {axis}"):
         recommend(lab, "placement")
 
 
