@@ -63,14 +63,15 @@ def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
         return None
     shown = []
     labels: tuple[int, ...] = ()
+    shape: tuple[int, ...] = ()
     for run, name, state in zip(cells["run"], cells["cell"], cells["state"]):
         images, own_labels = _images(folders[run].path / "evaluations" / evaluation)
         if images is None:
             state = "unmeasured" if state == "completed" else state
         elif not labels:
-            labels = own_labels
-        elif own_labels != labels:
-            images, state = None, "unmeasured"  # other labels: not the same columns
+            labels, shape = own_labels, images.shape
+        elif (own_labels, images.shape) != (labels, shape):
+            images, state = None, "unmeasured"  # other labels or sizes: not the same columns
         shown.append(SampleRow(str(name), images, str(state)))
     if not labels:
         return None
@@ -152,7 +153,7 @@ def _kept(found: Sequence[SampleRow]) -> list[SampleRow]:
     endings = list({row.state: row for row in found if row.images is None}.values())
     room = max(2, ROWS - len(endings))
     if len(shown) > room:
-        shown = [*shown[: room - room // 3], *shown[-(room // 3) :]]
+        shown = [*shown[: room - room // 3], *shown[len(shown) - room // 3 :]]
     return [*shown, *endings]
 
 

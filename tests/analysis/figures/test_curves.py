@@ -12,6 +12,7 @@ import pytest
 from tests.four_sweeps import ENDINGS
 from tests.synthetic import (
     FD,
+    PAPER_PLACEMENTS,
     sample_images,
     small,
     write_sweep,
@@ -85,6 +86,24 @@ def test_samples_share_columns_and_keep_an_ending_of_every_kind(
     six = paper_frame["cell"].isin(paper_frame[done]["cell"].unique()[:6])
     few = sample_rows(paper_lab, paper_frame[six | ~done])
     assert few is not None and len(few.rows) == 8
+
+
+def test_samples_of_other_sizes_or_labels_are_not_shown_and_eight_rows_are(tmp_path: Path) -> None:
+    """Six kinds of rows without images leave room for two with."""
+    endings = dict(
+        zip(PAPER_PLACEMENTS, ("failed", "diverged", "stopped", "pending", "interrupted"))
+    )
+    lab = write_sweep(tmp_path, small(routes=PAPER_PLACEMENTS, states=endings, pictures=True))
+    frame = trials_frame(lab, "placement")
+    changes = {(0, 8): {"arr_0": np.zeros((16, 8, 8, 1))}, (0, 9): {"arr_1": np.ones(16)}}
+    for (start, end), arrays in changes.items():
+        run = frame.loc[frame["route"] == f"{start}->{end}", "run"].iloc[0]
+        (path,) = lab.run(run).path.glob("evaluations/*/samples.npz")
+        np.savez(path, **{**np.load(path), **arrays})
+    rows = sample_rows(lab, frame)
+    assert rows is not None and sheet(rows).shape == (8 * 7, 12 * 7, 1)
+    assert [row.name for row in rows.rows[:2]] == ["dense", "2->8 s=0.5"]
+    assert {row.state for row in rows.rows[2:]} == {*endings.values(), "unmeasured"}
 
 
 def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_path: Path) -> None:
