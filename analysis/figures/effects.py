@@ -193,8 +193,8 @@ def cells(records: SweepRecords) -> Iterator[Drawn]:
     """All cells of the sweep"""
     frame = records.frame
     for metric in records.compared if records.panels > 1 else ():
-        if frame[metric].notna().sum() > 1:
-            gaps = cell_gaps(frame, metric)
+        gaps = cell_gaps(frame, metric)
+        if gaps["value"].notna().sum() > 1:
             lines = sum(style.arrow(name).count("\n") + 1 for name in gaps["name"])
             height = 1.0 + 0.18 * lines
             fig, axes = style.figure(width=style.PAGE, height=height, columns=2)

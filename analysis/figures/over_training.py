@@ -39,6 +39,11 @@ class OverTraining:
     panels: tuple[tuple[str, Curves], ...]
     warning: str = ""
 
+    @property
+    def measured(self) -> bool:
+        """Whether any curve has a number."""
+        return any(True for _, panel in self.panels for _ in _ends(panel))
+
 
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     """Return a panel over training steps for each way in which images of a metric were drawn.
@@ -175,6 +180,8 @@ def by_guidance(records: SweepRecords) -> Iterator[Drawn]:
     """Quality over training"""
     for metric in budget_metrics(records.training):
         found = over_training(records.training, metric)
+        if not found.measured:
+            continue
         many = max(len(panel.curves) for _, panel in found.panels)
         width = PAGE if len(found.panels) > 1 else COLUMN
         height = max(2.3, 0.5 + 0.14 * many)
@@ -189,6 +196,8 @@ def by_cost(records: SweepRecords) -> Iterator[Drawn]:
     """Over steps, images and device-hours"""
     for metric in stage_metrics(records.training):
         found = over_costs(records.training, metric)
+        if not found.measured:
+            continue
         fig, axes = figure(width=PAGE, height=2.3, columns=len(COSTS))
         for (over, panel), ax in zip(found.panels, axes):
             draw_over_training(panel, ax, over=over, legend=ax is axes[0])

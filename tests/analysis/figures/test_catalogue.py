@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,19 @@ def test_only_what_is_there_is_drawn(tmp_path: Path) -> None:
 def test_a_sweep_that_has_not_begun_draws_nothing(tmp_path: Path) -> None:
     states = {None: "pending", **dict.fromkeys(PAPER_PLACEMENTS, "pending")}
     assert write_figures(write_sweep(tmp_path, Synthetic(states=states)), "placement") == []
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [{"budgets": (100, 200), "guided": True}, {"stages": (100, 200)}, {"rates": (0.25, 0.5)}],
+)
+def test_cells_that_all_lack_a_seed_are_in_no_figure(shape: dict[str, Any], tmp_path: Path) -> None:
+    states = {(route, 1): "pending" for route in ((2, 8), (0, 4), None)}
+    lab = write_sweep(
+        tmp_path, small(routes=((2, 8), (0, 4)), seeds=(0, 1), states=states, **shape)
+    )
+    records = sweep_records(lab, lab.sweep("placement"))
+    assert [drawn.name for _, drawn in all_figures(records)] == []
 
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
