@@ -169,7 +169,10 @@ def spent(frame: pd.DataFrame) -> tuple[str, pd.Series[float]] | None:
     Joules count where more than half of the trials that have device-hours and a baseline have
     joules too, and so have their baselines.
     """
-    hours = frame[TRAIN_SECONDS] / 3600 if TRAIN_SECONDS in frame else None
+    hours = None
+    if TRAIN_SECONDS in frame:
+        devices = frame["run"].map(frame.attrs.get("devices", {})).fillna(1)
+        hours = devices * frame[TRAIN_SECONDS] / 3600
     if ENERGY in frame:
         compared = (frame[ENERGY] / of_baseline(frame, ENERGY)).notna().sum()
         timed = 0 if hours is None else (hours / of_baseline(frame, TRAIN_SECONDS)).notna().sum()

@@ -47,6 +47,7 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     Where a sweep has baselines of several kinds, each has the axis values in which they differ.
 
     `frame.attrs["evaluations"]` lists the signatures of the planned evaluations.
+    `frame.attrs["devices"]` says how many devices trained a run, where they were several.
     `frame.attrs["axes"]` lists the axis columns, `frame.attrs["planned"]` those of the evaluations
     that this sweep asked for, `frame.attrs["foreign"]` those of others. `frame.attrs["comparison"]`
     says which question differences to baselines answer, such as `at equal training FLOPs`.
@@ -195,6 +196,8 @@ class SweepReader:
         planned, foreign = ([c for c, own in pairs if own is kind] for kind in (True, False))
         frame.attrs |= {"axes": list(axes), "planned": planned, "foreign": foreign}
         frame.attrs["evaluations"] = sorted(self._planned)
+        counts = {trial.run: self.devices(trial) for trial in self.plan.trials}
+        frame.attrs["devices"] = {run: count for run, count in counts.items() if count > 1}
         frame.attrs["comparison"] = self.plan.comparison
         return frame
 

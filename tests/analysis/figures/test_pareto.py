@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.synthetic import small, write_sweep
 from tread_lab.analysis.figures.pareto import (
     Front,
     draw_front,
@@ -16,6 +19,8 @@ from tread_lab.analysis.figures.pareto import (
 )
 from tread_lab.analysis.figures.style import PAGE, figure
 from tread_lab.analysis.tables.ranking import formatted, ranking
+from tread_lab.frames import trials_frame
+from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
 
 
@@ -63,6 +68,16 @@ def test_each_trial_saves_of_its_own_baseline(metered_frame: pd.DataFrame) -> No
     found = saved(frame)
     assert found.cost[0] == (18_000 + 40_000) / 2
     assert found.share[0] == pytest.approx((0.3 + 0.5) / 2)
+
+
+def test_a_run_of_two_devices_spends_the_hours_of_both(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    hours = saved(trials_frame(lab, "placement")).cost[:-1]
+    for trial in lab.sweep("placement").plan().trials:
+        run = lab.run(trial.run)
+        metrics = (run.result() or {})["metrics"]
+        run.finish(RunState.COMPLETED, step=400, metrics=metrics, devices=2)
+    assert saved(trials_frame(lab, "placement")).cost[:-1] == pytest.approx(2 * hours)
 
 
 @pytest.mark.parametrize("metered", [0, 2, 3])
