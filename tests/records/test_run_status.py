@@ -9,7 +9,7 @@ import pytest
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
-from tread_lab.records.run_status import count_states, run_status
+from tread_lab.records.run_status import run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.sweep_folder import Stopped
 
@@ -37,18 +37,17 @@ def test_a_run_that_is_worked_at_moved_when_its_files_did_and_another_as_its_rec
     assert run_status(run).moved == run.attempts.read()[0].time
 
 
-def test_runs_are_counted_by_state_and_those_without_a_folder_are_pending(lab: Lab) -> None:
-    assert count_states(lab, ["a", "b"]) == {RunState.PENDING: 2}
+def test_runs_have_states_and_those_without_a_folder_are_pending(lab: Lab) -> None:
+    assert run_states(lab, ["a", "b"]) == dict.fromkeys("ab", RunState.PENDING)
     for name in ("b", "c"):
         with lab.run(name).log() as log:
             log(1, loss=1.0)
     lab.run("d").finish(RunState.FAILED, kind="oom")
     runs = ["a", "b", "c", "d"]
-    assert count_states(lab, runs) == {"pending": 1, "interrupted": 2, "failed": 1}
+    seen = {"a": "pending", "b": "interrupted", "c": "interrupted", "d": "failed"}
+    assert run_states(lab, runs) == seen
     stopped = {name: Stopped(name, 1, "worse") for name in ("a", "c", "d")}
-    seen = {"pending": 1, "interrupted": 1, "stopped": 1, "failed": 1}
-    assert count_states(lab, runs, stopped) == seen
-    assert count_states(lab, ["d", "d"]) == {"failed": 2}
+    assert run_states(lab, runs, stopped) == {**seen, "c": "stopped"}
 
 
 def test_a_status_as_plain_values_has_each_attempt_in_short(lab: Lab) -> None:

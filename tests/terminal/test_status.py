@@ -142,7 +142,7 @@ def test_the_most_urgent_runs_are_shown_where_there_is_no_room_for_all(
         screen(f"room for {rows} runs", show_sweep, lab, "s", as_json=False)
 
 
-def test_no_more_runs_are_read_than_four_times_the_rows(
+def test_urgent_runs_are_shown_wherever_they_stand_and_no_more_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
@@ -152,8 +152,11 @@ def test_no_more_runs_are_read_than_four_times_the_rows(
         return RunStatus(folder.name, RunState.COMPLETED, "", "", (), 400, None)
 
     monkeypatch.setattr("tread_lab.terminal.status.run_status", counted)
-    sweep = _SweepStatus.read(write_sweep(tmp_path, small(name="s", routes=PAPER_PLACEMENTS)), "s")
-    assert sweep.table(2).row_count == 2 and read == list(sweep.runs)[:8]
+    states = {PAPER_PLACEMENTS[-1]: "failed"}
+    swept = small(name="s", routes=PAPER_PLACEMENTS, states=states)
+    sweep = _SweepStatus.read(write_sweep(tmp_path, swept), "s")
+    runs = list(sweep.runs)
+    assert sweep.table(2).row_count == 2 and read == [runs[-1], runs[0]]
 
 
 def test_a_row_has_what_is_known_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +174,7 @@ def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
     evaluate = [{"heldout_loss": {"images": 8, "levels": 2}}]
     found = plan(axes={"route": ["2->8", "0->4", "1->5", "3->6"]}, evaluate=evaluate)
     store_plan(lab.sweep("s"), found)
-    dense, first, second, third, _ = (lab.run_of(task.spec) for task in found.tasks)
+    dense, first, second, third, last = (lab.run_of(task.spec) for task in found.tasks)
     screen("nothing has begun", show_unfinished, lab, "s")
     dense.create(found.tasks[0].spec)
     dense.finish(RunState.COMPLETED, step=found.tasks[0].spec.train.steps)
@@ -183,7 +186,9 @@ def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
     second.finish(RunState.FAILED, kind="exception")
     third.create(found.tasks[3].spec)
     third.finish(RunState.COMPLETED, step=found.tasks[3].spec.train.steps, reason="no weights")
-    screen("two failed, one lacks measurements", show_unfinished, lab, "s")
+    last.create(found.tasks[4].spec)
+    last.remarks.add("stop", "too long")
+    screen("two failed, one lacks measurements, one was stopped", show_unfinished, lab, "s")
     assert show_unfinished(lab, "s") is True
 
 

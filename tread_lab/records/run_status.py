@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -68,10 +67,10 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
     return RunStatus(folder.name, state, kind, line, attempts, step, moved(folder, attempts))
 
 
-def count_states(
+def run_states(
     lab: Lab, runs: Iterable[str], stopped: Mapping[str, Stopped] | None = None
-) -> Counter[RunState]:
-    """Count the runs in each state; only those that have a folder are looked at.
+) -> dict[str, RunState]:
+    """Return the state of each run; only those that have a folder are looked at.
 
     Args:
         stopped: runs that the sweep has stopped early.
@@ -81,7 +80,7 @@ def count_states(
     except FileNotFoundError:
         begun = set()
     states = ((run, lab.run(run).state() if run in begun else RunState.PENDING) for run in runs)
-    return Counter(state_in_sweep(state, run, stopped or {}) for run, state in states)
+    return {run: state_in_sweep(state, run, stopped or {}) for run, state in states}
 
 
 def moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:

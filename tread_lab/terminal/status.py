@@ -18,10 +18,10 @@ from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import measured, mixtures, provenance_differences
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.run_status import RunStatus, count_states, run_status
+from tread_lab.records.run_status import RunStatus, run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.sweep_archive import passed_over
-from tread_lab.records.sweep_folder import Stopped, SweepFolder, state_in_sweep
+from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
@@ -156,8 +156,12 @@ class _SweepStatus:
         return run_status(self.lab.run(run), self.stopped)
 
     @cached_property
+    def states(self) -> dict[str, RunState]:
+        return run_states(self.lab, self.runs, self.stopped)
+
+    @property
     def counts(self) -> Counter[RunState]:
-        return count_states(self.lab, self.runs, self.stopped)
+        return Counter(self.states.values())
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -169,13 +173,13 @@ class _SweepStatus:
 
     def table(self, most: int) -> Table:
         """Return a row per run, at most `most`; if not all fit, in the order of `_URGENT`."""
-        statuses = [self.status(run) for run in list(self.runs)[: 4 * most]]
-        if len(statuses) > most:
-            statuses.sort(key=lambda status: _URGENT.index(status.state))
+        runs = list(self.runs)
+        if len(runs) > most:
+            runs.sort(key=lambda run: _URGENT.index(self.states[run]))
         heads = ("run", "trial", "state", "step", "attempts", "last progress", "why")
         rows = [
-            _row(status, self.labels[status.run], self.runs[status.run]["train"]["steps"])
-            for status in statuses[:most]
+            _row(self.status(run), self.labels[run], self.runs[run]["train"]["steps"])
+            for run in runs[:most]
         ]
         drop = ("attempts", "last progress", "run", "why", "step")
         return fitted(heads, rows, drop=drop, width=answers.width)
@@ -183,9 +187,8 @@ class _SweepStatus:
     def lost_baselines(self) -> Iterator[str]:
         """Yield a line for every baseline that ended without a result to compare with."""
         for run in self.plan.baselines:
-            state = state_in_sweep(self.lab.run(run).state(), run, self.stopped)
-            if state.lacks_result:
-                yield without_comparison(self.labels[run], state)
+            if self.states[run].lacks_result:
+                yield without_comparison(self.labels[run], self.states[run])
 
 
 def _row(status: RunStatus, label: str, steps: int) -> list[str]:
