@@ -17,6 +17,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan
@@ -195,6 +196,8 @@ def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen:
     assert own.tasks == ()
     screen("plan", show, answers, own, lab)
     screen("price", price_lines, own, Forecast(lab), [], None)
+    both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
+    screen("price of two bypasses", price_lines, both, Forecast(lab), [], None)
     screen("evaluations", evaluation_lines, own, timing({}))
 
 
@@ -217,15 +220,25 @@ def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
 
 
 @pytest.mark.parametrize(
-    ("packed", "times", "fits"), [(1, 1.1, True), (2, 1.1, False), (2, 2.2, True)]
+    ("packed", "images", "remedy"),
+    [
+        (1, 4.5, ""),
+        (2, 4.5, ", which 2 runs share"),
+        (2, 3.5, ", which 2 runs share: too much; execution.micro_batch=2 fits"),
+        (1, 0.5, ": too much"),
+    ],
 )
 def test_runs_that_share_a_device_have_to_fit_together(
-    packed: int, times: float, fits: bool, tiny: Any
+    packed: int, images: float, remedy: str, tiny: Any
 ) -> None:
-    task = Task(tiny())
-    price = cost(task.spec)
-    needed = price.memory_at(min(price.micro_batch, task.spec.train.batch))
-    kind = DeviceFacts("cuda", "a GPU", ("fp32",), int(times * needed))
-    (line,) = memory_lines([task], Devices((kind,), runs_per_device=packed))
-    assert ("too much" in line) is not fits and ("2 runs share" in line) is (packed == 2)
-    assert list(memory_lines([], Devices((kind,)))) == []
+    """The largest run has 8 images on two devices; of two kinds of GPU the small one decides."""
+    large, small = Task(tiny()), Task(tiny(train={"batch": 6}))
+    price = cost(large.spec)
+    each = price.memory_at(1) - price.memory_at(0)
+    room = packed * int(price.memory_at(0) + images * each)
+    kinds = [DeviceFacts("cuda", n, ("fp32",), m) for n, m in (("H200", 10**15), ("A100", room))]
+    devices = Devices((*kinds,), runs_per_device=packed, per_run=2)
+    (line,) = memory_lines([small, large], devices)
+    needed = f"about {amount(price.memory_at(4))} for {large.spec.model.name} at 4 images a pass"
+    assert line == f"memory: {needed}, and A100 has {amount(room)}{remedy}"
+    assert list(memory_lines([], devices)) == []

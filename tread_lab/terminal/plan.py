@@ -21,6 +21,7 @@ from tread_lab.specs.evaluation import AT, END, EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import evaluation_label, setting_names
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
 from tread_lab.specs.units import amount, counted, duration
 from tread_lab.sweep.plan.devices import Devices
@@ -161,9 +162,9 @@ def _matched(plan: Plan) -> Iterator[str]:
         yield f"{labels[run]} spends {off[run]:+.1f} steps of its baseline's: nothing is nearer"
 
 
-def _span(numbers: Collection[int]) -> str:
+def _span(numbers: Collection[int], form: str = "") -> str:
     low, high = min(numbers), max(numbers)
-    return f"{low}" if low == high else f"{low} to {high}"
+    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"
 
 
 def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
@@ -212,8 +213,10 @@ def price_lines(
         UserError: a price, but no time is predicted.
     """
     tasks = plan.tasks or plan.possible_tasks
-    counts = {task.spec.model.name: cost(task.spec).parameters for task in tasks}
-    yield "parameters: " + ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    counts: dict[str, set[int]] = {}
+    for task in tasks:
+        counts.setdefault(task.spec.model.name, set()).add(cost(task.spec).parameters)
+    yield "parameters: " + ", ".join(f"{name} {_span(own, ',')}" for name, own in counts.items())
     seconds = forecast.device_seconds(open_tasks)
     if seconds is None:
         if price is not None:
@@ -230,19 +233,25 @@ def memory_lines(tasks: Sequence[Task], devices: Devices) -> Iterator[str]:
     """Yield the memory of the largest open run beside its device's, and what would fit."""
     if not tasks:
         return
-    spec = max((task.spec for task in tasks), key=lambda spec: cost(spec).memory_bytes)
-    price, room, packed = cost(spec), devices.memory, devices.runs_per_device
-    share = spec.train.batch // devices.per_run
-    images = min(price.micro_batch, share)
+
+    def images_of(spec: RunSpec) -> int:
+        return min(cost(spec).micro_batch, spec.train.batch // devices.per_run)
+
+    specs = [task.spec for task in tasks]
+    spec = max(specs, key=lambda spec: cost(spec).memory_at(images_of(spec)))
+    smallest = min(devices.kinds, key=lambda kind: kind.memory)
+    price, room, packed = cost(spec), smallest.memory, devices.runs_per_device
+    images = images_of(spec)
     needed = price.memory_at(images)
     shared = f", which {packed} runs share" if packed > 1 else ""
     remedy = ""
     if packed * needed > room:
+        share = spec.train.batch // devices.per_run
         fit = fitting_micro_batch(price, share, room // packed)
         remedy = f": too much; execution.micro_batch={fit} fits" if fit else ": too much"
     yield (
         f"memory: about {amount(needed)} for {spec.model.name} at"
-        f" {images} images a pass, and {devices.kinds[0].name} has"
+        f" {images} images a pass, and {smallest.name} has"
         f" {amount(room)}{shared}{remedy}"
     )
 
@@ -280,11 +289,10 @@ def exact_sampling(plan: Plan, rates: Rates | None) -> Iterator[str]:
     if rates is not None:
         ratio = rates.sampling["bf16"] / rates.sampling["fp32"]
         faster = f", {ratio:.0f} times faster by stated rates of {rates.device}"
-    source = plan.possible_tasks[0].spec.data.source
-    labels = ", ".join(dict.fromkeys(evaluation_label(encode(e), source) for e in exact))
+    labels = dict.fromkeys(evaluation_label(encode(e), _source(plan)) for e in exact)
     yield (
-        f"sampled in exact fp32 on a GPU: {labels}; sampler.precision=bf16 is another evaluation,"
-        f" with numbers of its own{faster}"
+        f"sampled in exact fp32 on a GPU: {', '.join(labels)}; sampler.precision=bf16 is another"
+        f" evaluation, with numbers of its own{faster}"
     )
 
 
