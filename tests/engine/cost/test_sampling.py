@@ -99,6 +99,8 @@ def test_guidance_costs_nothing_outside_its_interval() -> None:
     assert 0 < inside < 40
     dense = cost(XL).dense_macs
     assert sum(call_macs(XL, sampler(gated))) == (40 + inside) * dense
+    shown = SamplesSpec(count=1, sampler=sampler(gated))
+    assert passes(XL, shown) == (40 + inside, 2 * (40 + inside) * dense)
 
 
 def test_routes_of_the_spec_serve_a_dense_run() -> None:

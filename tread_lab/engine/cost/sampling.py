@@ -39,13 +39,18 @@ def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
 
 def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
     """Return the MACs per image of every call of the prediction by the solver, in order."""
+    return list(map(sum, _pass_macs(spec, sampler)))
+
+
+def _pass_macs(spec: RunSpec, sampler: SamplerSpec) -> list[list[int]]:
+    """Return the same of each branch that acts at a call."""
     levels = build_process(spec.process).grid(sampler)
     routes = routes_taken(spec, sampler.guidance)
     macs_at = functools.cache(lambda path, rate: PATH_MACS[path](spec, routes, rate))
     calls = []
     for level in called_at(sampler.solver, levels):
         terms = acting(sampler.guidance, level, progress(place(levels, level), sampler.steps))
-        calls.append(sum(macs_at(term.branch.path, term.rate) for term in terms))
+        calls.append([macs_at(term.branch.path, term.rate) for term in terms])
     return calls
 
 
@@ -100,8 +105,8 @@ def passes(
 ) -> tuple[int, int]:
     """Return the network calls of an evaluation, and the FLOPs of all of them."""
     if isinstance(evaluation, SamplesSpec):
-        macs, branches = call_macs(spec, evaluation.sampler), evaluation.sampler.guidance.branches
-        calls = math.ceil(evaluation.count / images_a_call) * len(macs) * len(branches)
+        macs = [each for call in _pass_macs(spec, evaluation.sampler) for each in call]
+        calls = math.ceil(evaluation.count / images_a_call) * len(macs)
         return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
     run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
     macs_each = run_cost.dense_macs + (run_cost.routed_macs if both else 0)
