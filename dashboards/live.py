@@ -98,7 +98,9 @@ class LiveSweep:
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.folder = lab, lab.known_sweeps(*name.split(","))
         self._memory = Memory()
-        self._measured: set[str] = set()  # runs with every planned evaluation
+        self._measured: dict[
+            tuple[str, ...], set[str]
+        ] = {}  # runs, by the evaluations that they have
         self._trained: set[str] = set()  # completed runs of `_records` without
         self._records: pd.DataFrame | None = None  # read last
         self._lock = threading.Lock()
@@ -132,31 +134,36 @@ class LiveSweep:
 
     def _read(self) -> None:
         """Read plan and records together: every row of the frame is a trial of that plan."""
-        started = time.monotonic()
+        started, last = time.monotonic(), self._now
         try:
-            last = self._now
             plan = self._grown(last.plan)
             records = plan_frame(self.lab, plan, memory=self._memory)
             frame = self._with_measuring(records, plan)
             if last.version == 0 or not (frame is last.frame or frame.equals(last.frame)):
-                self._now = self._snapshot(plan, frame, records)
+                self._replace(last, self._snapshot(plan, frame, records))
                 if last.version == 0 and len(frame) > MANY:
                     gc.collect()
                     gc.freeze()
             elif last.problem:
-                self._now = replace(last, problem="")
+                self._replace(last, replace(last, problem=""))
             self._failed, self._read_at = 0, started
         except Exception as error:
             # One failure is a record that is being written: the next reading sees it whole.
             self._failed += 1
             if self._failed > 1:
-                self._now = replace(self._now, problem=_one_line(error))
+                self._replace(last, replace(last, problem=_one_line(error)))
         finally:
             took = time.monotonic() - started
             with self._lock:
                 self._reading = False
                 self._next = time.monotonic() + max(PAUSE, SHARE * took)
             self._ready.set()
+
+    def _replace(self, last: Snapshot, now: Snapshot) -> None:
+        """Show what was read, unless the plan was extended since the reading began."""
+        with self._lock:
+            if self._now is last:
+                self._now = now
 
     def _grown(self, plan: StoredPlan) -> StoredPlan:
         """Return a plan that has not been written anew; that of a search grows beside its file."""
@@ -183,16 +190,17 @@ class LiveSweep:
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""
         planned, busy = plan.planned, []
+        measured = self._measured.setdefault(tuple(planned), set())
         if frame is not self._records:
             completed = frame.loc[frame["state"] == "completed", "run"]
-            self._records, self._trained = frame, {*map(str, completed)} - self._measured
+            self._records, self._trained = frame, {*map(str, completed)} - measured
         for name in sorted(self._trained):
             path = self.lab.run(name).path
             if all((path / "evaluations" / e / "metrics.json").exists() for e in planned):
-                self._measured.add(name)
+                measured.add(name)
             elif self.lab.run(name).locked:
                 busy.append(name)
-        self._trained -= self._measured
+        self._trained -= measured
         if not busy:
             return frame
         return frame.assign(state=frame["state"].mask(frame["run"].isin(busy), MEASURING))

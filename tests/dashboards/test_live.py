@@ -31,7 +31,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion, SweepFolder
-from tread_lab.specs import SamplesSpec
+from tread_lab.specs import SamplesSpec, encode
 from tread_lab.specs.cell import Trial
 
 
@@ -110,11 +110,22 @@ def test_a_locked_run_that_lacks_an_evaluation_is_being_measured(
     lacking, whole = lab.run(plan.trials[1].run), lab.run(plan.trials[2].run)
     assert len(plan.planned) > 1
     (lacking.path / "evaluations" / plan.planned[-1] / "metrics.json").unlink()
+    pages = Pages(lab)
     with lacking.lock(), whole.lock():
-        states = settled(LiveSweep(lab, "placement"), 4).frame["state"].tolist()
+        states = settled(pages.live("placement"), 4).frame["state"].tolist()
+        tree = pages.sweep("placement")
     assert states == ["completed", "measuring", "completed", "completed"]
-    states = settled(LiveSweep(lab, "placement"), 4).frame["state"].tolist()
-    assert states == ["completed"] * 4
+    assert [(row["number"], row["measuring"]) for row in tree["running"]] == [(1, True)]
+    assert tree["cells"]["state"] == ["completed", "running", "completed", "completed"]
+    live = LiveSweep(lab, "placement")
+    assert settled(live, 4).frame["state"].tolist() == ["completed"] * 4
+    path = lab.sweep("placement").plan_path
+    tree = json.loads(path.read_text())
+    tree["evaluate"].append(encode(SamplesSpec(metrics=("fd",), count=500)))
+    write_json(path, tree)
+    with whole.lock():  # the extended plan measures more
+        states = settled(live, 4).frame["state"].tolist()
+    assert states == ["completed", "completed", "measuring", "completed"]
 
 
 def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
@@ -164,6 +175,23 @@ def test_an_extended_plan_is_never_taken_for_the_old_one(tmp_path: Path) -> None
     assert settled(live, 4).version > first.version
 
 
+def test_a_plan_that_is_extended_during_a_reading_is_read_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),), states={(2, 8): "pending"}))
+    followed = LiveSweep(lab, "placement")
+    settled(followed, 2)
+
+    def meanwhile(*args: Any, **more: Any) -> pd.DataFrame:
+        monkeypatch.setattr(live, "plan_frame", plan_frame)
+        write_sweep(tmp_path, small())
+        assert followed.snapshot(wait=0).version == 0  # a page has asked
+        return plan_frame(*args, **more)
+
+    monkeypatch.setattr(live, "plan_frame", meanwhile)
+    assert settled(followed, 4).frame["state"].tolist() == ["completed"] * 4
+
+
 def test_records_that_stay_unreadable_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +208,8 @@ def test_records_that_stay_unreadable_are_told(
     assert not pages.sweep("placement")["problem"]  # once is a record that is being written
     eventually(lambda: bool(pages.sweep("placement")["problem"]))
     assert pages.sweep("placement")["problem"].startswith("TypeError: of")
+    monkeypatch.undo()
+    eventually(lambda: not pages.sweep("placement")["problem"])
 
 
 def test_the_page_is_told_how_old_the_records_are(searched: Lab, monkeypatch: Any) -> None:
