@@ -66,22 +66,23 @@ class Pages:
         """Return each sweep with its answer, states, age and size; a few are read at a time."""
         lines, unread = self.sweeps(), 0
         for line in lines:
+            line["counts"] = {}
             if unread < AT_ONCE:
                 line |= self._standing(line["name"])
-                unread += line["answer"] is None
+                unread += line["answer"] is None and not line["problem"]
         return lines
 
     def _standing(self, name: str) -> Tree:
         try:
             now = self.live(name).snapshot(wait=0)
         except UserError as error:
-            return {"answer": None, "counts": {}, "problem": str(error)}
+            return {"answer": None, "problem": str(error)}
         created = now.plan.created
         return {
             "answer": (said := now.answer()) and vars(said),
             "counts": views.counts(now.plan, now.frame),
-            "age": duration(time.time() - created) if created else "",
-            "disk": amount(self._bytes(now)),
+            "age": duration(max(time.time() - created, 0)) if created else "",
+            "disk": amount(self._bytes(now)) if now.version else "",
             "tags": self.lab.sweep(name).remarks.tags,
             "problem": now.problem,
         }
@@ -108,7 +109,7 @@ class Pages:
         tree["age"] = round(now.age, 1)
         if now.version:
             tree["times"] = times_text(folder, now.plan.created, done=now.ended, newest=now.newest)
-        tree["budget"] = views.budget(folder, now.plan, now.frame)
+            tree["budget"] = views.budget(folder, now.plan, now.frame)
         tree |= {"driven": self.drivers.driven(folder), "remarks": views.remarks(folder.remarks)}
         tree["failure"] = self.drivers.failure(folder)
         if version == str(now.version) and now.version:

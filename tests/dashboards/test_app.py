@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -16,9 +17,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.faults.drivers import eventually
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.app import DashboardServer, serve
+from tread_lab.dashboards.live import LiveSweep
 from tread_lab.dashboards.pages import Pages
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import SweepFolder
@@ -161,6 +164,29 @@ def test_a_sweep_is_listed_by_its_plan_which_is_read_again_when_it_changes(
     assert len(read) == 2
     path.write_text(text)
     assert [line["trials"] for line in pages.sweeps()] == [4]
+
+
+def test_sweeps_that_cannot_be_read_keep_none_from_the_page_of_the_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three, of which one is read at a time; a clock that was ahead planned the second one."""
+    monkeypatch.setattr("tread_lab.dashboards.pages.AT_ONCE", 1)
+    for name in ("broken", "later", "other"):
+        lab = write_sweep(tmp_path, small(name=name))
+    path = lab.sweep("later").plan_path
+    path.write_text(json.dumps({**json.loads(path.read_text()), "created": time.time() + 3600}))
+    lab.sweep("broken").plan_path.write_text("{")
+    with monkeypatch.context() as unread:
+        unread.setattr(LiveSweep, "_read", lambda _: None)  # records that take for ever
+        pages = Pages(lab)
+        later, broken, other = pages.lab_page()
+        assert (later["counts"], later["age"], later["disk"]) == ({"unread": 4}, "0 s", "")
+        assert pages.sweep("later").keys().isdisjoint({"times", "budget"})
+        assert pages.table("later") == {"problem": "the records are being read"}
+    assert (broken["counts"], other["counts"]) == ({}, {})
+    pages = Pages(lab)
+    eventually(lambda: sum(bool(line.get("answer")) for line in pages.lab_page()) == 2)
+    assert [line["name"] for line in pages.lab_page() if line["problem"]] == ["broken"]
 
 
 def test_a_port_that_is_taken_is_one_line(lab: Lab) -> None:
