@@ -34,6 +34,7 @@ from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import run_status
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.units import counted
@@ -90,7 +91,7 @@ def cell(
         "state": str(trial["state"]),
         "states": list(trials["state"]),
         "reason": str(trial["reason"]),
-        "ended": ending(lab.run(run), again) if trial["state"] in ENDED_BADLY else None,
+        "ended": ending(lab.run(run), lab.sweep(plan.name).stopped(), again),
         "metrics": _metrics(frame, trial),
         "run": _run(lab.run(run), spec, measured.get(run)),
         "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline))
@@ -100,9 +101,16 @@ def cell(
     }
 
 
-def ending(run: RunFolder, again: str) -> Tree:
-    """Return how a run ended that has no result: its attempts, its log's end and what to do."""
-    status = run_status(run)
+def ending(run: RunFolder, stopped: Mapping[str, Stopped], again: str) -> Tree | None:
+    """Return how a run ended that has no result: its attempts, its log's end and what to do; `None`
+    for one that has a result, has not begun or is at work again.
+
+    Args:
+        stopped: the runs that the sweep has stopped early.
+    """
+    status = run_status(run, stopped)
+    if str(status.state) not in ENDED_BADLY:
+        return None
     reason = EXIT_REASONS.get(status.kind or str(status.state))
     kind = "asked" if run.remarks.stop else status.kind
     last = last_entries(run)[-LAST:]

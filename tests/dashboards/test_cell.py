@@ -16,6 +16,7 @@ from tread_lab.dashboards.cell import (
 )
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import Stopped
 
 
 def test_long_curves_have_entries_in_common_and_the_last(lab: Lab) -> None:
@@ -67,10 +68,28 @@ def test_a_failure_has_its_attempts_the_end_of_its_log_and_what_to_do(tmp_path: 
     run = lab.run(plan.trials[2].run)
     attempt = run.attempts.open(host="node7", pid=123)
     run.attempts.close(attempt, "oom", reason="out of memory", traceback="Traceback: here")
-    tree = ending(run, "tread-lab sweep x.yaml")
+    tree = ending(run, {}, "tread-lab sweep x.yaml")
+    assert tree is not None
     assert tree["attempts"][0]["where"] == "process 123 on node7, 1 device"
     assert tree["attempts"][0]["traceback"] == "Traceback: here"
     assert tree["log"][-1][0] == 200 and len(tree["log"]) == 12
     assert "--retry-failed" in tree["advice"]
     for state in ENDED_BADLY:
         assert state in ADVICE
+
+
+def test_a_run_that_its_sweep_stopped_is_told_why_and_one_at_work_again_has_not_ended(
+    tmp_path: Path,
+) -> None:
+    lab = write_sweep(tmp_path, small(states={(0, 4): "failed", (2, 8): "interrupted"}))
+    sweep = lab.sweep("placement")
+    plan = sweep.plan()
+    again, worse = (lab.run(trial.run) for trial in plan.trials[1:3])
+    sweep.add_stopped(Stopped(worse.name, 7, "others are better"))
+    frame = trials_frame(lab, "placement")
+    ended = cell(lab, plan, frame, 2)["ended"]
+    assert ended["kind"] == "early" and ended["advice"].startswith("It was worse than others")
+    again.reopen()
+    with again.lock():
+        detail = cell(lab, plan, frame, 1)
+    assert (detail["state"], detail["ended"]) == ("failed", None)
