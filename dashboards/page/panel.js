@@ -26,7 +26,7 @@ export function showPanel(panel, details, names, { remove, seed }) {
   if (baseline) columns.push({ name: "dense", run: baseline.baseline, colour: COLOURS[0] });
   for (const [k, d] of details.entries()) {
     const colour = d.role === "baseline" ? COLOURS[0] : COLOURS[1 + (k % 4)];
-    columns.push({ name: names[k], run: d.run, colour });
+    columns.push({ name: names[k], run: d.run, base: d.baseline, colour });
   }
   put(
     panel,
@@ -34,7 +34,7 @@ export function showPanel(panel, details, names, { remove, seed }) {
       head(d, names[k], details.length > 1 ? COLOURS[1 + (k % 4)] : null, remove, seed),
     ),
     numbers(details, names),
-    curves(columns, details),
+    curves(columns),
     stages(columns),
     samples(columns),
     similarity(columns),
@@ -113,9 +113,10 @@ function numbers(details, names) {
     const m = all.find(Boolean);
     const gap = m.compared === "gap";
     const value = (one) => (one ? one.texts.value + busy(one) : "");
+    const dense = new Set(all.filter(Boolean).map((one) => one.texts.dense)); // of each baseline
     const start = [
       h("td", { title: state.view.terms[metric] }, metric),
-      said(gap ? "" : m.texts.dense),
+      said(gap ? "" : [...dense].join(" / ")),
     ];
     if (!one) return h("tr", {}, start, all.map(value).map(said));
     const good =

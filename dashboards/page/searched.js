@@ -109,7 +109,7 @@ function decided({ importance, assumes }) {
 }
 
 // Parallel coordinates: a line for each measured trial through its value on every axis.
-function parallel({ cells: order, values, texts, objective }, cells) {
+function parallel({ cells: order, values, texts, best, objective }, cells) {
   const trials = order.map((cell, k) => ({ cell, value: values[k], text: texts[k] }));
   const measured = trials.filter((t) => has(t.value));
   const { dimensions } = cells;
@@ -140,15 +140,17 @@ function parallel({ cells: order, values, texts, objective }, cells) {
       label(x(last) + 6, y(t) + 3.5, result(t), { anchor: "start", size: 10 }),
     ),
   ]);
-  const worst = [...measured].sort((a, b) => b.value - a.value);
+  const reached = best.filter(has).at(-1);
+  const away = ({ value }) => Math.abs(value - reached);
+  const worst = [...measured].sort((a, b) => away(b) - away(a));
   const lines = worst.map(({ cell, value, text }, k) => {
     const spots = dimensions.map((d, n) => [x(n), y(place(d, cells.at[cell][n]))]);
     spots.push([x(last), y((value - low) / room)]);
-    const best = k / Math.max(1, worst.length - 1);
+    const near = k / Math.max(1, worst.length - 1);
     const chosen = shown().includes(cell) ? " chosen" : "";
     const name = `${arrows(cells.short[cell])}: ${text}`;
     const path = s("path", { d: `M${spots.map((p) => p.join(" ")).join("L")}`, class: "thread" });
-    path.style.opacity = 0.25 + 0.75 * best ** 2;
+    path.style.opacity = 0.25 + 0.75 * near ** 2;
     return s(
       "g",
       { class: `point${chosen}`, onclick: (e) => act.choose(cell, e.shiftKey) },

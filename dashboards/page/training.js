@@ -13,7 +13,7 @@ function smoothed(series) {
   });
 }
 
-export function curves(columns, details) {
+export function curves(columns) {
   const drawn = columns.map((c) => ({
     x: c.run.curve.step,
     value: c.run.curve.loss,
@@ -22,18 +22,17 @@ export function curves(columns, details) {
   }));
   const loss = lines(drawn, { metric: "training loss" });
   if (!loss) return null;
-  const dense = columns[0].run.curve;
-  const base = new Map(dense.step.map((step, k) => [step, dense.loss[k]]));
-  const gaps = columns.slice(1).map((c) => {
+  const compared = columns.filter((c) => c.base); // each with its own baseline, of its seed
+  const gaps = compared.map((c) => {
+    const dense = c.base.curve;
+    const base = new Map(dense.step.map((step, k) => [step, dense.loss[k]]));
     const steps = c.run.curve.step
       .map((step, k) => [step, c.run.curve.loss[k]])
       .filter(([step, v]) => has(v) && has(base.get(step)));
     const value = smoothed(steps.map(([step, v]) => v - base.get(step)));
     return { x: steps.map(([step]) => step), value, colour: c.colour };
   });
-  const gap = details.some((d) => d.baseline)
-    ? lines(gaps, { metric: "difference to dense, smoothed", zero: true })
-    : null;
+  const gap = lines(gaps, { metric: "difference to dense, smoothed", zero: true });
   return h(
     "div",
     {},
@@ -94,8 +93,6 @@ export function stages(columns) {
 // The metric, and its difference to dense at the same steps; a gap is one already.
 function stageCharts(measured) {
   const { metric, spent } = over;
-  const dense = measured.find((c) => c.name === "dense")?.run.stages;
-  const base = new Map(dense?.spent.step.map((step, k) => [step, dense.metrics[metric]?.[k]]));
   const shown = measured.filter((c) => c.run.stages.metrics[metric]);
   const curve = (c, value) => {
     const points = c.run.stages.spent.step
@@ -104,13 +101,17 @@ function stageCharts(measured) {
     return { x: points.map(([x]) => x), value: points.map(([, v]) => v), colour: c.colour };
   };
   const own = (c) => (_, k) => c.run.stages.metrics[metric][k];
-  const less = (c) => (step, k) => {
-    const value = c.run.stages.metrics[metric][k];
-    return has(value) && has(base.get(step)) ? value - base.get(step) : null;
+  const less = (c) => {
+    const { spent, metrics } = c.base.stages;
+    const base = new Map(spent.step.map((step, k) => [step, metrics[metric]?.[k]]));
+    return (step, k) => {
+      const value = own(c)(step, k);
+      return has(value) && has(base.get(step)) ? value - base.get(step) : null;
+    };
   };
   const gap = metric.startsWith("gap/");
   const values = shown.map((c) => ({ ...curve(c, own(c)), dashed: c.name === "dense" }));
-  const gaps = shown.filter((c) => c.name !== "dense").map((c) => curve(c, less(c)));
+  const gaps = shown.filter((c) => c.base?.stages).map((c) => curve(c, less(c)));
   const drawn = { over: SPENT[spent], marks: true };
   return [
     lines(values, { metric, zero: gap, ...drawn }),

@@ -341,6 +341,69 @@ def test_an_error_of_the_server_is_shown_as_what_it_is(
         assert page.text("#live") == "error in the dashboard: KeyError: 'a run'"
 
 
+PAIRED = """
+import("./training.js").then(({ curves, stages }) => {
+  const run = (x) => ({
+    curve: { step: [1, 2], loss: [x, x] },
+    stages: { spent: { step: [1, 2] }, metrics: { m: [x, x] } },
+  });
+  const columns = [
+    { name: "dense", run: run(1) },
+    { name: "a", run: run(1.5), base: run(1) },
+    { name: "b", run: run(2.5), base: run(2) },
+  ];
+  const paths = (svg) => [...svg.querySelectorAll("path")].map((path) => path.getAttribute("d"));
+  return [curves, stages].map((draw) => paths([...draw(columns).querySelectorAll("svg")].at(-1)));
+})
+"""
+SPREAD = """
+import("./scatter.js").then(({ scatter }) => {
+  const names = ["a", "b", "c"];
+  const cells = { name: names, short: names, role: names };
+  const empty = [null, null, null];
+  const kinds = [[[1, 10, 100], false], [[1, 10, 100], true], [[0, 50, 100], false]];
+  return kinds.map(([cost, relative]) => {
+    const points = { cost, relative, value: [1, 2, 3], low: empty, high: empty, cell: [0, 1, 2],
+      front: [true, false, false], texts: empty, prices: empty };
+    const svg = scatter(points, { cells, metric: "m", chosen: [], most: 620 });
+    const [a, b, c] = [...svg.querySelectorAll(".reach")].map((p) => Number(p.getAttribute("cx")));
+    return [(b - a) / (c - a), /NaN|Infinity/.test(svg.outerHTML)];
+  });
+})
+"""
+THREADS = """
+Promise.all(["searched", "state"].map((name) => import(`./${name}.js`))).then(([page, { state }]) =>
+  [[3, 2, 1], [3, 3, 3]].map((best) => {
+    const names = ["a", "b", "c"];
+    const axis = (key) => ({ key, label: key, values: [0, 1] });
+    state.view = {
+      search: { cells: [0, 1, 2], values: [3, 2, 1], texts: names, best, objective: "m" },
+      cells: { short: names, state: ["", "", ""], at: [[0, 1], [1, 0], [1, 1]],
+        dimensions: [axis("x"), axis("y")] },
+    };
+    page.drawSearch();
+    state.view = null;
+    const titles = [...document.querySelectorAll(".parallel .point title")];
+    const dark = (title) => title.parentNode.querySelector(".thread").style.opacity;
+    return titles.sort((a, b) => dark(a) - dark(b)).map((title) => title.textContent[0]).join("");
+  }))
+"""
+
+
+def test_charts_pair_runs_space_costs_and_darken_the_best(tmp_path: Path, page: Page) -> None:
+    """Of made numbers: a difference is to a run's own baseline, costs are logarithmic unless they
+    are relative or zero, and the best trial is the darkest whichever side is better."""
+    with served(Lab(tmp_path)) as url:
+        page.open(url)
+        page.wait("document.querySelector('#none')?.hidden === false")
+        for one, other in page.js(PAIRED):
+            assert one == other
+        spread = page.js(SPREAD)
+        assert [broken for _, broken in spread] == [False] * 3
+        assert [share for share, _ in spread] == pytest.approx([1 / 2, 1 / 11, 1 / 2])
+        assert page.js(THREADS) == ["abc", "cba"]
+
+
 def choose(page: Page, metric: str) -> None:
     """Choose a metric and wait for its map."""
     page.wait("document.querySelector('#grid g.cell[data-value]')")
