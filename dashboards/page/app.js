@@ -116,8 +116,8 @@ async function listSweeps() {
       several.map((name) => h("option", { value: name }, name.replaceAll(",", ", "))),
       sweeps.map(named),
     );
-  if (!state.sweep.split(",").every((name) => names.includes(name)))
-    state.sweep = names.length === 1 ? names[0] : "";
+  if (state.sweep && !state.sweep.split(",").every((name) => names.includes(name))) forget("");
+  if (!state.sweep && names.length === 1) [state.sweep] = names;
   at("sweep").value = state.sweep;
   at("none").hidden = names.length > 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -339,6 +340,21 @@ def test_an_error_of_the_server_is_shown_as_what_it_is(
         page.open(f"{url}#sweep=route_placement")
         page.wait("document.querySelector('#live').className === 'off'")
         assert page.text("#live") == "error in the dashboard: KeyError: 'a run'"
+
+
+def test_a_sweep_that_is_removed_gives_way_to_the_one_that_is_left(
+    tmp_path: Path, page: Page
+) -> None:
+    write_sweep(tmp_path, small(name="first"))
+    lab = write_sweep(tmp_path, small(name="second", routes=((2, 8), (3, 8))))
+    with served(lab) as url:
+        page.open(url)
+        page.wait("document.querySelectorAll('#lab .finding').length === 2")
+        page.click("#lab a[href='#sweep=first']")
+        page.wait("document.querySelectorAll('#grid g.cell[data-value]').length === 3")
+        shutil.rmtree(lab.sweep("first").path)
+        page.wait("document.querySelectorAll('#grid g.cell[data-value]').length === 2")
+        assert page.errors == []
 
 
 PAIRED = """
