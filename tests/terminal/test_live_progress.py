@@ -23,7 +23,7 @@ from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report, run_trial
+from tread_lab.sweep.trial.trial import QUEUED, Report, run_trial
 from tread_lab.terminal import live_progress
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.live_progress import WorkDone, run_progress, sweep_progress
@@ -171,11 +171,13 @@ def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
         for seconds, step in ((0.0, 2), (19.5, 3), (20.0, 4), (39.5, 5), (40.0, 6)):
             clock.now = 100.0 + seconds
             watch(report(task, "train", step))
+        watch(Report(task.run, QUEUED, 6, 10, float("nan"), note="its worker was killed"))
         watch(Report(task.run, "failed", 6, 10, 0.25, note="out of memory\nmore"))
         watch(Report(task.run, "diverged", 6, 10, float("nan")))
     assert said == [
         "40%, 0/1 ended, 60 s left",
         "60%, 0/1 ended, 40 s left",
+        "1->2 s=0.5 seed 0: its worker was killed",
         "1->2 s=0.5 seed 0: failed, training loss 0.2500 (1/1 ended: 1 failed): out of memory",
         "1->2 s=0.5 seed 0: diverged (1/1 ended: 1 diverged)",
     ]

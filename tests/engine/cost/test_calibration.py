@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -104,6 +105,40 @@ def test_processes_time_together_and_end_and_their_mean_is_taken(
     assert calibrate(specs, torch.device(device), slots=slots, threads=threads) == expected
     noted = [str(threads), device, "PASSIVE", "[{", "go", "kill", "end"]
     assert started == [noted] * processes
+
+
+def test_a_slot_answers_what_it_has_timed(
+    tiny: Callable[..., RunSpec],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each process is `slot`, which says how many runs it was given before it times them."""
+
+    class Answering:
+        def __init__(self, command: list[str], **options: Any) -> None:
+            self.words, self.kill, self.communicate = command[-2:], bool, bool
+            self.stdin, self.stdout, self.asked = io.StringIO(), self, 0
+
+        def readline(self) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                return "2\n"
+            monkeypatch.setattr("sys.stdin", io.StringIO(self.stdin.getvalue()))
+            monkeypatch.setattr("sys.argv", ["slot", *self.words])
+            calibration.slot()
+            first, answer = capsys.readouterr().out.splitlines()
+            assert first == "2"
+            return str(answer)
+
+    def measured(spec: RunSpec, device: torch.device) -> Speed:
+        assert device == torch.device("cuda", 1)
+        return Speed(1.0, 2.0, 3.0, 4.0, load=5.0, images_a_call=6.0 + spec.seed)
+
+    monkeypatch.setattr(calibration.torch, "set_num_threads", lambda threads: None)
+    monkeypatch.setattr(calibration.subprocess, "Popen", Answering)
+    monkeypatch.setattr(calibration, "measure", measured)
+    expected = [measured(tiny(seed=seed), torch.device("cuda", 1)) for seed in (0, 1)]
+    assert calibrate([tiny(), tiny(seed=1)], torch.device("cuda", 1)) == expected
 
 
 def test_a_gpu_that_cannot_be_timed_is_not_timed_here(
