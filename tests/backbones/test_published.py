@@ -29,6 +29,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode
 
 DEPTH, D, PATCH, SIDE, C, CLASSES = 3, 48, 2, 4, 4, 7
+LAST = ("final_layer.linear.weight", "final_layer.linear.bias")
 MODEL = decode(ModelSpec, f"DiT-{DEPTH}x{D}x4/{PATCH}")
 
 
@@ -155,6 +156,10 @@ def test_the_lightning_experiment_is_the_published_configuration() -> None:
         (
             lambda s: s.update({"t_embedder.mlp.0.bias": torch.ones(3)}),
             "bias is 3, and the network's is 48",
+        ),
+        (
+            lambda s: s.update({name: s[name][: PATCH * PATCH * C] for name in LAST}),
+            "is 16, and the network's is 32; it predicts no variance, say process: {kind: ddpm,",
         ),
     ],
 )

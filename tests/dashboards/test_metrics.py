@@ -83,6 +83,10 @@ def test_a_sweep_that_has_ended_says_so_and_has_no_speed(tmp_path: Path) -> None
     assert found['tread_lab_sweep_ended{sweep="placement"}'] == 1
     assert found['tread_lab_images_per_second{sweep="placement"}'] == 0
     assert not any("gpu" in name or "joules" in name for name in found)
+    shutil.rmtree(tmp_path / "runs")  # as before the first run
+    found = values(metrics_text(Lab(tmp_path)))
+    assert found['tread_lab_runs{sweep="placement",status="pending"}'] == 4
+    assert found['tread_lab_sweep_ended{sweep="placement"}'] == 0
 
 
 def test_what_cannot_be_read_is_said_and_has_no_numbers(tmp_path: Path) -> None:

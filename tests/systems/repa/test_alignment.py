@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,26 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import train
+from tread_lab.metrics.pretrained import weights_digest
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing, run_blocks
 from tread_lab.specs import DataSpec, RouteSpec, RunSpec, UserError, decode, encode, signature
 from tread_lab.systems.repa.alignment import Projector, alignment_loss, fresh_projector
-from tread_lab.systems.repa.encoder import OPENERS, normalised, open_encoder, resampled_positions
+from tread_lab.systems.repa.encoder import (
+    OPENERS,
+    encoder_digest,
+    normalised,
+    open_encoder,
+    open_feature_encoder,
+    resampled_positions,
+)
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
 REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
 B, N, D, E = 3, 16, 8, 5
+SEEN: tuple[Any, ...] = ("image", "decoded")
 
 
 def features(x_BCHW: Tensor) -> Tensor:
@@ -109,6 +119,8 @@ def test_the_shipped_encoder_sees_the_right_places() -> None:
     assert encoder(x).shape == (2, 64, spec.features)
     assert change.view(2, 8, 8)[:, 7, 7].min() > 0 and change.view(2, 8, 8)[:, :4, :4].max() == 0
     assert open_encoder(spec, samples, CPU, side=4)(x).shape == (2, 16, spec.features)
+    by_number = (open_feature_encoder(replace(spec, target=t), samples, CPU, side=8) for t in SEEN)
+    assert all(torch.equal(features(torch.arange(2)), encoder(x)) for features in by_number)
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -134,6 +146,7 @@ def test_a_dinov2_of_a_local_folder_gives_one_feature_a_token(tmp_path: Path) ->
     x, _ = samples.take(torch.arange(2))
     small = RepaSpec(encoder="dinov2-small", path=str(tmp_path))
     assert open_encoder(small, samples, CPU, side=8)(x).shape == (2, 64, 384)
+    assert encoder_digest(small) == weights_digest(tmp_path)
     with pytest.raises(UserError, match="width 384, not 768"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
