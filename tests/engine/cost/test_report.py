@@ -23,7 +23,7 @@ def test_runs_of_many_parts_are_told_whole() -> None:
     runs = {
         "fp32 block, steps without routes": with_parts(**half, fp32_block="j+1"),
         "MDT beside REPA": with_parts(
-            routes=["0->B-3"], bypass="mdt", loss="both", repa={"block": 5}
+            routes=["0->B-3"], bypass="mdt", loss="both", repa={"block": 5}, fp32_block="j+1"
         ),
         "SD-DiT": with_parts(
             routes=["0->B-1"], bypass={"kind": "mask", "fill": "entry"}, loss="discrimination"
