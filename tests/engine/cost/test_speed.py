@@ -23,6 +23,9 @@ from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 
 
+LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 16, "classes": 10}
+
+
 def test_features_take_time_only_where_images_are_measured(tiny: Callable[..., RunSpec]) -> None:
     speed = Speed(overhead=0, per_flop=0, call=0, per_call_flop=0)
     measured, shown = (
@@ -70,9 +73,12 @@ def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]
     assert kind_of(routed) == kind_of(tiny(seed=1)) and step_flops(routed) < step_flops(tiny())
     other: tuple[dict[str, object], ...] = (
         {"execution": {"micro_batch": 4}}, {"precision": "bf16"}, {"train": {"batch": 16}},
-        {"model": small},
+        {"model": small}, {"loss": "both", "routes": ["0->3"]}, {"data": {**LATENTS, "size": 8}},
+        {"data": {**LATENTS, "channels": 8}}, {"execution": {"compile": "blocks"}},
+        {"repa": {"encoder": "fashion16-v1"}}, {"repa": {"encoder": "dinov2-small"}},
     )  # fmt: skip
-    assert all(kind_of(tiny(**more)) != kind_of(tiny()) for more in other)
+    kinds = [kind_of(tiny(**more)) for more in ({}, {"data": LATENTS}, *other)]
+    assert len({*kinds}) == len(kinds)
 
 
 @pytest.mark.parametrize(
