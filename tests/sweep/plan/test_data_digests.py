@@ -64,11 +64,12 @@ def test_a_run_is_named_by_what_its_data_hold_and_not_by_their_path(
     assert DataDigests(lab).alone(embedded) == embedded
 
 
-def sweep_on(path: Path, name: str = "s.yaml") -> Path:
+def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:
     file = path.parent / name
     run = encode(run_on(path))
     fixed = {"model": MODEL, "data": run["data"]}
-    file.write_text(json.dumps({"experiment": "tiny", "fixed": fixed, "axes": {"route": ["1->1"]}}))
+    tree = {"experiment": "tiny", "fixed": fixed, "axes": {"route": ["1->1"]}}
+    file.write_text(json.dumps({**tree, **more}))
     return file
 
 
@@ -93,6 +94,17 @@ def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
     shutil.rmtree(tmp_path / "other")
     absent = load_sweep(str(sweep_on(tmp_path / "other")), path=lab.root)
     assert [t.run for t in absent.plan.tasks] == [t.run for t in first.plan.tasks]
+
+
+def test_a_search_without_baselines_says_that_its_data_are_others(lab: Lab, tmp_path: Path) -> None:
+    search = {"trials": 1, "objectives": ["cost/train_flops"]}
+    sweep = {"baseline": None, "evaluate": [], "search": search}
+    files = [sweep_on(write_set(tmp_path / n, seed=int(n)), f"{n}.yaml", **sweep) for n in "12"]
+    one, other = (load_sweep(str(file), path=lab.root).plan for file in files)
+    store_plan(lab.sweep("s"), one)
+    assert one.tasks == other.tasks == ()
+    with pytest.raises(UserError, match=f"; the data held .*, and {tmp_path / '2'} holds "):
+        check_plan(lab.sweep("s"), other)
 
 
 def test_absent_data_are_those_of_their_path_and_never_one_of_two_that_are_alike(
@@ -138,7 +150,10 @@ def test_a_run_that_is_older_than_digests_goes_on_where_its_samples_agree(
 
 
 def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     file, said = sweep_on(write_set(tmp_path / "one")), list[str]()
     with monkeypatch.context() as patch:
@@ -157,6 +172,12 @@ def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
     assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
     here = ["--root", str(lab.root), "--executor", "inline", "--device", "cpu", "--plan"]
     assert main(["sweep", str(file), *here]) == 0
+    assert "2 runs of this sweep recorded samples" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "one").rename(tmp_path / "away")
+    assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
+    DataDigests(lab, lab.sweep("s"), said.append).planned(first)
+    assert len(said) == 2, "nothing is said to agree"
+    (tmp_path / "away").rename(tmp_path / "one")
     write_set(tmp_path / "one", seed=2)
     now = fingerprint(first)
     expected = (

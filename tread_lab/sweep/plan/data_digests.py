@@ -38,7 +38,7 @@ class DataDigests:
     ) -> None:
         self._lab, self._sweep, self._say = lab, sweep, say
         self._filled: dict[DataSpec, DataSpec] = {}
-        self._agreed: set[DataSpec] = set()
+        self._compared: set[DataSpec] = set()
 
     def planned(self, spec: RunSpec) -> RunSpec:
         """Return a run of the plan with the digests of its data and of those of its parents.
@@ -50,15 +50,15 @@ class DataDigests:
         runs = [] if spec.data.is_embedded else self._runs_without_digest(spec.data)
         if not runs:
             return self._with_digest(self._with_parent(spec))
-        if spec.data not in self._agreed:
-            seen = self._seen(runs)
-            if self._differs(spec.data, seen):
+        if spec.data not in self._compared:
+            agree = self._agree(spec.data, seen := self._seen(runs))
+            if agree is False:
                 raise OtherData(
                     f"data: the training part in {spec.data.path} has the fingerprint"
                     f" {_fingerprint(spec.data)}, and the runs of this sweep saw"
                     f" {' and '.join(sorted(seen))}; put the data back, or give another --name"
                 )
-            self._say_old(spec.data, f"{counted(len(runs), 'run')} of this sweep")
+            self._say_old(spec.data, agree, f"{counted(len(runs), 'run')} of this sweep")
         return spec
 
     def alone(self, spec: RunSpec) -> RunSpec:
@@ -67,10 +67,12 @@ class DataDigests:
         if spec.data.is_embedded:
             return spec
         folder = self._lab.run_of(spec)
-        known = folder.readable_spec() is not None
-        if not known or self._differs(spec.data, self._seen([folder.name])):
+        if folder.readable_spec() is None:
             return self._with_digest(spec)
-        self._say_old(spec.data, f"run {folder.name}")
+        agree = self._agree(spec.data, self._seen([folder.name]))
+        if agree is False:
+            return self._with_digest(spec)
+        self._say_old(spec.data, agree, f"run {folder.name}")
         return spec
 
     def _with_parent(self, spec: RunSpec) -> RunSpec:
@@ -127,20 +129,21 @@ class DataDigests:
         facts = (item for attempt in attempts for item in attempt.fingerprint.items())
         return {fingerprint for name, fingerprint in facts if name.startswith("data ")}
 
-    def _differs(self, data: DataSpec, seen: set[str]) -> bool:
-        """Whether data that can be read are other than those that were seen, as far as is known."""
+    def _agree(self, data: DataSpec, seen: set[str]) -> bool | None:
+        """Return whether data are those that were seen; `None` where that cannot be compared."""
         try:
-            return bool(seen) and _fingerprint(data) not in seen
+            return _fingerprint(data) in seen if seen else None
         except UserError:
-            return False
+            return None
 
-    def _say_old(self, data: DataSpec, runs: str) -> None:
-        if data not in self._agreed:
-            self._agreed.add(data)
+    def _say_old(self, data: DataSpec, agree: bool | None, runs: str) -> None:
+        """Say once of data that agree what is not on record."""
+        if agree and data not in self._compared:
             self._say(
                 f"{data.path}: {runs} recorded samples of the training part alone, and these agree;"
                 " whether the held-out part, labels or captions have changed since is not on record"
             )
+        self._compared.add(data)
 
 
 def _anywhere(data: DataSpec) -> DataSpec:
