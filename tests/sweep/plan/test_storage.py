@@ -106,6 +106,10 @@ def test_a_stored_run_means_what_it_did_in_its_version(lab: Lab, tiny: Tiny) -> 
     trials = [(trial.run, trial.spec.bypass) for trial in load_plan(folder).trials[1:]]
     assert [run for run, _ in trials] == [trial.run for trial in plan.trials[1:]]
     assert [getattr(bypass, "dense_path_drop", None) for _, bypass in trials] == [0.0, 0.0]
+    stored.trials[2].spec["bypass"]["drop"] = 1
+    folder.plan_path.write_text(stored.text())
+    with pytest.raises(UserError, match=f"^{folder.plan_path}: bypass: unknown key 'drop'"):
+        load_plan(folder)
 
 
 @pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
@@ -223,6 +227,8 @@ LOSS, OTHER = ({"kind": "heldout_loss", "images": count} for count in (8, 9))
          "sweep.a was 1, is nothing; sweep.b was nothing, is 2; 1 field more"),
         (kept(question="Why?"), kept(question="How?"), "the same trials in another order"),
         (kept(a=(1, 2)), kept(a=[1, 2]), "the same trials in another order"),
+        (kept(), StoredPlan("s", "", "", (), (), {"earlier": [{"a": 1}], "data": {"d": "path"}}),
+         "the same trials in another order"),
         (kept(a="x" * 39), kept(a="y"), f"sweep.a was 'xxx{'x' * 33}..., is 'y'"),
         (kept(a="x" * 38), kept(a="y"), f"sweep.a was '{'x' * 38}', is 'y'"),
         (kept(D, A, B), kept(D, ("e", None), B, ("b", "e"), ("c", "d")),

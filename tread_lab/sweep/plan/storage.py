@@ -16,7 +16,7 @@ from tread_lab.records.durable import write_parts
 from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.cell import AnySpec, Spec, Tree, Trial
+from tread_lab.specs.cell import AnySpec, Spec, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -167,8 +167,8 @@ def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
 def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(earlier.sources, later.sources), *other_data(earlier, later)]
+    parts += renamed(earlier, later)
     changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
-    parts += renamed(*changes)
     new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
         parts.append(f"{_counted(new, 'new')}, {_counted(gone, 'gone')}")
@@ -208,13 +208,13 @@ def new_trials(
     return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
 
 
-def renamed(new: Sequence[Trial[AnySpec]], gone: Sequence[Trial[Tree]]) -> Iterator[str]:
-    """Yield how many runs of stored trials are among the new ones, under the names of today."""
+def renamed(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
+    """Yield how many runs of an earlier plan a later one has under other names, those of today."""
     decoded, names = SharedParts().run, set()
-    for trial in gone:
+    for trial in new_trials(later.trials, earlier.trials):
         with suppress(UserError):  # this version cannot read it
             names |= {signature(decoded(with_old_meaning(trial.spec)))} - {trial.run}
-    if count := len(names & {trial.run for trial in new}):
+    if count := len(names & {trial.run for trial in later.trials}):
         yield f"this version names {counted(count, 'run')} otherwise"
 
 
@@ -299,10 +299,10 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
             f"sweep {plan.name!r} compares {QUESTIONS[stored.match]}, and this file"
             f" {QUESTIONS[plan.match]}: give another --name"
         )
-    for change in other_data(stored, to_stored(plan)):
+    later = to_stored(plan)
+    for change in other_data(stored, later):
         raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
-    gone = new_trials(plan.trials, stored.trials)
-    for change in renamed(new_trials(stored.trials, plan.trials), gone):
+    for change in renamed(stored, later):
         raise UserError(
             f"sweep {plan.name!r}: {change} and would run them again: give another --name"
         )
