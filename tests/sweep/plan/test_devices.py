@@ -50,10 +50,10 @@ def test_gpus_that_are_not_here_are_planned_for(
 
 
 def test_a_device_of_this_process_says_what_it_is() -> None:
-    here = Devices.here("cpu", slots=3, runs_per_device=2)
+    here = Devices.here("cpu", slots=3, runs_per_device=2, threads=5)
     facts = DeviceFacts.of(torch.device("cpu"))
     assert (here.kinds, here.slots, here.runs_per_device) == ((facts,), 3, 2)
-    assert (here.local, here.idle_gpus) == (torch.device("cpu"), 0)
+    assert (here.local, here.threads, here.idle_gpus) == (torch.device("cpu"), 5, 0)
     assert (facts.type, facts.precisions[0]) == ("cpu", "fp32") and facts.memory > 2**20
 
 

@@ -93,14 +93,18 @@ def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(
     lab: Lab, tiny: Tiny
 ) -> None:
     fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
-    spec = tiny(steps=20)
+    latents = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
+    spec = tiny(steps=20, data=latents)
     one, four = (Forecast(lab, rates=RATES["H100"], devices=n) for n in (1, 4))
     assert four.training(spec) == one.training(spec) / 4
     alone, shared = one.parts(spec, fid), four.parts(spec, fid)
     assert shared["features"] == alone["features"]
+    assert shared["decoding"] == alone["decoding"] / 4
     calls = 4 * shared["sampling"] - alone["sampling"]  # what each call takes is not shared
     assert 0 <= calls < alone["sampling"] * 3
-    assert four.device_seconds([Task(spec)]) == pytest.approx(one.device_seconds([Task(spec)]))
+    measured = sum(shared.values()) + sum(four.references(spec, fid).values())
+    paid = pytest.approx((one.training(spec), 4 * measured))
+    assert four.device_seconds([Task(spec, (fid,))]) == paid
 
 
 def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
@@ -167,13 +171,16 @@ def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
 ) -> None:
     monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", None)
     kinds = (DeviceFacts("cpu", "x", ("fp32",), 2**30),)
-    here, away = Devices(kinds, local=torch.device("cpu")), Devices(kinds, slots=3)
+    here, away = Devices(kinds, local=torch.device("cpu")), Devices(kinds, slots=3, per_run=2)
     dear, cheap = Task(imagenet("XL")), Task(tiny())
     for task, devices in ((dear, here), (cheap, away)):
         found = forecast(lab, [task], devices, start=7.0)
         assert (found.timed, found.rates, found.slots) == (False, RATES["cpu"], devices.slots)
+        by_rates = Forecast(lab, rates=RATES["cpu"], devices=devices.per_run)
+        assert found.devices == devices.per_run
+        assert found.training(task.spec) == by_rates.training(task.spec)
     stated = forecast(lab, [cheap], away, start=2.0, rates="A100")
-    assert (stated.timed, stated.slots, stated.start) == (False, 3, 2.0)
+    assert (stated.timed, stated.slots, stated.start, stated.devices) == (False, 3, 2.0, 2)
     assert stated.rates is RATES["A100"]
     with pytest.raises(UserError, match="--device-rates: unknown 'H10', did you mean 'H100'"):
         forecast(lab, [], away, start=0.0, rates="H10")

@@ -175,6 +175,7 @@ def test_the_last_device_by_its_model_and_the_last_attempt_of_a_run_count(lab: L
     for attempt, counts in (
         ({"runs_per_device": 2}, False),
         ({"fingerprint": {"blocks of dit": "eager"}}, True),
+        ({"fingerprint": {"blocks of dit": "eager"}, "devices": 2}, False),
         ({"fingerprint": {"blocks of dit": "inductor 2.0"}}, False),
     ):
         folder.attempts.open(**attempt)
@@ -207,7 +208,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def time(self: Devices, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed]:
         calls.append((len(specs), at_once, list(specs)))
         loads = [1.99, *[2.0] * (len(specs) - 1)]
-        return [Speed(1.0 + n, 0.0, 0.0, 0.0, load=load) for n, load in enumerate(loads)]
+        return [Speed(1.0 + n, 8.0, 0.0, 0.0, load=load) for n, load in enumerate(loads)]
 
     monkeypatch.setattr(Devices, "time", time)
     return calls
@@ -241,7 +242,9 @@ def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
     """What others take of the CPU is said from twice the time on, and a step of fewer images."""
     monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
     specs = [tiny(model={"depth": depth, "width": 16, "heads": 2}) for depth in range(2, 10)]
-    found = timings(lab, [Task(spec) for spec in specs], replace(HERE, local=local), None)
+    devices = replace(HERE, local=local, per_run=2)  # which share what takes time by FLOPs
+    found = timings(lab, [Task(spec) for spec in specs], devices, None)
+    assert {found[kind_of(spec)].speed.per_flop for spec in specs} == {4.0}
     one_step = [replace(spec, train=replace(spec.train, batch=images)) for spec in specs[:6]]
     assert timed[0][2] == one_step
     assert [found[kind_of(spec)].speed.overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
