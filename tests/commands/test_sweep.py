@@ -174,7 +174,7 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
-    exact = "{samples: {metrics: [fd], count: 1000, sampler: {precision: fp32}}}"
+    exact = "{samples: {metrics: [fd], count: 1024, sampler: {precision: fp32}}}"
     measured = [f"evaluate=[{exact}]", "--budget", "trials=1"]
     command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
     assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large, *measured]) == 0
@@ -182,7 +182,35 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     assert "2 runs open, 8 at once" in said and "sampled in exact fp32 on a GPU: " in said
     assert "budget: 1 trial (0 started): " in said
     assert "256 images a pass, and H200 has 148 GB, which 2 runs share: too much;" in said
+    images = 1024 * 3 * 256**2 / 1e6
+    assert f"{2 * images:.0f} MB of samples, {2 * images:.0f} MB of samples under way" in said
+    assert main([*command, "--plan", "--gpus", "2", *large, *measured]) == 0
+    assert "each run is trained on 2 devices, which also draw" in capsys.readouterr().out
     assert not Path("lab").exists()
+
+
+def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of none of its cells is it certain that it will run."""
+    monkeypatch.setattr("tread_lab.sweep.plan.devices.precisions", lambda device: ("fp32",))
+    searched = [*COMMAND, "--plan", RANDOM, "baseline=null"]
+    for words, said in (
+        (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
+        (["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"], "no run is judged: grace is"),
+    ):
+        assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
+
+
+def test_gpus_of_a_cluster_that_runs_leave_idle_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = sweep.Devices.here
+    idle = staticmethod(lambda *what, **how: sweep.replace(here(*what, **how), idle_gpus=3))
+    monkeypatch.setattr(sweep.Devices, "here", idle)
+    assert main([*COMMAND, "--plan"]) == 0
+    said = "3 GPUs of the cluster stay idle: --gpus 1 gives a run one\n"
+    assert capsys.readouterr().err == said
 
 
 def test_nothing_is_timed_for_a_sweep_that_another_driver_has(
@@ -215,11 +243,12 @@ def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
         ("s", "mlflow"),
     ]
     said = "the budget of s is used up: "
-    assert said in capsys.readouterr().err
+    assert said in capsys.readouterr().err and Lab.at("lab").sweep("s").budget_path.exists()
     assert main([*COMMAND, BOTH, "--budget", "trials=2"]) == 0
     assert len(pretended.done) == 3 and synced[2:] == [(), ("s",)] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 2
+    assert main([*COMMAND, BOTH]) == 0 and not Lab.at("lab").sweep("s").budget_path.exists()
 
 
 @pytest.mark.parametrize(
