@@ -30,9 +30,11 @@ def planned(tiny: Tiny, **more: Any) -> Plan:
     return plan_of(tiny(model=DEEP), "budgeted", **{"axes": axes, **more})
 
 
-def carried_out(lab: Lab, plan: Plan, seconds: float | None = None) -> tuple[list[str], Any]:
+def carried_out(
+    lab: Lab, plan: Plan, seconds: float | None = None, *, slots: int = 1
+) -> tuple[list[str], Any]:
     """The routes of what was carried out, and the queue."""
-    folder, done = lab.sweep("budgeted"), Pretender(lab)
+    folder, done = lab.sweep("budgeted"), Pretender(lab, slots)
     budget = Budget(lab, plan, lambda task: seconds)
     watch = Stopwatch(folder.spent_path)
     if plan.search is None:
@@ -106,10 +108,14 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
     assert Budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-3)
 
 
-def test_a_search_asks_for_no_cell_that_does_not_fit(lab: Lab, tiny: Tiny) -> None:
-    search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"]}
-    plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5})
-    done, queue = carried_out(lab, plan)
+@pytest.mark.parametrize(("slots", "stop_early"), [(1, None), (4, None), (4, "asha")])
+def test_a_search_asks_for_no_cell_that_does_not_fit(
+    slots: int, stop_early: str | None, lab: Lab, tiny: Tiny
+) -> None:
+    """Nor beside cells whose runs still wait for their baselines."""
+    search = {"trials": 6, "startup": 3, "parallel": 3, "objectives": ["heldout/loss"]}
+    plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5}, stop_early=stop_early)
+    done, queue = carried_out(lab, plan, slots=slots)
     assert len(done) == 2 + 4 and queue.full  # the third cell has two runs and one may start
     assert len(lab.sweep("budgeted").suggestions()) == 2
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})

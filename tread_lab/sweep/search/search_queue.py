@@ -39,6 +39,7 @@ class SearchQueue:
         self.search, self.space = plan.search.spec, Space(plan.search.cells)
         self.full = self._all_suggested = self._waits = False
         self._ended: set[str] = set()  # runs, in this session
+        self._promised: dict[str, Task] = {}  # of suggested cells, not handed out yet
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.observations: list[Observation] = []  # of the suggested cells, in order
         for suggestion in self.folder.suggestions():
@@ -65,11 +66,14 @@ class SearchQueue:
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():
             self._suggest()
+        if task is not None:
+            self._promised.pop(task.run, None)
         return task
 
     def ended(self, task: Task) -> None:
         self._waits = False
         self._queue.ended(task)
+        self._promised.pop(task.run, None)  # a cell may share a run that was under way
         self._ended.add(task.run)
         self._observe(task.run)
 
@@ -94,7 +98,8 @@ class SearchQueue:
             return
         number, notes = proposal
         trials = self._trials_of(number)
-        if not self.fits(self._open(trials)):
+        wanted = self._promised | {task.run: task for task in self._open(trials)}
+        if not self.fits([*wanted.values()]):
             self.full, self._waits = self._queue.over, True
             return
         cell, stored_trials = self.space.cells[number], tuple(map(Trial.stored, trials))
@@ -109,7 +114,9 @@ class SearchQueue:
         if number is None:  # of another space, under the same name: the plan was checked
             return
         self.observations.append(Observation(number, notes=suggestion.notes))
-        self._queue.add(self._open(self._trials_of(number)))
+        tasks = self._open(self._trials_of(number))
+        self._queue.add(tasks)
+        self._promised |= {task.run: task for task in tasks}
 
     def _trials_of(self, number: int) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of a cell and of its baselines."""
