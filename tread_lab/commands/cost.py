@@ -10,7 +10,7 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import lookup
+from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
@@ -31,6 +31,8 @@ def cost(options: Cost) -> int:
     named_model = [f"model={model}"] if model else []
     loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
     spec = run_spec(loaded, options.route, options.rate)
+    if options.as_json and device_rates:
+        raise UserError("--device-rates: its times are no part of --json; leave one of both out")
     if options.as_json:
         print(json.dumps(report(spec), indent=1))
         return DONE
