@@ -10,7 +10,7 @@ import pytest
 from tread_lab.cli import main
 from tread_lab.prepare.required_files import REQUIRED
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.execution.health import CHECKS
+from tread_lab.sweep.execution.health import CHECKS, of_driver
 
 
 def test_a_machine_without_a_lab_is_examined_and_nothing_is_left(
@@ -27,6 +27,13 @@ def test_a_machine_without_a_lab_is_examined_and_nothing_is_left(
     assert tree["files"]["reference"]["sha256"] is None  # not known
     assert tree["files"]["latents"]["here"] is None and not tree["files"]["autoencoder"]["here"]
     assert list(in_folder.iterdir()) == []
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    monkeypatch.setattr(
+        "tread_lab.sweep.execution.ray_probe.nodes_health",
+        lambda asked: {"far": of_driver(asked)[1]},
+    )
+    assert main(["doctor", "--json"]) == code
+    assert list(json.loads(capsys.readouterr().out)["nodes"]) == [node, "far"]
 
 
 def test_a_plan_that_cannot_be_read_and_no_compiler_are_two_lines(

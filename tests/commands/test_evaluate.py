@@ -16,9 +16,11 @@ from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
 from tread_lab.commands.options import Evaluate
 from tread_lab.engine.cost.speed import RATES
+from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.sweep.plan.forecast import Forecast
@@ -118,11 +120,15 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def differs(*what: Any) -> None:
+    beside: list[str] = []
+
+    def differs(folders: Any, *what: Any) -> None:
+        beside.extend(folder.name for folder in folders)
         raise UserError("another decoder")
 
     monkeypatch.setattr(evaluate, "check_measured", differs)
     run = completed(lab, tiny)
+    lab.run("another").create(tiny())
     how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
     named = ["heldout_loss", "heldout_loss at 50%"]
     assert evaluate_with(run[:6], *named, **how) == 0
@@ -142,6 +148,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         evaluate_with(run[:6], **how)
     with pytest.raises(UserError, match=r"^another decoder$"):
         evaluate_with(run[:6], *named, root=str(lab.root))
+    assert sorted(beside) == sorted([run, "another"]), "all runs of the lab"
 
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(
@@ -183,6 +190,8 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     run, one = completed(lab, tiny), evaluate.measure
 
     def failing(folder: Any, spec: Any, *what: Any, **how: Any) -> Any:
+        if spec.step == 15:
+            raise ProcessLost("process 1 has ended")
         if spec.step == 10:
             raise UserError("no such step")
         return one(folder, spec, *what, **how)
@@ -191,6 +200,8 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     with pytest.raises(UserError, match=r"^no such step"):
         evaluate_with(run, "heldout_loss at 10", "heldout_loss", root=str(lab.root), as_json=True)
     assert [call[2] for call in measured[1:]] == [None]
+    with pytest.raises(Unavailable, match=r"^process 1 has ended; the same command goes on$"):
+        evaluate_with(run, "heldout_loss at 15", "heldout_loss", root=str(lab.root))
 
 
 def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab, tiny: Tiny) -> None:

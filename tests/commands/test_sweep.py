@@ -17,7 +17,7 @@ from tread_lab.commands import sweep
 from tread_lab.records import run_folder as records
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import UserError
+from tread_lab.specs import UserError, extensions
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
@@ -200,6 +200,21 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
         (["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"], "no run is judged: grace is"),
     ):
         assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[*COMMAND, "--plan"], ["submit", "slurm", "s.yaml", "--gpus=0", "--time=90", "--dry-run"]],
+)
+def test_packages_that_add_one_name_are_refused_though_nothing_uses_it(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = [
+        extensions.Extension("tread_lab.solvers", "theirs", package, "1.0", "math:cos")
+        for package in ("one", "other")
+    ]
+    monkeypatch.setattr(extensions, "installed", lambda group: both if "solvers" in group else ())
+    assert main(command) == 2 and "the package one adds this name too" in capsys.readouterr().err
 
 
 def test_gpus_of_a_cluster_that_runs_leave_idle_are_told(

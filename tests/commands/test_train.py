@@ -77,6 +77,18 @@ def test_an_impossible_number_of_devices_is_refused(
     assert said in capsys.readouterr().err
 
 
+def test_a_launcher_says_how_many_processes_there_are_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
+        monkeypatch.setenv(name, value)
+    assert main([*SMALL, "--processes", "2"]) == 2
+    assert "--processes: the launcher has said how many; leave" in capsys.readouterr().err
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert main(SMALL) == 2
+    assert "WORLD_SIZE=2: a run has the devices of one machine, here 1" in capsys.readouterr().err
+
+
 def test_a_run_is_trained_measured_and_shown_and_then_complete(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,8 +114,10 @@ def test_what_a_run_and_its_parents_lack_is_checked_and_run_with_the_options(
     assert "disk: at most " in capsys.readouterr().err
     assert main(command) == 0 and len(tasks) == 3
     assert main([*SMALL, HELDOUT, then, "seed=1", *HOW]) == 0 and len(tasks) == 6
-    Lab.at("lab").run(child.run).reopen()
-    assert main(command) == 0 and tasks[7:] == [child]
+    folder = Lab.at("lab").run(child.run)
+    folder.reopen()
+    folder.request_stop()
+    assert main(command) == 0 and tasks[7:] == [child] and not folder.remarks.stop
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,9 @@ def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab, tiny
     (kind,) = by_rates.sources["speeds"]
     speeds = {"speeds": {kind: [1e-3, 0.0]}}  # overhead alone: a routed step takes as long
     store_plan(lab.sweep("p"), replace(by_rates, sources=by_rates.sources | speeds))
-    assert [trial.spec.train.steps for trial in plan().trials] == [600, 600]
+    now = plan()
+    assert [trial.spec.train.steps for trial in now.trials] == [600, 600]
+    assert [now.price(trial.spec) for trial in now.trials] == [0.6, 0.6]
 
 
 def test_a_parent_that_is_no_trial_is_counted_apart(tiny: Tiny) -> None:
