@@ -141,10 +141,13 @@ def test_what_a_job_leaves_for_the_next_one_is_its_progress(
 
 def test_the_options_of_the_job(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = directives(
-        printed(capsys, *ASKED, "--root=/lab", "--", "--partition", "gpu", "--comment=a b")
+        printed(
+            *(capsys, *ASKED, "--root=/lab", "--name=named"),
+            *("--", "--partition", "gpu", "--comment=a b"),
+        )
     )
     assert lines[:7] == [
-        "--job-name=small",
+        "--job-name=named",
         "--nodes=2",
         "--ntasks-per-node=1",
         "--cpus-per-task=8",
@@ -153,7 +156,7 @@ def test_the_options_of_the_job(place: Path, capsys: pytest.CaptureFixture[str])
         "--requeue",
     ]
     assert lines[8:] == [
-        "--output=/lab/sweeps/small/slurm-%j.out",
+        "--output=/lab/sweeps/named/slurm-%j.out",
         "--open-mode=append",
         "--partition gpu",
         "'--comment=a b'",
@@ -171,11 +174,12 @@ def test_no_step_is_timed_here_for_a_sweep_that_is_matched_in_seconds(
 def test_nodes_without_gpus_and_jobs_that_follow(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = printed(capsys, "--gpus=0", "--time=90", "--processes=4", "--resubmit")
+    text = printed(capsys, "--gpus=0", "--time=90", "--processes=4", "--resubmit", "--margin=5000")
     lines = directives(text)
     assert "--cpus-per-task=4" in lines and "--no-requeue" in lines
     assert not [line for line in lines if "--gres" in line]
-    assert in_bash(text, '"$seconds" "$gpus" "$resubmit"') == ["5400", "0", "yes"]
+    variables = in_bash(text, '"$seconds" "$gpus" "$resubmit" "$patience"')
+    assert variables == ["5400", "0", "yes", "400"]
     words = in_bash(text, '"${sweep[@]}"')
     assert words[2:] == [
         "--executor=ray",
@@ -245,6 +249,7 @@ def test_what_sbatch_refuses_is_one_line(
         (["--gpus-per-run=3"], "train.batch: 4 images are no equal shares for 3 devices"),
         (["--budget=hour=2"], "budget: unknown key 'hour', did you mean 'hours'?"),
         (["--budget=hours=0"], "budget: hours: must be positive"),
+        (["fixed.init_from=ffff"], "no run 'ffff' in "),
         (["--time=noon"], "--time: 'noon' is no time of Slurm's"),
         (["--time=5:00"], "--margin: 300 s of 300 s"),
         (["--", "gpu"], "'gpu': after `--` come options of sbatch"),
