@@ -15,6 +15,7 @@ from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, signature
 from tread_lab.specs.run import InitSpec
+from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.removal import removal_of, remove
 
@@ -30,13 +31,15 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
-    lab.sweep("a").remarks.add_note("not needed")
-    removal = removal_of(lab, "a")
     own = signature(tiny_spec((1, 4), steps=400))
+    for folder in (lab.sweep("a"), lab.run(own)):
+        folder.remarks.add_note("not needed")
+    removal = removal_of(lab, "a")
     assert ([run.name for run in removal.runs], set(removal.kept)) == ([own], SHARED)
     first, second = removal.lines()
-    assert first.startswith("a loses its plan and figures and 1 run (1 completed, ")
-    assert first.endswith(", 1 note)") and second == "2 runs stay for sweep b"
+    lost = f"1 completed, 52 s of training, {amount(removal.bytes)}, 2 notes"
+    assert first == f"a loses its plan and figures and 1 run ({lost})"
+    assert second == "2 runs stay for sweep b"
     assert lab.sweep("a").plan_path.exists() and lab.run(own).path.exists()
     files = [*lab.sweep("a").path.rglob("*"), *lab.run(own).path.rglob("*")]
     assert removal.bytes == sum(path.stat().st_size for path in files if path.is_file())
@@ -93,8 +96,10 @@ def test_a_parent_that_was_trained_before_its_sweep_stays(
     assert removal.lines()[1:] == (stays if trained == "before" else [])
     remove(removal)
     assert parent.path.exists() == (trained == "before") and not children[0].path.exists()
-    for run in lab.runs():
-        remove(removal_of(lab, run.name[:8]))
+    for run in lab.runs():  # a run alone
+        removal = removal_of(lab, run.name[:8])
+        assert removal.lines() == [f"{run.name} loses 1 run (1 pending, {amount(removal.bytes)})"]
+        remove(removal)
     assert lab.runs() == []
 
 

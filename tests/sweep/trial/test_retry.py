@@ -13,7 +13,14 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
-from tread_lab.sweep.trial.retry import Decision, decide, failed_kind, failed_tasks, reopen
+from tread_lab.sweep.trial.retry import (
+    Decision,
+    consequence,
+    decide,
+    failed_kind,
+    failed_tasks,
+    reopen,
+)
 from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
@@ -48,6 +55,22 @@ def test_the_record_alone_decides_whether_a_run_is_tried_again(
     exhausted = None if last is None else attempts[last - 1]
     assert decide(attempts) == Decision(whole_device, exhausted)
     assert decide([replace(attempt, forgiven=True) for attempt in attempts]) == Decision()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "forgiven", "follows"),
+    [
+        (["lost"] * 9, 0, "the run goes back to the queue, with all its tries"),
+        (["died", "hung"], 0, "the run goes back to the queue, with 1 more of 2 tries"),
+        (["hung", "died", "hung"], 0, "its tries are used up"),
+        (["died"] * 4, 2, "the run goes back to the queue, with 1 more of 3 tries"),
+    ],
+)
+def test_what_follows_is_said_of_the_last_ending_and_the_tries_that_count(
+    kinds: list[str], forgiven: int, follows: str
+) -> None:
+    attempts = [replace(one, forgiven=one.n <= forgiven) for one in history(*kinds)]
+    assert consequence(attempts) == follows
 
 
 def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
