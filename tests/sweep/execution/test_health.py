@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import torch
 
 from tread_lab.prepare.required_files import STANDS_IN
 from tread_lab.records.lab import Lab
@@ -109,9 +111,35 @@ def test_what_open_runs_lack_is_named(
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
     evaluations = decode_evaluations(["heldout_loss", "fid[heldout]@100"])
     tasks = [Task(tiny(seed=seed), evaluations) for seed in (0, 1)]
+    tasks += [Task(tiny(repa={"encoder": "dinov2-small", "path": "/no/dinov2"}))]
     with question(lab.root, tasks) as asked:
-        assert len(asked.tasks) == 1  # both read the same files
+        assert len(asked.tasks) == 2  # the first two read the same files
         here = health(asked)
-    (problem,) = here.problems
-    assert "TREAD_LAB_INCEPTION" in problem
+    metric, encoder = here.problems
+    assert "TREAD_LAB_INCEPTION" in metric
+    assert encoder == "repa: /no/dinov2 holds no config.json; give its folder or hub id"
     assert here.made_with is not None and "held-out data fashion16" in here.made_with
+
+
+def test_each_gpu_is_tried_and_one_that_does_not_work_is_an_error_of_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tread_lab.sweep.execution import health as module
+
+    def look() -> tuple[tuple[str, ...], str]:
+        with question(tmp_path, []) as asked:
+            here = health(asked)
+        return here.gpus, here.gpu_error
+
+    monkeypatch.setattr(module, "_NVIDIA", tmp_path)
+    monkeypatch.setattr(module, "name", str)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert look() == ((), "an NVIDIA driver is here, and torch cannot use its GPUs")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    tried = Mock()
+    monkeypatch.setattr(torch, "zeros", tried)
+    assert look() == (("cuda:0", "cuda:1"), "")
+    assert [str(made.kwargs["device"]) for made in tried.call_args_list] == ["cuda:0", "cuda:1"]
+    tried.side_effect = RuntimeError("no kernel image\nmore")
+    assert look() == ((), "no kernel image")

@@ -280,6 +280,10 @@ def test_runs_are_packed_on_nodes_that_are_there(
     monkeypatch.setattr(module.ray, "nodes", lambda: nodes)
     most = [module.most_on_one_device(TrialResources(gpus=gpus)) for gpus in (0.0, 0.25, 1.0)]
     assert most == [4, 4, 1]
+    for name, node in zip("abcd", nodes):
+        node["NodeID"] = name
+    fitting = [module.fitting_nodes({"cpu": 2, "gpu": gpu}) for gpu in (0.0, 1.0, 1.5)]
+    assert fitting == [{"a", "b"}, {"a"}, set()]
     assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
     assert module.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
     nodes[:] = [of(memory=1.0)]  # a head that runs nothing
