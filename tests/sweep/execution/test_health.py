@@ -46,6 +46,7 @@ ABSENT = {"Inception-2015": "no Inception weights at /x", "latents": None}
         ("files", {"made_with": MADE | {"weights inception": "c"}}, WRONG, "copy the driver's"),
         ("CUDA", {"gpu_error": "no kernel image"}, WRONG, "no kernel image; a torch for CUDA"),
         ("CUDA", {"offered": 8.0}, WRONG, "Ray offers 8 GPUs, and torch sees none"),
+        ("CUDA", {"offered": 2.0, "gpus": ("H200",)}, WRONG, "torch sees 1; `ray start --num-gpus"),
         ("files", {"absent": ABSENT}, WRONG, "set TREAD_LAB_INCEPTION before `ray start`"),
         ("files", {"absent": {"Inception-2015": STANDS_IN}}, WARNING, "rehearsal alone"),
         ("files", {"problems": ("no data at /y",)}, WRONG, "open runs: no data at /y"),

@@ -235,8 +235,10 @@ def _unequal(node: NodeHealth, driver: NodeHealth, check: str, mend: str) -> lis
 def _cuda(node: NodeHealth, driver: NodeHealth) -> Judged:
     mend = "a torch for CUDA (`pip install torch`) and a driver that is new enough mend that"
     wrong = [(WRONG, f"{node.gpu_error}; {mend}")] if node.gpu_error else []
-    if node.offered and not node.gpus and not wrong:
-        wrong = [(WRONG, f"Ray offers {node.offered:g} GPUs, and torch sees none; {mend}")]
+    if node.offered > (seen := len(node.gpus)) and not wrong:
+        mend = f"`ray start --num-gpus={seen}` there offers as many" if seen else mend
+        offers = f"Ray offers {node.offered:g} GPUs, and torch sees {seen or 'none'}"
+        wrong = [(WRONG, f"{offers}; {mend}")]
     return ", ".join(node.gpus) or "none", wrong
 
 
