@@ -277,6 +277,8 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny:
     seen, attempts = Watched(lab, Task(tiny())), lab.run_of(tiny()).attempts
     where = {"driver": "me", "host": "h", "pid": 7}
     seen.watcher.on_trial_recover(0, [], seen.trial)
+    attempts.close(attempts.open(**where), "interrupted")  # by an earlier session
+    seen.watcher.on_trial_recover(0, [], seen.trial)
     for node in ("here", "gone"):
         attempts.open(**where, node=node)
         seen.watcher.on_trial_recover(0, [], seen.trial)
@@ -284,15 +286,15 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny:
     attempts.open(**where, node="here")
     error_file(lab, ActorUnavailableError("reset by peer", b"a" * 16))
     seen.watcher.on_trial_recover(0, [], seen.trial)
-    assert [one.ended for one in attempts.read()] == ["died", "died", "lost"]
+    assert [one.ended for one in attempts.read()] == ["interrupted", "died", "died", "lost"]
     assert {report.phase for report in seen.reports} == {"queued"}
-    assert [report.note for report in seen.reports[:3]] == [
-        "its worker did not start: the worker died",
+    assert [report.note for report in seen.reports[:4]] == [
+        *["its worker did not start: the worker died"] * 2,
         "process 7 on h was killed; the run goes back to the queue, with 2 more of 3 tries",
         "node gone of process 7 on h has left the cluster; the run goes back to the queue, with"
         " all its tries",
     ]
-    assert seen.reports[3].note == (
+    assert seen.reports[4].note == (
         "node here of process 7 on h cannot be reached; the run goes back to the queue, with all"
         " its tries"
     )

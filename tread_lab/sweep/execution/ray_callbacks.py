@@ -243,7 +243,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         family = [self.lab.run_of(spec) for spec in (*task.spec.ancestors, task.spec)]
         folder = next((run for run in family if run.result() is None), family[-1])
         attempts = folder.attempts.read()
-        if not attempts:
+        if not attempts or (attempts[-1].ended and not attempts[-1].reason):  # that one ended well
             note = f"its worker did not start: {first_line(error)}"
         else:
             left = attempts[-1]
@@ -252,8 +252,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
                 ended, reason = why_open(folder, left, worker)
                 attempts[-1] = replace(left, ended=ended, reason=reason)
             note = f"{attempts[-1].reason}; {consequence(attempts)}"
-        step, steps = folder.step(), task.spec.train.steps
-        self.on_report(Report(task.run, QUEUED, step, steps, math.nan, note=note))
+        self.on_report(Report(task.run, QUEUED, 0, task.spec.train.steps, math.nan, note=note))
 
     def _count_start(self, task: Task, error: Exception) -> None:
         """Give up on the cluster if starts of a worker keep making no attempt."""
