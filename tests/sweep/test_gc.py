@@ -99,6 +99,7 @@ def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_eve
     disk = sum(path.stat().st_size for path in folder.checkpoints.iterdir())
     freed = clear(lab, litter)
     assert disk - sum(p.stat().st_size for p in folder.checkpoints.iterdir()) == freed > disk / 2
+    assert sum(item.bytes for item in litter) == pytest.approx(freed, abs=32)  # as was announced
     after = load_latest(folder.checkpoints)
     assert steps(folder) == [20, 5] and before is not None and after is not None
     for part in ("model", "ema"):

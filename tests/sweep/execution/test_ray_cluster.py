@@ -132,14 +132,18 @@ def test_ray_gives_back_sigterm_and_its_daemons_and_agents_are_killed_at_once(
     earlier = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
     monkeypatch.setattr(module.ray, "shutdown", shutdown)
-    monkeypatch.setattr(module, "_is_of_ray", lambda pid: pid == agent.pid)
-    agent = subprocess.Popen(["sleep", "600"])
+    started = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]
+    lines = dict(zip((one.pid for one in started), (b"/lib/ray/agent.py", b"ray::IDLE", b"sh")))
+    monkeypatch.setattr(module, "command_line", lambda pid: lines.get(pid, b""))
+    *of_ray, other = started
     try:
         module._shut_down()
         signal.raise_signal(signal.SIGTERM)
+        assert [one.wait(10) for one in of_ray] == [-signal.SIGKILL] * 2 and other.poll() is None
     finally:
         signal.signal(signal.SIGTERM, earlier)
-    assert agent.wait(10) == -signal.SIGKILL
+        other.kill()
+        other.wait()
     assert heard == [signal.SIGTERM]
     assert killed == [{"check_alive": False, "allow_graceful": False}]
 
@@ -162,7 +166,8 @@ def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
     monkeypatch.setattr(module, "_print", lambda batch, **more: shown.append(batch["lines"]))
     module._print_but_dumps({"lines": ["a", "b"]}, flush=True)
     module._print_but_dumps({"lines": ["a", "Raylet is terminated. Termination"]})
-    module._print_but_dumps({"lines": ["The node with node id: 1 has been marked dead"]})
+    for dump in ("The node with node id: 1 has been marked dead", "A worker died or was killed."):
+        module._print_but_dumps({"lines": [dump]})
     assert shown == [["a", "b"]]
 
 
