@@ -36,39 +36,46 @@ WELL = NodeHealth(
     free={"/lab": 10**12},
 )
 ABSENT = {"Inception-2015": "no Inception weights at /x", "latents": None}
+ONE_WRONG = "1 of 1, 1 wrong"
 
 
 @pytest.mark.parametrize(
-    ("check", "change", "code", "says"),
+    ("check", "change", "code", "says", "cell"),
     [
-        ("code", {"made_with": {**MADE, "code": "c" * 16}}, WRONG, "code is cccc"),
-        ("packages", {"made_with": {**MADE, "package torch": "2"}}, WRONG, "torch is 2, and 2.15"),
-        ("files", {"made_with": MADE | {"weights inception": "c"}}, WRONG, "copy the driver's"),
-        ("CUDA", {"gpu_error": "no kernel image"}, WRONG, "no kernel image; a torch for CUDA"),
-        ("CUDA", {"offered": 8.0}, WRONG, "Ray offers 8 GPUs, and torch sees none"),
-        ("CUDA", {"offered": 2.0, "gpus": ("H200",)}, WRONG, "torch sees 1; `ray start --num-gpus"),
-        ("files", {"absent": ABSENT}, WRONG, "set TREAD_LAB_INCEPTION before `ray start`"),
-        ("files", {"absent": {"Inception-2015": STANDS_IN}}, WARNING, "rehearsal alone"),
-        ("files", {"problems": ("no data at /y",)}, WRONG, "open runs: no data at /y"),
-        ("clock", {"clock": 3600.0}, WARNING, "its clock is 60 min ahead of the driver's"),
-        ("clock", {"clock": -86400.0}, WARNING, "its clock is 24.0 h behind the driver's"),
-        ("disk", {"free": {"/tmp": 10**6}}, WARNING, "1 MB are free in /tmp"),
-        ("disk", {"unwritable": "no room", "full": True}, UNAVAILABLE, "no room"),
-        ("disk", {"unwritable": "read-only"}, WRONG, "read-only"),
-        ("shared path", {"unseen": "no such file"}, WRONG, "mount the folder of the lab"),
-        ("locks", {"unlocked": "it is free here"}, WRONG, "two nodes could write one run"),
-        ("compiler", {"uncompiled": "there is no cc"}, WARNING, "apt-get install gcc"),
-        ("answer", {"silent": "it does not answer"}, UNAVAILABLE, "does not answer"),
+        ("code", {"made_with": {**MADE, "code": "c" * 16}}, WRONG, "code is cccc", "c" * 8),
+        ("packages", {"made_with": {**MADE, "package torch": "2"}}, WRONG, "is 2, and", "torch 2"),
+        ("files", {"made_with": MADE | {"weights inception": "c"}}, WRONG, "copy the", ONE_WRONG),
+        ("CUDA", {"gpu_error": "no kernel image"}, WRONG, "no kernel image; a torch", "none"),
+        ("CUDA", {"offered": 8.0}, WRONG, "Ray offers 8 GPUs, and torch sees none; a t", "none"),
+        ("CUDA", {"offered": 2.0, "gpus": ("H200",)}, WRONG, "sees 1; `ray start", "H200"),
+        ("files", {"absent": ABSENT}, WRONG, "set TREAD_LAB_INCEPTION bef", "0 of 1, 1 wrong"),
+        ("files", {"absent": {"Inception-2015": STANDS_IN}}, WARNING, "rehearsal alone", "0 of 1"),
+        ("files", {"problems": ("no data at /y",)}, WRONG, "open runs: no data at /y", ONE_WRONG),
+        ("clock", {"clock": 3600.0}, WARNING, "is 60 min ahead of the driver's", "ahead 60 min"),
+        ("clock", {"clock": -86400.0}, WARNING, "24.0 h behind the driver's", "behind 24.0 h"),
+        ("disk", {"free": {"/tmp": 10**6}}, WARNING, "1 MB are free in /tmp", "1 MB free"),
+        ("disk", {"unwritable": "no room", "full": True}, UNAVAILABLE, "no room", "unwritable"),
+        ("disk", {"unwritable": "read-only"}, WRONG, "read-only", "unwritable"),
+        ("shared path", {"unseen": "x", "unlocked": "x"}, WRONG, "mount the folder", "not seen"),
+        ("locks", {"unlocked": "it is free here"}, WRONG, "could write one run", "of this node"),
+        ("compiler", {"uncompiled": "there is no cc"}, WARNING, "apt-get install gcc", "none"),
+        ("answer", {"silent": "it does not answer"}, UNAVAILABLE, "does not answer", None),
     ],
 )
 def test_each_thing_that_is_wrong_is_one_line_with_a_code(
-    check: str, change: dict[str, Any], code: int, says: str
+    check: str, change: dict[str, Any], code: int, says: str, cell: str | None
 ) -> None:
     cells, findings = judge({"driver": WELL, "node": replace(WELL, **change)}, WELL)
     assert {one.check for one in findings} == {check}
     assert all((one.node, one.code) == ("node", code) for one in findings)
     assert says in findings[0].text and "\n" not in findings[0].text
+    assert cells["driver"] == {
+        "code": "a" * 8, "packages": "torch 2.15", "CUDA": "none", "files": "1 of 1",
+        "clock": "ok", "disk": "1 TB free", "shared path": "ok", "locks": "ok", "compiler": "ok",
+    }  # fmt: skip
+    assert cells["node"].get(check) == cell
     assert list(cells["node"]) == list(CHECKS)
+    assert cell or set(cells["node"].values()) == {"?"}
 
 
 def test_paths_and_locks_of_a_lab_that_cannot_be_written_are_not_tried() -> None:
