@@ -406,6 +406,9 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
         ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
         ({"axes": {"rate": []}}, "axes.rate: has no values"),
         ({"axes": [1]}, "axes: expected a mapping of axes"),
+        ({"axes": [], "fixed": {"train.lr": 1}}, "axes: has no values"),
+        ({"axes": {"zip": [], "rate": [0]}}, "axes.zip: has no values"),
+        ({"sampler_axes": []}, "sampler_axes: has no values"),
         ({"fixed": {"train": {"stepss": 3}}}, "train: unknown key 'stepss'"),
         ({"axes": {"rate": [0.5]}, "where": "start > 1"}, "'start' needs a route"),
         (

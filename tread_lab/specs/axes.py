@@ -38,6 +38,8 @@ def grid(axes: Any, name: str) -> list[Cell]:
 def _listed(axes: Any, path: str) -> list[tuple[str, Any]]:
     """Return one mapping of axes, or each of a list of them, with its place."""
     each = axes if isinstance(axes, list | tuple) else [axes]
+    if not each:
+        raise UserError("has no values").at(path)
     return [(path if len(each) == 1 else f"{path}[{k}]", one) for k, one in enumerate(each)]
 
 

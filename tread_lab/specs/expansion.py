@@ -163,9 +163,9 @@ def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell], base: Mapping[str, Any
     fixed = {n: value for n, value in leaves_of(sweep.fixed).items() if said.get(n) != value}
     for name in fixed:
         place = f"routes.{name}" if lies_in(name, "route") or name == "rate" else name
-        wholes = [_set_whole(place, cell, sweep) for cell in cells]
-        if all(wholes):
-            raise UserError(f"fixed.{name}: every cell sets {wholes[0]} whole; write it there")
+        if all(_set_whole(place, cell, sweep) for cell in cells):
+            whole = _set_whole(place, cells[0], sweep)
+            raise UserError(f"fixed.{name}: every cell sets {whole} whole; write it there")
 
 
 def _set_whole(name: str, cell: Cell, sweep: SweepSpec) -> str:
