@@ -142,7 +142,7 @@ def written_shares(settings: Any) -> dict[str, set[float]]:
         elif isinstance(tree, list | tuple):
             for item in tree:
                 collect(item, field)
-        elif field is not None and isinstance(tree, float) and 0 < tree < 1:
+        elif field is not None and isinstance(tree, float):
             shares[field].add(tree)
 
     collect(settings, None)
