@@ -239,6 +239,12 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     }.items():
         with pytest.raises(UserError, match=line):
             planned(typed)
+    named = "experiment: tiny\nvariants: {m: {a: {train.lr: 1}}}\ntrials: "
+    Path("s.yaml").write_text(named + "[{route: 0->1}]\n")
+    assert planned("train.lr=5")[1] == 5, "the listed trial has it"
+    Path("s.yaml").write_text(named + "[{m: a, route: 0->1}]\n")
+    with pytest.raises(UserError, match="every variant of the sweep sets it"):
+        planned("train.lr=5")
     write("{model: DiT-S/2}")
     with pytest.raises(UserError, match=r"model.depth=4: the sweep fixes model whole; write fixed"):
         planned("model.depth=4")
