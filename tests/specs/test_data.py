@@ -59,6 +59,8 @@ def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
         ("shards", {"normalise": True}, True),
         ("folder", {"posterior": "mean"}, True),
         ("images", {"scale": 2.0}, True),
+        ("latents", {"decoder_range": "unit"}, True),
+        ("images", {"decoder_range": "unit"}, False),
     ],
 )
 def test_what_changes_no_sample_is_no_part_of_the_data(
