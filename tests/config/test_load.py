@@ -215,6 +215,7 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     assert planned("train={lr: 0.5}", "train.clip=3") == (60, 0.5)
     for typed in ("fixed.train.lr=0.5", "fixed.train={lr: 0.5}"):
         assert planned(typed) == planned(typed, typed) == (60, 0.5)
+    assert planned("train.ema=0.9", "fixed.train.lr=0.5") == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
         ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",

@@ -159,5 +159,8 @@ def test_an_unknown_name_is_told_with_the_nearest(name: str, said: str) -> None:
 
 
 def test_values_that_need_each_other_are_a_circle() -> None:
-    with pytest.raises(UserError, match=r"=train\.batch needs =train\.warmup needs"):
-        names({"train": {"warmup": "=train.batch", "batch": "=train.warmup"}})("train.warmup")
+    fields = {"warmup": "=train.lr * train.batch", "lr": "=B", "batch": "=train.warmup"}
+    with pytest.raises(UserError) as error:
+        names({"train": fields})("train.batch")
+    circle = "=train.warmup needs =train.lr * train.batch needs =train.warmup: a circle"
+    assert str(error.value) == circle

@@ -19,6 +19,7 @@ from tread_lab.specs import DataSpec, signature
         ("latents", 1.0, 0.5, (1.0, 0.5)),
         ("shards", None, None, (1.0, 0.18215)),
         ("shards", 0.5, None, (0.5, None)),
+        ("shards", 0.5, 0.5, (0.5, None)),
     ],
 )
 def test_factors_that_a_spec_leaves_out(
@@ -36,6 +37,8 @@ def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
     assert (spec.scale, spec.decoder_scale, spec.scales) == (1.0, 0.5, (1.0, 0.5))
     assert DataSpec(source="latents", scale=0.5).scales == (0.5, 0.5)
     assert DataSpec().scales == (1.0, 1.0)
+    tars = DataSpec(source="shards", scale=0.5, decoder_scale=0.5, normalise=True)
+    assert tars.decoder_scale == 0.5  # which a scale of normalised channels does not say
     given = [
         (source, said) for source in ("safetensors", "latents") for said in (None, True, False)
     ]

@@ -254,10 +254,8 @@ class CellNames:
         if text in self._open:
             raise UserError(f"{' needs '.join([*self._open, text])}: a circle")
         self._open.append(text)
-        try:
-            self._results[text] = evaluate(text[1:], self)
-        finally:
-            self._open.pop()
+        self._results[text] = evaluate(text[1:], self)
+        self._open.pop()
         return self._results[text]
 
     def _field(self, name: str) -> Any:
