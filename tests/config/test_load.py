@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tread_lab.config.load import (
+    evaluations_of,
     find,
     load_experiment,
     load_sweep,
@@ -36,9 +37,13 @@ def test_a_path_of_data_is_that_of_the_users_home_and_folder(in_folder: Path) ->
         assert load_experiment("e.yaml").run["data"]["path"] == str(meant)
     axes = "axes: {zip: {data: {path: [a, /b]}, train.lr: [1, 2]}}\nfixed: {then: {data.path: c}}\n"
     trials = "trials: [{data: {path: =x}}]\nvariants: {m: {n: {data.path: d}}}\n"
-    Path("s.yaml").write_text(f"experiment: e.yaml\n{axes}{trials}")
+    items = ["{samples: {reference: x/a.npz}}", "{samples: {reference: coco}}", "fd@1k"]
+    Path("s.yaml").write_text(f"experiment: e.yaml\n{axes}{trials}evaluate: [{', '.join(items)}]\n")
     _, sweep, _ = load_sweep("s.yaml")
     here = str(in_folder)
+    file, name = ({"samples": {"reference": own}} for own in (f"{here}/x/a.npz", "coco"))
+    assert sweep.evaluate == (file, name, "fd@1k")
+    assert evaluations_of(items) == [file, name, "fd@1k"]
     assert sweep.axes["zip"]["data"]["path"] == [f"{here}/a", "/b"]
     assert sweep.fixed == {"then": {"data.path": f"{here}/c"}}
     assert sweep.trials == ({"data": {"path": "=x"}},)

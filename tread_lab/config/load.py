@@ -27,7 +27,7 @@ from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import TOP, leaves, leaves_of, lies_in
-from tread_lab.specs.metrics import HELDOUT, ReferenceSpec
+from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 _RESOLVING = "UserError raised while resolving interpolation: "  # which says no more
@@ -94,25 +94,20 @@ def reference_of(written: Any) -> ReferenceSpec | None:
     """Return the reference that a name, a path or a tree says; `None` for held-out images."""
     if written is None or written == HELDOUT:
         return None
-    reference = decode(ReferenceSpec, written, "reference")
-    if reference.path is None:
-        return reference
-    return replace(reference, path=_absolute(reference.path))
-
-
-def _absolute(path: str) -> str:
-    """Return a path that a worker in another folder finds."""
-    return str(Path(path).expanduser().absolute())
+    return decode(ReferenceSpec, _absolute_paths(written, ".reference"), "reference")
 
 
 def _absolute_paths(tree: Any, field: str = "") -> Any:
-    """Return a tree of settings in which the paths of data are absolute, wherever it has them."""
+    """Return settings whose paths of data and references a worker in another folder finds."""
     if isinstance(tree, Mapping):
         return {key: _absolute_paths(value, f"{field}.{key}") for key, value in tree.items()}
     if isinstance(tree, list):
         return [_absolute_paths(item, field) for item in tree]
-    is_path = isinstance(tree, str) and field.endswith(".data.path") and not is_computed(tree)
-    return _absolute(tree) if is_path else tree
+    is_file = field.endswith(".reference") and is_reference_file(tree)
+    is_path = field.endswith((".data.path", ".reference.path")) and isinstance(tree, str)
+    if not (is_file or is_path) or is_computed(tree):
+        return tree
+    return str(Path(tree).expanduser().absolute())
 
 
 def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
@@ -135,7 +130,8 @@ def evaluations_of(words: Sequence[str]) -> list[Any]:
     Raises:
         UserError: a word in braces is no YAML.
     """
-    return [_yaml_value(word, word) if word.startswith("{") else word for word in words]
+    written = [_yaml_value(word, word) if word.startswith("{") else word for word in words]
+    return [_absolute_paths(item) for item in written]
 
 
 def _yaml_value(override: str, text: str) -> Any:

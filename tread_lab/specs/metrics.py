@@ -172,6 +172,11 @@ PUBLISHED: Mapping[str, str] = {
 }
 
 
+def is_reference_file(written: object) -> bool:
+    """Return whether a reference is written as the path of its file, not as a name."""
+    return isinstance(written, str) and ("/" in written or written.endswith(".npz"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReferenceSpec:
     """The statistics that generated images are compared with: an .npz as ADM's evaluator takes it.
@@ -202,7 +207,7 @@ class ReferenceSpec:
     def from_shorthand(value: object) -> dict[str, object]:
         """Return the fields of a name or of a path."""
         text = str(value)
-        if "/" not in text and not text.endswith(".npz"):
+        if not is_reference_file(text):
             return {"name": text}
         file = PurePath(text).name
         names = {published: name for name, published in PUBLISHED.items()}
