@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import difflib
 import functools
@@ -232,7 +231,7 @@ def _set(tree: dict[str, Any], key: str, value: Any) -> None:
         routes = routes_of(tree.get("routes") or [{}])
         tree["routes"] = [{**route, "rate": value} for route in routes]
     elif not rest:
-        tree[head] = copy.deepcopy(value)
+        tree[head] = value
     else:
         part = tree.get(head)
         if isinstance(part, str | float) and head in _WRITTEN_OUT:
