@@ -186,6 +186,14 @@ def test_a_broken_package_is_one_line_that_names_it(
     assert str(error.value) == f"{line}{reason}"
 
 
+def test_a_broken_system_is_met_by_who_names_it_alone(install: Install) -> None:
+    install("[tread_lab.systems]\nbroken = nowhere:X\n")
+    run = {"model": "DiT-S/2", "routes": ["2->8"]}
+    assert str(decode(RunSpec, {**run, "bypass": {"re_entry": "v1_sum"}}).bypass) == "route v1_sum"
+    with pytest.raises(UserError, match=r"^tread_lab.systems: 'broken' of .*: ModuleNotFoundError"):
+        decode(RunSpec, {**run, "bypass": "other"})
+
+
 @pytest.mark.parametrize(
     ("kept", "wrong"),
     [

@@ -44,6 +44,11 @@ def run(*routes: str, **changes: Any) -> RunSpec:
             ("class", "class"),
         ),
         ({"weight": 1, "strong": {"path": "dropped"}}, "path dropped", ("class",)),
+        (
+            {"weight": 3, "strong": {"step": 5}, "weak": {"path": "dropped"}},
+            "step(5)+PDG+AG(last)",
+            ("class", "none"),
+        ),
         ({"weight": 2, "strong": {"step": 5}}, "step(5)+AG(last)", ("class", "class")),
         ({"weight": 2, "weak": {"step": 5, "label": "none"}}, "CFG+AG(5)", ("class", "none")),
     ],
