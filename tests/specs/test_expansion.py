@@ -239,6 +239,11 @@ def test_equal_cells_and_equal_runs_are_said_once_for_all_seeds() -> None:
         ({"route": ["2->8"], "rate": [0.5, 0.51]}, "rate"),  # 32 of 64 tokens
         ({"route": ["2->8 by rows"], "rate": [0.5, 0.6]}, "rate"),
         ({"route": ["2->8"], "bypass.re_entry": ["v1_sum", "v1_code"]}, "bypass.re_entry"),
+        ({"route": ["0->8"], "bypass.re_entry": ["identity", "v1_sum"]}, "bypass.re_entry"),
+        (
+            {"routes": [["0->1", "2->8"]], "bypass.re_entry": ["identity", "v1_sum"]},
+            "",
+        ),
         ({"route": ["2->11"], "fp32_block": ["j+1", "off"]}, "fp32_block"),
         (
             {"then.model.init": ["adaln_zero", "official_code"], "route": ["2->8"]},

@@ -111,9 +111,11 @@ class RouteBypass(Bypass):
     re_entry: ReEntrySpec = field(default_factory=ReEntrySpec)
 
     def effect(self, routes: Sequence[RouteSpec]) -> RouteBypass:
-        if any(route.start == 0 for route in routes):
-            return self
-        return RouteBypass(re_entry=dataclasses.replace(self.re_entry, coinciding="once"))
+        at_block_0 = {route.start == 0 for route in routes}
+        if at_block_0 == {False}:
+            return RouteBypass(re_entry=dataclasses.replace(self.re_entry, coinciding="once"))
+        same_terms = at_block_0 == {True} and self.re_entry.coinciding == "once"
+        return RouteBypass() if same_terms else self
 
     def __str__(self) -> str:
         return "route" if self.re_entry == ReEntrySpec() else f"route {self.re_entry}"
