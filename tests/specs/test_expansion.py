@@ -196,8 +196,8 @@ def test_a_fixed_part_of_a_field_counts_where_a_cell_does_not_set_the_field_whol
     fixed, rows = {"process.p_mean": -1}, ({"train.lr": 1e-3}, {"process": "edm"})
     found = trials(fixed=fixed, trials=rows)
     assert [t.spec.process.p_mean for t in found] == [-1, -1.2]  # type: ignore[union-attr]
-    (small,) = trials(fixed={"model": RUN["model"]}, axes={"model": ["DiT-S/2"]})
-    assert small.spec.model.width == 384, "the file of a report fixes what the base run says"
+    (small,) = trials(fixed=RUN, axes={"model": ["DiT-S/2"]})
+    assert small.spec.model.width == 384, "the file of a report fixes all that the base run says"
 
 
 def test_where_may_ask_what_the_device_can_do() -> None:

@@ -157,10 +157,11 @@ def _check_seeds(sweep: SweepSpec) -> None:
 def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell], base: Mapping[str, Any]) -> None:
     """Refuse to fix a part of a field that every cell sets whole: the part would be lost.
 
-    The file of a report fixes what the base run says already, and so what cells set again.
+    The file of a report fixes all that the base run says, and so what cells set again.
     """
-    said = leaves_of(base)
-    fixed = {n: value for n, value in leaves_of(sweep.fixed).items() if said.get(n) != value}
+    fixed = leaves_of(sweep.fixed)
+    if base.keys() <= {name.partition(".")[0] for name in fixed}:
+        return
     for name in fixed:
         place = f"routes.{name}" if lies_in(name, "route") or name == "rate" else name
         if all(_set_whole(place, cell, sweep) for cell in cells):
