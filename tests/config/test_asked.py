@@ -118,6 +118,8 @@ def test_a_sweep_file_is_asked_nothing(in_folder: Path) -> None:
     Path("base.yaml").write_text("experiment: tiny\n")
     assert asked_file("route_placement", ["seeds=[3]"]) is None
     assert asked_file("from_defaults.yaml", ["seeds=[3]"]) is None
+    Path("lacking.yaml").write_text("axes: {rate: [0]}\n")  # a sweep file without its experiment
+    assert asked_file("lacking.yaml", ["train.lr=1,2"]) is None
     assert asked_file("tiny_flow", ["train.lr=1,2"]) is not None  # an experiment with defaults
 
 

@@ -54,6 +54,7 @@ def test_axes_of_the_sampler_are_an_object_or_a_list(axes: Any) -> None:
         ("sweep", {"axes": {}}),
         ("sweep", {"experiment": "tiny", "fixed": {"tran": {"steps": 3}}}),
         ("sweep", {"experiment": "tiny", "fixed": {"train": {"step": 3}}}),
+        ("sweep", {"experiment": "tiny", "fixed": {"train": "fast"}}),
         ("sweep", {"experiment": "tiny", "seeds": [0.5]}),
         ("sweep", {"experiment": "tiny", "baseline": [1]}),
         ("experiment", {"precision": "fp8"}),
