@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 import types
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -143,10 +142,9 @@ class _Parts:
 
 def _properties(cls: Any, parts: _Parts) -> Tree:
     """Return a schema for every field of a dataclass, described as in its docstring."""
-    hints, said = typing.get_type_hints(cls, include_extras=True), dict(_attributes(cls))
-    properties: Tree = {}
-    for name in (f.name for f in dataclasses.fields(cls)):
-        schema = parts.of(hints[name])
+    properties, said = dict[str, Any](), dict(_attributes(cls))
+    for name, (hint, _) in fields_of(cls).items():
+        schema = parts.of(hint)
         if parts.computed and cls is not SweepSpec and schema:
             schema = {"anyOf": [schema, _COMPUTED]}
         properties[name] = {**({"description": said[name]} if name in said else {}), **schema}
