@@ -53,10 +53,9 @@ class ExcludedCells:
     def why(self) -> str:
         """The reason in words; of a `where`, the expression that the others satisfy."""
         kind, _, expression = self.reason.partition(": ")
-        if kind == TRAINED_AGAIN:
-            return self.reason
-        nothing_twice = f"{self.reason}, so nothing runs twice"
-        return f"`where` keeps only {expression}" if kind == "where" else nothing_twice
+        if kind == "where":
+            return f"`where` keeps only {expression}"
+        return self.reason if kind == TRAINED_AGAIN else f"{self.reason}, so nothing runs twice"
 
 
 @dataclass(frozen=True)
