@@ -141,7 +141,7 @@ class Meter:
         self._note()
         with self._lock:
             window, self._window = self._window, []
-            if self._joules is None or not window:
+            if self._joules is None:
                 return {}
             power = statistics.fmean(reading.watts for reading in window)
             use = statistics.fmean(reading.use for reading in window)

@@ -110,8 +110,6 @@ class Ranks:
 
     def gathered(self, own: T) -> list[T]:
         """Return what each process gives, by rank, as rank 0; nothing as another one."""
-        if self.count == 1:
-            return [own]
         everyone: list[Any] = [None] * self.count
         distributed.gather_object(own, everyone if self.leads else None)
         return everyone if self.leads else []
