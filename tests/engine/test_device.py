@@ -72,6 +72,9 @@ def test_an_index_beyond_the_gpus_is_refused_with_their_number(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UserError, match=r"^--device cuda:1: 1 CUDA device is visible: cuda:0$"):
         pick("cuda:1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(UserError, match=r"^--device cuda: no CUDA device is visible; try --device"):
+        pick("cuda")
 
 
 def test_accelerate_gets_the_device_that_was_picked() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import save_file
 
 from tests.backbones.published_dit import published_shapes
 from tests.data.test_folder import names, write_folder
@@ -227,6 +228,12 @@ def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
         load_exported(tmp_path)
     broken = tmp_path / "broken"
     export(lab.run_of(RUN), broken)
+    save_file({"pos_embed": torch.ones(2)}, broken / "model.safetensors")
+    with pytest.raises(UserError, match=r"^weights in .*broken do not fit its spec: size mismatch"):
+        load_exported(broken)
+    (untrained := lab.run_of(RUN).sibling("new")).create(RUN)
+    with pytest.raises(UserError, match=r"^run new has no usable checkpoint in .*checkpoints$"):
+        trained(untrained, CPU)
     (broken / "model.safetensors").write_bytes(b"cut")
     with pytest.raises(UserError, match="export the run again"):
         load_exported(broken)

@@ -35,7 +35,7 @@ class Nvml:
 
     def __init__(self, *, counter: bool = True, processes: Any = (), denied: bool = False) -> None:
         self.counter, self.processes, self.denied = counter, list(processes), denied
-        self.millijoules, self.asked = 5_000_000, ""
+        self.millijoules, self.asked, self.lost = 5_000_000, "", False
 
     def nvmlInit(self) -> None:
         if self.denied:
@@ -46,6 +46,8 @@ class Nvml:
         return "handle"
 
     def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        if self.lost:
+            raise NVMLError("GPU is lost")
         return 350_000
 
     def nvmlDeviceGetUtilizationRates(self, handle: str) -> SimpleNamespace:
@@ -67,7 +69,10 @@ def process(pid: int, gigabytes: float | None) -> SimpleNamespace:
 
 def test_nvml_is_read_in_watts_shares_and_joules() -> None:
     assert NvmlReader(Nvml(), "GPU-1").read() == Reading(350.0, 0.75, 5000.0, False)
-    assert NvmlReader(Nvml(counter=False), "GPU-1").read() == Reading(350.0, 0.75, None, False)
+    reader = NvmlReader(nvml := Nvml(counter=False), "GPU-1")
+    assert reader.read() == Reading(350.0, 0.75, None, False)
+    nvml.lost = True
+    assert reader.read() is None
 
 
 @pytest.mark.parametrize(

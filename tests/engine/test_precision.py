@@ -170,12 +170,25 @@ def test_training_goes_on_after_overflows_and_counts_them(live: Trainer) -> None
         live.train_step(live.batches.at(step), lr=1e-3)
     live.log_window()
     skipped = live.overflows
+    live.save()
+    with Trainer(live.spec, live.folder, CPU) as again:
+        assert (again.resume(), again.overflows) == (30, skipped)
     assert 0 < skipped < 25
     assert not torch.equal(live.trainable["blocks.0.mlp.fc1.bias"], before)
     logged = {e.key: e.value for e in live.folder.entries()}
     assert logged[metric_names.OVERFLOWS] == skipped
     assert 0 < logged["train/gradient_norm"] < 100  # without the scale, which is above 2^5
     assert logged[metric_names.TRAIN_LOSS] == pytest.approx(live.loss) and live.loss < 10
+
+
+def test_all_that_a_scaler_knows_comes_back() -> None:
+    """The good steps, too, of which the scale grows after 2,000."""
+    state = {"scale": torch.tensor(8.0), "growth": torch.tensor(5), "overflows": torch.tensor(3)}
+    scaler = LossScaler("fp16", CPU)
+    scaler.load(state)
+    assert {name: int(x) for name, x in scaler.state().items()} == {
+        name: int(x) for name, x in state.items()
+    }
 
 
 def test_other_precisions_step_plainly_and_save_no_scaler() -> None:

@@ -111,7 +111,7 @@ def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
         streams: dict[int, Tensor] = {}
         z_BCHW = x_BCHW + level * draws.normal((11, 1, 16, 16), "similarity", k)
         model.process.predict(
-            lambda z, t: model.network(z, t, y_B, None, streams.__setitem__),
+            partial(model.network, y_B=y_B, observe=streams.__setitem__),
             z_BCHW,
             level.expand(11),
         )
