@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
-from tread_lab.engine.device import precisions
 from tread_lab.engine.train import Progress, train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -17,7 +15,6 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 CPU = torch.device("cpu")
-needs_fp16 = pytest.mark.skipif("fp16" not in precisions(CPU), reason="no fp16 on this CPU")
 
 
 def small_run(**changes: Any) -> RunSpec:

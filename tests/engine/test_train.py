@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import CPU, needs_fp16
+from tests.engine.runs import CPU
 from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
@@ -90,7 +90,7 @@ FP16 = {**ROUTED, "precision": "fp16", "train": {"clip": 1.0}}
         (ROUTED, (10,), set()),
         (ROUTED, (3, 4, 6), set()),
         ({**ROUTED, "precision": "bf16"}, (7,), set()),
-        pytest.param(FP16, (1, 2), {"scaler"}, marks=needs_fp16),
+        (FP16, (1, 2), {"scaler"}),
         (MDT, (7,), set()),
         (SD_DIT, (7,), {"head", "teacher"}),
     ],

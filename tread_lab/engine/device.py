@@ -8,7 +8,6 @@ import functools
 import gc
 import os
 import platform
-import warnings
 from pathlib import Path
 
 import torch
@@ -166,7 +165,7 @@ def precisions(device: torch.device) -> tuple[str, ...]:
         ampere = torch.cuda.get_device_capability(device) >= (8, 0)
         return AMPERE if ampere else ("fp32", "fp16")
     if device.type == "cpu":
-        return ("fp32", "bf16", "fp16") if _cpu_has_fp16() else ("fp32", "bf16")
+        return ("fp32", "bf16", "fp16")
     return ("fp32",)
 
 
@@ -180,19 +179,6 @@ def check_precision(precision: str, device: torch.device) -> None:
     if precision not in own_precisions:
         where, can = f"{device.type} ({name(device)})", ", ".join(own_precisions)
         raise UserError(f"precision: {where} has no {precision}; choose one of {can}")
-
-
-@functools.cache
-def _cpu_has_fp16() -> bool:
-    """Return whether this torch has fp16 kernels for the CPU, backward pass included."""
-    x = torch.ones(8, 8, requires_grad=True)
-    try:
-        with warnings.catch_warnings(action="ignore"), torch.autocast("cpu", dtype=torch.float16):
-            y = x @ x
-            torch.autograd.grad(y.float().sum(), x)
-    except RuntimeError:
-        return False
-    return y.dtype == torch.float16
 
 
 def name(device: torch.device) -> str:
