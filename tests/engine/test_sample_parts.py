@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab.engine import drawing, sample_parts
@@ -85,6 +86,12 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (place / "samples.npz").read_bytes() == whole[1]
     assert starts == [0, 128]
+    with Image.open(place / "grid.png") as picture, np.load(place / "samples.npz") as arrays:
+        grid, images = np.asarray(picture), arrays["arr_0"][:64, :, :, 0]
+    assert np.array_equal(grid, grid[1::3, 1::3].repeat(3, axis=0).repeat(3, axis=1))
+    rows, ground = grid[4::3, 4::3].reshape(8, 17, 8, 17).transpose(0, 2, 1, 3), grid[1::3, 1::3]
+    assert np.array_equal(rows[:, :, :16, :16].reshape(64, 16, 16), images)
+    assert (ground[::17] == 255).all() and (ground[:, ::17] == 255).all()
     assert read_json(place / "metrics.json")["seconds"] == 60 * BATCHES
 
 
