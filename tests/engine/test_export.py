@@ -90,6 +90,8 @@ def test_a_card_tells_every_rate_and_measure_of_the_last_attempt_and_no_folder(
     sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
     asked = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
     folder.evaluation(asked).write(asked, {"fd@100": 12.5}, step=6)
+    (damaged := folder.path / "evaluations/other/metrics.json").parent.mkdir()
+    damaged.write_text("{")
     for made in ({"code": "old"}, {"code": "c0de", "data latents /home/x": "da7a"}, {}):
         folder.attempts.open(fingerprint=made)
     folder.write_origin({"code": "v1-dirty", "packages": {"torch": "2.9", "numpy": "2.3"}})

@@ -208,8 +208,8 @@ def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[Measured]
     """Yield what every evaluation of the step has measured."""
     for evaluation in folder.evaluations():
         at = spec.train.steps if evaluation.step is None else evaluation.step
-        tree = evaluation.read() or {}
-        if int(tree.get("step", at)) == step:
+        tree = evaluation.read()  # `None` where it is damaged
+        if tree is not None and int(tree.get("step", at)) == step:
             for metric, value in sorted(tree["metrics"].items()):
                 yield metric, _how(tree["spec"]), float(value), tree["spec"]
 
