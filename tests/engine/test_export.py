@@ -33,6 +33,7 @@ from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, signatu
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)
+LATENTS = {"source": "latents", "channels": 4, "size": 16, "classes": 2}
 DRAWN = {"samples": {"sampler": {"steps": 2}}}
 
 
@@ -108,6 +109,24 @@ def test_a_card_tells_every_rate_and_measure_of_the_last_attempt_and_no_folder(
         "- data latents: da7a",
     ):
         assert line in lines, line
+
+
+@pytest.mark.parametrize(
+    ("changes", "task"),
+    [
+        ({"captions": {"tokens": 4}}, "text-to-image"),
+        ({}, "class-conditional-image-generation"),
+        ({"data": {**LATENTS, "classes": 1}}, "unconditional-image-generation"),
+    ],
+)
+def test_a_card_names_the_task_by_what_images_are_drawn_from(
+    changes: dict[str, Any], task: str, tmp_path: Path
+) -> None:
+    spec, folder = small_run(**{"data": LATENTS, **changes}), RunFolder(tmp_path)
+    folder.evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 0.5})
+    tree = yaml.safe_load(model_card(folder, spec, step=6).split("---\n", 2)[1])
+    (result,) = tree["model-index"][0]["results"]
+    assert result["task"] == {"type": task, "name": task.replace("-", " ")}
 
 
 def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
