@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.drawing import Drawing
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
@@ -21,7 +24,7 @@ from tread_lab.engine.train import train
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import ProcessLost, kind_of
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, SamplesSpec, decode
+from tread_lab.specs import RunSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.errors import Unavailable
 
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
@@ -118,10 +121,15 @@ class TestTogether:
             trained(two, spec, folder, until=10)  # is stopped where nothing is left to train
 
     def test_processes_that_draw_together_draw_the_same_images(
-        self, one: Ranks, two: Ranks, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+        self,
+        one: Ranks,
+        two: Ranks,
+        folder: RunFolder,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
     ) -> None:
         """Four batches of two processes, the last one short; stopped after each, and gone on with.
-        Where they read different weights they draw none."""
+        Where they read different weights, or weights that are no numbers, they draw none."""
         alone = measured(folder, one)
         assert measured(folder, two) == alone
         for batches in (1, 2, 1):
@@ -131,6 +139,13 @@ class TestTogether:
         with monkeypatch.context() as patch, pytest.raises(Unavailable, match="were replaced"):
             patch.setattr(Drawing, "fingerprint", {"step None": "6-other"})
             measured(folder, two)
+        broken = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
+        last = load_latest(broken.checkpoints)
+        assert last is not None
+        wrong = {name: x * math.nan for name, x in last.tensors.items()}
+        save(broken.checkpoints, replace(last, tensors=wrong), keep=1)
+        with pytest.raises(UserError, match="an image is not finite"):
+            measured(broken, two)
         assert measured(folder, two) == alone
 
 

@@ -106,9 +106,12 @@ def drawn(drawing: Drawing, ranks: Ranks | None, *, start: int) -> Generator[tup
                     f"the weights in {folder.path} were replaced while the processes of an"
                     " evaluation read them; the same command measures the new ones"
                 )
-            for images_BCHW, labels_B in (batch for _, batches in everyone for batch in batches):
+            for batch in (batch for _, batches in everyone for batch in batches):
+                if isinstance(batch, UserError):
+                    raise batch
+                images_BCHW, labels_B = batch
                 yield images_BCHW.to(drawing.device), labels_B.to(drawing.device)
-        except (GeneratorExit, Unavailable):
+        except (GeneratorExit, UserError):
             if stop < spec.count:
                 ranks.stop()
             raise
@@ -120,7 +123,7 @@ def _follow(path: Path, spec: SamplesSpec, start: int, device: torch.device, ran
         pass
 
 
-Batches = list[tuple[Tensor, Tensor]]
+Batches = list[tuple[Tensor, Tensor] | UserError]  # an error of the user ends them
 
 
 def _rounds(
@@ -135,10 +138,12 @@ def _rounds(
         if not ranks.go_on(first):
             return
         own = first + size * ranks.index
-        drawn_here = [
-            (to_host(images_BCHW), to_host(labels_B))
-            for images_BCHW, labels_B in drawing.batches(own, min(own + size, count))
-        ]
+        drawn_here: Batches = []
+        try:
+            for images_BCHW, labels_B in drawing.batches(own, min(own + size, count)):
+                drawn_here.append((to_host(images_BCHW), to_host(labels_B)))
+        except UserError as error:  # rank 0 raises it, and all stay in step
+            drawn_here.append(error)
         finish(drawing.device)
         everyone = ranks.gathered((drawing.fingerprint, drawn_here))
         yield first + size * ranks.count, everyone
