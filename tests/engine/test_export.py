@@ -222,8 +222,12 @@ def test_an_export_draws_the_same_images_without_its_data(
 
 
 def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:
-    folder = lab.run_of(RUN)
+    folder = RunFolder(shutil.copytree(lab.run_of(RUN).path, tmp_path / "run"))
+    for digest in ("older", "newer"):
+        folder.attempts.open(fingerprint={"held-out data fashion16": digest})
     export(folder, tmp_path / "early", step=2)
+    config = json.loads((tmp_path / "early/config.json").read_text())
+    assert (config["step"], config["heldout"], config["decoder"]) == (2, "newer", None)
     model = load_exported(tmp_path / "early")
     early = trained(folder, CPU, step=2).network.state_dict()
     assert model.step == 2
