@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -18,7 +18,7 @@ from tests.systems.test_bypasses import MODEL
 from tread_lab import draws
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
-from tread_lab.routing.select import Routing
+from tread_lab.routing.select import BatchRoute, Routing
 from tread_lab.sampling.generate import ImageRoutes
 from tread_lab.sampling.guidance import Branch, Denoiser, acting, guided, predictions
 from tread_lab.specs import EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
@@ -148,6 +148,21 @@ def test_one_batched_pass_equals_one_pass_a_branch(
     for branch, out in zip(branches, together):
         y, routing = branch.labels_B, branch.routing
         alone = process.predict(lambda x, t, y=y, r=routing: seen(x, t, y, r), z, level_B)
+        torch.testing.assert_close(out, alone, atol=1e-5, rtol=1e-4)
+
+
+def test_equal_numbers_of_tokens_pass_apart_where_one_branch_has_places_that_fill_up() -> None:
+    seen, process = Watched(network()), build_process(EDMSpec())
+    keep_BK, labels_B = torch.arange(12).expand(3, 12), torch.tensor([0, 1, 2])
+    full = BatchRoute(1, 2, keep_BK)
+    some = replace(full, real_BK=keep_BK < torch.tensor([[12], [9], [5]]))
+    once = (1.0, 1.0, 1.0)
+    branches = [Branch(once, seen, labels_B, (route,)) for route in (full, some, full)]
+    z, level_B = torch.randn(3, CHANNELS, SIDE, SIDE), torch.full((3,), 0.7)
+    together = predictions(process, branches, z, level_B)
+    assert seen.sizes == [6, 3]
+    for branch, out in zip(branches, together):
+        (alone,) = predictions(process, [branch], z, level_B)
         torch.testing.assert_close(out, alone, atol=1e-5, rtol=1e-4)
 
 

@@ -127,7 +127,4 @@ def _joined(routes: Sequence[BatchRoute]) -> BatchRoute:
 
 
 def _shapes(routing: Routing | None) -> tuple[object, ...]:
-    return tuple(
-        (route.start, route.end, route.keep_BK.shape[1], route.real_BK is None)
-        for route in routing or ()
-    )
+    return tuple((route.keep_BK.shape[1], route.real_BK is None) for route in routing or ())
