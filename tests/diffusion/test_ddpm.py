@@ -75,8 +75,17 @@ def test_loss_and_variance_term_are_those_of_the_formulas(t: int) -> None:
     assert float(loss) == pytest.approx(reference_loss(x0, eps, eps_hat, v, t), rel=2e-3)
 
 
+def test_no_pixel_is_less_likely_than_1e_12() -> None:
+    """At t = 1, the mean a hundred deviations off."""
+    x, noise = torch.zeros(2, 1, *SHAPE).double()
+    out = torch.cat([torch.full_like(x, 100.0), x], dim=1)
+    loss = ddpm.loss_terms(lambda z, s: out, x, noise, ddpm.sigma[:1]).loss()
+    assert float(loss) == pytest.approx(100**2 + math.log2(1e12), rel=1e-9)
+
+
 def test_t_is_uniform() -> None:
     assert torch.equal(ddpm.level((torch.arange(1000) + 0.5) / 1000), ddpm.sigma.float())
+    assert ddpm.level(torch.tensor([1.0])) == ddpm.sigma[-1].float()  # rounded up, as in a probe
 
 
 def test_the_variance_term_trains_v_alone() -> None:

@@ -48,7 +48,7 @@ class Objective:
 
 
 def token_loss(spec: Loss, terms: LossTerms, routing: Routing | None, *, patch: int) -> Tensor:
-    """Return loss_B of `outcome`: plain over all tokens, or the ensemble over `routing`.
+    """Return loss_B of `terms`: plain over all tokens, or the ensemble over `routing`.
 
     A pass without routes has the plain loss.
     """
