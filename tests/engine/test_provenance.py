@@ -1,0 +1,52 @@
+"""What decides a run beside its spec; of code and data, more in test_preflight.py."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from tests.engine.runs import small_run
+from tread_lab.engine.compiled import INDUCTOR
+from tread_lab.engine.provenance import code_digest, decisive, fingerprint, of_nodes
+
+LATER = ({"compile": "blocks"}, {"compile": "none", "deterministic": True})
+
+
+@pytest.mark.parametrize(
+    ("execution", "blocks", "sums"), [(LATER[0], INDUCTOR, "any"), (LATER[1], "eager", "fixed")]
+)
+def test_a_fingerprint_names_code_data_and_arithmetic(
+    execution: dict[str, object], blocks: str, sums: str
+) -> None:
+    expected = {"code": code_digest(), "attention backend": "torch", "blocks of dit": blocks}
+    on_gpu = {"training step": "launched kernel by kernel", "order of sums": sums}
+    for device, more in (("cpu", {}), ("cuda", on_gpu)):
+        made = fingerprint(small_run(execution=execution), device)
+        data = {made.pop("data fashion16"), made.pop("held-out data fashion16")}
+        assert len(data) == 2 and made == expected | more
+
+
+def test_runs_of_different_provenance_are_told_apart_before_it_is_taken() -> None:
+    first = small_run(execution={"compile": "none"})
+    others = [
+        small_run(execution=LATER[0]),
+        small_run(execution=LATER[1]),
+        small_run(precision="bf16", execution={"compile": "none"}),
+        small_run(model="RWKV-4x16/4", routes=[], execution={"compile": "none"}),
+    ]
+    for one, other in combinations([first, *others], 2):
+        assert fingerprint(one, "cuda") != fingerprint(other, "cuda")
+        assert decisive(one) != decisive(other)
+    again = small_run(seed=3, routes=[], execution={"compile": "none", "workers": 2})
+    assert decisive(again) == decisive(first)
+    assert fingerprint(again, "cuda") == fingerprint(first, "cuda")
+
+
+def test_all_nodes_share_code_data_weights_and_packages() -> None:
+    kinds = ("data", "held-out data", "captions", "reference", "decoder of", "weights", "package")
+    shared = {"code": "c0de", **{f"{kind} x": kind for kind in kinds}}
+    own = {"blocks of dit": "eager", "order of sums": "any", "decoding of x": "tf32"}
+    made = of_nodes(shared | own)
+    assert {"package torch", "package numpy"} <= {*made}
+    assert {k: v for k, v in made.items() if k in shared or not k.startswith("package ")} == shared
