@@ -140,7 +140,7 @@ def test_adms_suite_is_measured_in_one_pass_against_the_moments_of_the_file(
         assert found[f"{metric}@{COUNT}"] == pytest.approx(value, rel=1e-6), metric
     record = place.read() or {}
     assert record["spec"]["reference"]["name"] == record["reference"]["name"] == "noise"
-    assert len(record["reference"]["sha256"]) == 64
+    assert len(record["reference"]["sha256"]) == 64 and {*record["extractors"]} == {"inception"}
 
 
 def test_each_metric_is_of_the_extractor_that_it_names(
