@@ -49,10 +49,12 @@ def test_what_another_sweep_measured_of_some_runs_is_not_our_own() -> None:
 
 
 def test_an_absent_metric_has_a_near_miss_that_is_no_interval() -> None:
-    frame = pd.DataFrame(columns=["gap/b:low", "gap/bc"])
+    frame = pd.DataFrame(columns=["gap/b:low", "gap/bc", "seed"])
     require_metric(frame, "gap/bc")
     with pytest.raises(UserError, match=r"no metric 'gap/b:lo' in this sweep.*gap/bc"):
         require_metric(frame, "gap/b:lo")
+    with pytest.raises(UserError, match=r"^no metric 'seed' in this sweep \(known: gap/bc\)$"):
+        require_metric(frame, "seed")
     with pytest.raises(UserError, match="no metric 'gap/bc:low' in this sweep"):
         require_metric(frame.assign(**{"gap/bc:low": 0.0}), "gap/bc:low")
 

@@ -45,10 +45,10 @@ def own_metrics(frame: pd.DataFrame) -> list[str]:
 def require_metric(frame: pd.DataFrame, metric: str) -> None:
     """Raise UserError where the frame has no such metric; the nearest one is suggested.
 
-    A column of an interval, `gap/heldout:low`, is no metric.
+    A column of an interval, `gap/heldout:low`, or of a setting, `seed`, is no metric.
     """
-    if metric not in frame or ":" in metric:
-        metrics = [c for c in metric_columns(frame) if ":" not in c]
+    metrics = [c for c in metric_columns(frame) if ":" not in c]
+    if metric not in metrics:
         raise UserError(f"no metric {metric!r} in this sweep{suggest(metric, metrics)}")
 
 
