@@ -106,6 +106,21 @@ def test_passwords_are_not_shown() -> None:
     assert "secret" not in str(explained("x://me:secret@host", OSError("to x://me:secret@host")))
 
 
+@pytest.mark.parametrize(
+    ("failed", "said"),
+    [
+        ("exception HTTPConnectionPool(host='h'): Connection refused", "no MLflow server answers;"),
+        (
+            "timeout exception HTTPConnectionPool: Read timed out.",
+            "the MLflow server does not answ",
+        ),
+    ],
+)
+def test_a_server_that_is_slow_is_not_called_absent(failed: str, said: str) -> None:
+    line = str(explained("http://h", OSError(f"API request to http://h failed with {failed}")))
+    assert line.startswith(f"MLflow store http://h: {said}")
+
+
 def test_paths_of_sqlite_files() -> None:
     assert sqlite_path("sqlite:////a/b.db?timeout=3") == Path("/a/b.db")
     assert sqlite_path("sqlite:///b.db") == Path.cwd() / "b.db"

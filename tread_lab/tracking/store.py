@@ -97,8 +97,8 @@ REMEDIES = {
     "error code 404": "what answers there is not an MLflow server; " + OTHER_STORE,
     "error code 403": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
     "error code 401": "the server refuses; set MLFLOW_TRACKING_USERNAME and _PASSWORD",
-    "API request to http": "no MLflow server answers; start it and sync again, or " + OTHER_STORE,
     "timed out": "the MLflow server does not answer in time; sync again later",
+    "API request to http": "no MLflow server answers; start it and sync again, or " + OTHER_STORE,
     "No module named": "install the driver of that database, or " + OTHER_STORE,
 }
 
