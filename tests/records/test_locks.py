@@ -164,6 +164,10 @@ def test_locks_beside_each_other_are_watched_together(tmp_path: Path, clock: Clo
     assert is_held(paths[0]) and clock.slept < 13
     clock.now += 13
     assert not is_held(paths[0]) and clock.slept < 13
+    paths[0].write_text(LEFT[1][:-1] + "4")
+    assert is_held(paths[0])
+    with exclusive(paths[0], "x"):  # whose owner has ended since: it is watched anew
+        assert clock.slept == pytest.approx(25, abs=0.6)
 
 
 def test_the_lock_of_a_killed_process_of_this_machine_is_free_at_once(

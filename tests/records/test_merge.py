@@ -202,6 +202,27 @@ def test_a_plan_that_goes_further_replaces_the_labs_and_never_the_other_way_roun
     assert records(lab).keys() == records(three).keys() | own
 
 
+def test_a_plan_that_goes_further_comes_after_all_else(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs, replace = write_sweep(tmp_path / "a", small(routes=((0, 4), (2, 8)))), Path.replace
+    theirs.sweep("placement").remarks.add_note("theirs")
+    packed(theirs, tmp_path / "a.zip")
+    sweep = write_sweep(lab.root, small(routes=((0, 4),))).sweep("placement")
+
+    def full(path: Path, target: Path) -> Path:
+        if path.name == "remarks.jsonl":
+            raise OSError(28, "No space left on device")
+        return replace(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="No space left on device"):
+        patch.setattr(Path, "replace", full)
+        merged(lab, tmp_path / "a.zip")
+    assert (len(sweep.plan().trials), sweep.remarks.notes) == (2, [])
+    assert merged(lab, tmp_path / "a.zip").runs == {KEPT: 3}
+    assert (len(sweep.plan().trials), sweep.remarks.notes) == (3, ["theirs"])
+
+
 def test_of_an_equal_plan_what_was_stopped_spent_and_said_arrives(lab: Lab, tmp_path: Path) -> None:
     theirs = write_sweep(tmp_path / "theirs", small(states={(2, 8): "interrupted"})).sweep(
         "placement"

@@ -13,7 +13,7 @@ from tests.synthetic import small, write_sweep
 from tread_lab.frames import plan_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.several_sweeps import SeveralSweeps, between
+from tread_lab.records.several_sweeps import SeveralSweeps, between, united
 from tread_lab.specs.errors import UserError
 
 SEEDS = (0, 1)
@@ -40,6 +40,19 @@ def test_shared_runs_are_there_once_and_every_cell_says_where_it_is(lab: Lab) ->
     stamp = folder.stamp
     os.utime(lab.sweep("a").plan_path, (1, 1))  # as an import leaves a plan that was extended
     assert folder.stamp != stamp and lab.sweep("absent").stamp == 0
+
+
+def test_what_sweeps_say_of_themselves_is_said_once_and_where_they_agree(lab: Lab) -> None:
+    facts = {"a": (None, "train_flops"), "b": (5.0, "train_flops"), "c": (3.0, None)}
+    plans = [
+        replace(lab.sweep(name).plan(), created=created, sources={"sweep": {"match": match}})
+        for name, (created, match) in facts.items()
+    ]
+    one, *_ = plans
+    assert (united(plans).created, united(plans).match) == (3.0, None)
+    assert (united(plans[:2]).match, united([one, one]).created) == ("train_flops", None)
+    more = united([replace(one, question=question) for question in ("B?", "", "A?", "B?")])
+    assert (more.name, more.question) == ("a,a,a,a", "B? / A?")
 
 
 def test_baselines_that_differ_say_of_which_sweep_they_are(lab: Lab) -> None:

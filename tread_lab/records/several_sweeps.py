@@ -88,7 +88,6 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
             "experiment": plans[0].base,
         },
         created=min(created, default=None),
-        extended=plans[0].extended,
     )
 
 
