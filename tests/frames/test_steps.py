@@ -73,10 +73,13 @@ def frame(done: tuple[Lab, Plan]) -> pd.DataFrame:
     return steps_frame(done[0], "steps")
 
 
-def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(lab: Lab) -> None:
+@pytest.mark.parametrize("phase", [{"routes_until": 4}, {"routes_from": 3}])
+def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(
+    phase: dict[str, int], lab: Lab
+) -> None:
     """By its share of the steps, a stage before dense steps would count too many FLOPs."""
-    carry_out(lab, planned(lab, "until", [2, "end"], fixed={"routes_until": 4}))
-    costs = steps_frame(lab, "until").set_index(["role", "step"])["cost/train_flops"]
+    carry_out(lab, planned(lab, "phase", [2, "end"], fixed=phase))
+    costs = steps_frame(lab, "phase").set_index(["role", "step"])["cost/train_flops"]
     whole = costs["baseline", 6]
     assert costs["baseline", 2] == pytest.approx(whole / 3)
     assert np.isnan(costs["trial", 2]) and costs["trial", 6] < whole

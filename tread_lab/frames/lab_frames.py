@@ -14,7 +14,7 @@ import pandas as pd
 
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW
-from tread_lab.frames.steps import steps_frame, training_frame
+from tread_lab.frames.steps import training_frame
 from tread_lab.frames.trials import sweep_plan, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import run_status
@@ -51,14 +51,9 @@ class SweepFrames:
         return gaps_frame(self.trials)
 
     @cached_property
-    def steps(self) -> pd.DataFrame:
-        """The rows of `steps_frame`: one per trial and step at which it was measured."""
-        return steps_frame(self.lab, self.name)
-
-    @cached_property
     def training(self) -> pd.DataFrame:
-        """The rows of curves over training: `steps` where runs were measured before their end, else
-        `trials`, of which a sweep over numbers of training steps has several."""
+        """The rows of curves over training: those of `steps_frame` where runs were measured before
+        their end, else `trials`, of which a sweep over numbers of training steps has several."""
         return training_frame(self.lab, self.name, self.trials)
 
     def history(self, *keys: str) -> pd.DataFrame:

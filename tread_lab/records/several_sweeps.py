@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tread_lab.records.plan import StoredPlan
@@ -19,6 +19,7 @@ from tread_lab.specs.labels import (
     value_text,
     with_baseline_cells,
 )
+from tread_lab.specs.signature import signature
 
 SWEEP = "sweep"  # the axis that tells in which sweeps a cell is
 Place = tuple[str, int, frozenset[tuple[str, str]]]
@@ -82,7 +83,7 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
             else replace(trial, cell={**trial.cell, SWEEP: sweeps[kind_of(trial, settings)]})
             for trial in trials.values()
         ),
-        evaluate=tuple(_distinct(tree for plan in plans for tree in plan.evaluate)),
+        evaluate=tuple({signature(tree): tree for p in plans for tree in p.evaluate}.values()),
         sources={
             "sweep": {"match": matches.pop() if len(matches) == 1 else None},
             "experiment": plans[0].base,
@@ -126,11 +127,3 @@ def _place(trial: Trial[Tree], axes: Iterable[str] = ()) -> Place:
         with contextlib.suppress(KeyError, UserError):  # not all axes are fields
             values[axis] = value_text(names(axis))
     return cell_label(replace(trial, cell=route)), trial.seed, frozenset(values.items())
-
-
-def _distinct(trees: Iterator[Tree]) -> Iterator[Tree]:
-    seen: list[Tree] = []
-    for tree in trees:
-        if tree not in seen:
-            seen.append(tree)
-            yield tree
