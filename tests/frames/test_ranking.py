@@ -12,6 +12,7 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import (
+    better_than_dense,
     ranked_cells,
     ranking_caption,
     ranking_key,
@@ -140,20 +141,40 @@ def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
     assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 
+@pytest.mark.parametrize(
+    ("gap", "cells", "better"),
+    [(-1.01, 1, True), (-0.99, 1, False), (-1.27, 4, False), (-1.33, 4, True), (-1.33, 5, False)],
+)
+def test_the_best_of_one_seed_is_better_than_dense_by_an_interval_for_all(
+    gap: float, cells: int, better: bool
+) -> None:
+    """For 4 cells and dense the interval over 32 images is 1.3 times as wide, for 5 cells 1.35."""
+    gaps = [np.nan, gap, *[0.0] * (cells - 1)]
+    ends = {"": 0, ":low": -1, ":high": 1}
+    numbers = {f"gap/heldout{end}": [x + half for x in gaps] for end, half in ends.items()}
+    names = ("dense", *(f"c{k}" for k in range(cells)))
+    frame = table(*names, **numbers, **{"gap/heldout:n": [np.nan, *[32.0] * cells]})
+    done = ranked_cells(frame, "gap/heldout")
+    assert better_than_dense(frame, done[done["role"] == "trial"]) is better
+
+
 @pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"")])
 def test_cells_that_their_images_alone_tell_apart_tie_where_these_are_lost(
-    lost: Callable[[Path], object], tmp_path: Path
+    lost: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half an interval is 0.0006; that of the difference is less than the sum of both."""
-    shape = small(routes=((2, 8), (0, 4)), heldout=lambda route: 0.001 * (route == (0, 4)))
-    lab = write_sweep(tmp_path, shape)
+    gaps = {(2, 8): 0.0, (0, 4): 0.0012, (5, 8): 0.0013}
+    lab = write_sweep(tmp_path, small(routes=tuple(gaps), heldout=gaps.__getitem__))
     frame = trials_frame(lab, "placement")
-    cells = ["2->8 s=0.5", "0->4 s=0.5"]
+    cells = ["2->8 s=0.5", "0->4 s=0.5", "5->8 s=0.5"]
     assert tied_with_best(lab, frame, cells) == []
+    with monkeypatch.context() as patch:
+        patch.setattr("tread_lab.frames.ranking.NEAREST", 2)  # the best one counts
+        assert tied_with_best(lab, frame, cells) == cells[2:]  # whose images are not read
     (run,) = frame.loc[frame["cell"] == cells[1], "run"]
     for path in lab.run(run).path.glob("evaluations/*/losses.npz"):
         lost(path)
-    assert tied_with_best(lab, frame, cells) == cells[1:]
+    assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 
 def test_all_rivals_are_compared_with_the_best_together() -> None:
