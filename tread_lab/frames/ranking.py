@@ -156,7 +156,7 @@ def _worse_over_images(
     """
     facts = rows[["cell", "seed", "run", "baseline", GAP_HELDOUT, GAP_HELDOUT + HIGH]]
     best = facts[facts["cell"] == cells[0]]
-    pairs = facts.merge(best, on="seed", suffixes=("", BEST)).drop_duplicates("cell")
+    pairs = facts.merge(best, on="seed", suffixes=("", BEST))
     steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end
     planned, images = frame.attrs.get("evaluations", ()), int(rows[GAP_HELDOUT + COUNT].min())
     apart = pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
