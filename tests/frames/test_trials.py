@@ -147,7 +147,9 @@ def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: 
     lab = write_sweep(tmp_path, small())
     sampler = SamplerSpec(guidance=GuidanceSpec(weight=3.5))
     other = SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
-    lab.run_of(tiny_spec((2, 8))).evaluation(other).write(other, {FD: 9.0})
+    more = SamplesSpec(metrics=("fd", "kid"), count=1000)  # of the planned images
+    for spec in (other, more):
+        lab.run_of(tiny_spec((2, 8))).evaluation(spec).write(spec, {FD: 9.0})
     frame = trials_frame(lab, "placement")
     found = row(frame, (2, 8))
     assert found[FD] == pytest.approx(1.8 + fd_gap((2, 8)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
 from tread_lab.records.run_status import run_states, run_status
@@ -35,6 +36,10 @@ def test_a_run_that_is_worked_at_moved_when_its_files_did_and_another_as_its_rec
         os.utime(path, (1000, 1000))
     run.log_path.unlink()
     assert run_status(run).moved == run.attempts.read()[0].time
+    run.attempts.path.unlink()  # of which the first versions had none
+    assert run_status(run).moved == max(
+        map(modified, (run.heartbeat_path, run.path / "result.json"))
+    )
 
 
 def test_runs_have_states_and_those_without_a_folder_are_pending(lab: Lab) -> None:
