@@ -86,6 +86,7 @@ def test_a_run_that_has_not_begun_is_no_part_of_it(tmp_path: Path, lab: Lab) -> 
     merged(lab, tmp_path / "a.zip")
     found = [lab.run(run).state() for run in lab.sweep("placement").plan().runs()]
     assert found == ["completed", "interrupted", "pending", "completed"]
+    assert [run.lacks_weights for run in lab.runs()] == [True] * 3
 
 
 def test_parents_and_suggested_runs_are_part_of_it(lab: Lab, tmp_path: Path) -> None:

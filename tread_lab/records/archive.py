@@ -187,14 +187,14 @@ def _check_names(
             again = "holds it twice" if name in seen else "no archive of a sweep holds it"
             raise refused(path, f"{name}: {again}")
         seen.add(name)
-        kind = stat.S_IFMT(entry.external_attr >> 16)
-        if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1:
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
             raise refused(path, f"{name} is a link or no plain file")
         facts = files.get(name)
         facts = facts if isinstance(facts, dict) else {}
-        whole = facts.get("bytes") == entry.file_size and type(facts["bytes"]) is int
         dated = type(time := facts.get("time")) is int and 0 <= time < 1 << 62
-        if not (whole and dated and isinstance(facts.get("sha256"), str)):
+        if not (
+            facts.get("bytes") == entry.file_size and dated and isinstance(facts.get("sha256"), str)
+        ):
             raise refused(path, f"{name} is not what {MANIFEST} says")
     if missing := files.keys() - seen:
         raise refused(path, f"{min(missing)} is missing")
