@@ -191,10 +191,9 @@ def _check_names(
             raise refused(path, f"{name} is a link or no plain file")
         facts = files.get(name)
         facts = facts if isinstance(facts, dict) else {}
+        whole = facts.get("bytes") == entry.file_size and isinstance(facts.get("sha256"), str)
         dated = type(time := facts.get("time")) is int and 0 <= time < 1 << 62
-        if not (
-            facts.get("bytes") == entry.file_size and dated and isinstance(facts.get("sha256"), str)
-        ):
+        if not (whole and dated):
             raise refused(path, f"{name} is not what {MANIFEST} says")
     if missing := files.keys() - seen:
         raise refused(path, f"{min(missing)} is missing")
