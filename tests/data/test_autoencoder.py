@@ -90,6 +90,8 @@ def test_a_small_autoencoder_decodes_stored_latents(
     other = dataclasses.replace(spec, decoder_scale=1)
     with pytest.warns(UserWarning, match=r"are times 0\.18215, but they are divided by 1 before"):
         open_data(other, "train").pixels(x_BCHW)
+    with pytest.raises(UserError, match=r"vae' decodes 4 channels, the data have 3$"):
+        samples.pixels(x_BCHW[:, :3])
     with pytest.raises(UserError, match="cannot be loaded"):
         (tmp_path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
         open_data(spec, "train").pixels(x_BCHW)

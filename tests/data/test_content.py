@@ -123,6 +123,18 @@ def test_the_embedded_set_and_statistics_that_nothing_uses_have_no_part(tmp_path
         content_digest(spec)
 
 
+def test_a_source_of_another_package_is_known_by_what_it_says_of_both_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(content, "FILES", {})
+    spec, found = packed_set(tmp_path), set[str | None]()
+    for name in ("labels.npy", "heldout_labels.npy"):
+        found.add(content_digest(spec))
+        np.save(tmp_path / name, np.load(tmp_path / name)[::-1])
+    found.add(content_digest(spec))
+    assert len(found) == 3 and {len(digest or "") for digest in found} == {16}
+
+
 def test_absent_data_are_one_line(tmp_path: Path) -> None:
     for source in ("latents", "shards", "folder", "safetensors"):
         with pytest.raises(UserError, match=r"^data.path: "):

@@ -113,6 +113,11 @@ def test_damage_is_one_line_that_names_the_place(packed: Path, damage: str) -> N
 def test_a_missing_or_damaged_npz_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"there is no .*gone.npz"):
         _open(tmp_path / "gone.npz")
+    np.savez(tmp_path / "half.npz", latents=LATENTS)
+    with pytest.raises(
+        UserError, match=r"half.npz holds no array 'labels'; `latents` and `labels`"
+    ):
+        _open(tmp_path / "half.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
     for content in (b"PK\x03\x04 and then nothing", (tmp_path / "array.npy").read_bytes()):
         (tmp_path / "bad.npz").write_bytes(content)

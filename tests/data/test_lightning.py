@@ -91,6 +91,11 @@ DAMAGE: dict[str, tuple[Any, str]] = {
         {"latents": ZEROS.int(), "labels": CLASSES},
         r"latents is I32 \[15, 4, 8, 8\], not F16, F32 or F64",
     ),
+    "other mirrored": (
+        {"latents": ZEROS, "latents_flip": torch.zeros(14, 4, 8, 8), "labels": CLASSES},
+        "latents_flip is not of the shape of latents",
+    ),
+    "no latents": ({"labels": CLASSES}, "holds no tensor 'latents'"),
     "not mirrored": ({"latents": ZEROS, "labels": CLASSES}, "lacks latents_flip"),
     "few labels": (
         {"latents": ZEROS, "labels": CLASSES[:14]},

@@ -133,6 +133,12 @@ def test_a_tar_is_indexed_once_until_it_changes(
 
 
 def test_one_sample_is_too_few_to_split(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UserError, match=r"^data.path: no tars in .*none \(a folder, or a glob"):
+        _open(tmp_path / "none")
+    (tmp_path / "none" / "a.tar").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"a.tar: it cannot be read \(No such file"):
+        _open(tmp_path / "none")
     write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match="holds 1 samples, too few to split"):
         _open(tmp_path / "one")

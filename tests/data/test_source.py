@@ -16,6 +16,12 @@ from tread_lab.specs import DataSpec, UserError
 from tread_lab.specs.data import SOURCES
 
 
+def test_data_without_a_path_are_one_line() -> None:
+    for name in SOURCES.built_in.keys() - {"fashion16"}:
+        with pytest.raises(UserError, match=r"^data.path: give the folder"):
+            open_data(DataSpec(source=name), "heldout")
+
+
 @pytest.mark.parametrize("field", ["channels", "size", "classes"])
 def test_a_spec_that_contradicts_the_embedded_images_is_refused(field: str) -> None:
     wrong: dict[str, Any] = {field: 4}

@@ -61,6 +61,13 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     write_tar(tmp_path / "captions" / "a.tar", told)
     opened = open_images(tmp_path / "captions")
     assert opened.captions == [("a dog",), ("a dog",)] and list(opened.classes) == ["all"]
+    with pytest.raises(
+        UserError, match=r"^--captions: captions of tars are their members `\*.txt`"
+    ):
+        open_images(tmp_path / "captions", tmp_path / "m.jsonl")
+    (tmp_path / "captions" / "a.tar").unlink()
+    with pytest.raises(UserError, match=r"image a.tar/0.png cannot be read \(No such file"):
+        [*opened.written()]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +80,7 @@ def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
         ),
         ([("0.png", png(0)), ("0.txt", b"x"), ("1.png", png(1))], "a.tar/1.png has no txt"),
         ([("0.png", png(0)), ("0.txt", b" ")], "0.txt is empty; each image needs a caption"),
+        ([("0.png", png(0)), ("0.txt", b"\xff")], "a.tar: 0.txt is no UTF-8 text"),
         ([("0.png", png(0)), ("0.cls", b"dog")], "holds b'dog', no whole number"),
         ([("0.png", png(0)), ("0.cls", b"-1")], "labels count from 0"),
     ],

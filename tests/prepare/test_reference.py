@@ -99,6 +99,8 @@ def test_what_cannot_be_a_reference_is_one_line(
     assert "set holds latents without images" in refused("set", "x.npz")
     np.save("set/images.npy", np.zeros((COUNT, 3, 16, 16), np.uint8))
     assert "--size 32: the images in set are 16x16" in refused("set", "x.npz", "--size", 32)
+    whole = "--limit: the images beside latents are taken whole, all of set"
+    assert whole in refused("set", "x.npz", "--limit", 105)
     np.save("set/images.npy", np.zeros((COUNT, 3, 8, 16), np.uint8))
     assert "set: images.npy is [3, 8, 16], no square RGB" in refused("set", "x.npz")
     assert not Path("x.npz").exists()

@@ -52,3 +52,6 @@ def test_a_network_of_another_shape_is_not_the_file(
     assert "holds no weights" in str(encoder.absence())
     (tmp_path / "model.safetensors").touch()
     assert encoder.absence() == ""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    lacks = "the package transformers is not installed: `pip install transformers`"
+    assert encoder.absence() == lacks

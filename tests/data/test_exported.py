@@ -1,0 +1,32 @@
+"""The folder of exported weights stands for its data, of which it holds no sample."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tread_lab.data.deviation import check_decoded
+from tread_lab.data.source import open_data
+from tread_lab.specs import DataSpec, UserError
+
+
+@pytest.mark.parametrize(("source", "channels"), [("latents", 4), ("images", 3)])
+def test_an_export_says_what_samples_are_and_gives_none(
+    source: str, channels: int, tmp_path: Path
+) -> None:
+    for name in ("model.safetensors", "spec.yaml"):
+        (tmp_path / name).touch()
+    (tmp_path / "config.json").write_text(json.dumps({"heldout": "0123"}))
+    spec = DataSpec(source=source, path=str(tmp_path), channels=channels, size=8)
+    heldout = open_data(spec, "heldout")
+    assert (heldout.shape, len(heldout), heldout.fingerprint) == ((channels, 8, 8), 0, "0123")
+    check_decoded(spec, heldout)
+    for refused in (
+        lambda: open_data(spec, "train"),
+        lambda: heldout.take(torch.zeros(0, dtype=torch.int64)),
+    ):
+        with pytest.raises(UserError, match="holds exported weights and no samples; write the"):
+            refused()
