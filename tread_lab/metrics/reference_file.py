@@ -211,8 +211,6 @@ def _reading(file: ReferenceFile) -> Iterator[None]:
     """Turn what a damaged file raises into one line."""
     try:
         yield
-    except UserError:
-        raise
     except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
         raise _wrong(file, f"it is damaged, cut short or no .npz ({first_line(error)})") from None
 
