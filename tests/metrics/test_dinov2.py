@@ -111,6 +111,8 @@ def test_positions_are_resampled_with_the_published_offset() -> None:
     rows, columns = torch.meshgrid(torch.arange(37.0), torch.arange(37.0), indexing="ij")
     table = torch.stack([rows.flatten(), columns.flatten()], dim=1)
     found = offset_positions(torch.cat([torch.full((1, 2), -5.0), table])[None], 16)
+    whole = torch.cat([torch.full((1, 2), -5.0), table])[None]
+    assert torch.equal(offset_positions(whole, 37), whole)  # a grid of its own size stays
     assert found.shape == (1, 257, 2) and found[0, 0].tolist() == [-5, -5]
     place = torch.tensor([_bicubic((k + 0.5) * 37 / 16.1 - 0.5) for k in range(1, 15)])
     grid = found[0, 1:].view(16, 16, 2)[1:15, 1:15]
@@ -144,3 +146,6 @@ def test_wrong_weights_are_refused_before_an_image_is_drawn(
         monkeypatch.setenv("TREAD_LAB_DINOV2", where)
         with pytest.raises(UserError, match=says):
             check_requirements(spec, "fashion16", preview=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="fd_dinov2 needs the package transformers: `pip install"):
+        check_requirements(spec, "fashion16", preview=False)

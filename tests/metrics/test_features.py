@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch_fidelity
@@ -138,17 +139,21 @@ class Layers:
 def test_each_metric_is_of_its_layer_and_sums_go_on_from_their_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both layers have the covariance 2/3 I; the references have I, and means 0 and 1."""
+    """Both layers have the covariance 8/15 I; the references have I, and means 0 and 1.
+
+    Of eighths, quarters and halves of the images, one direction alone has a variance.
+    """
     monkeypatch.setattr(door, "Extraction", Layers)
-    metrics = ["is", "sfid", "fid", "recall"]
-    first, scorer = (Scorer(metrics, "inception", count=4, device=Layers.device) for _ in range(2))
-    images = torch.arange(4, dtype=torch.uint8)[:, None, None, None]
-    first.add(images[:2])
+    metrics = ["is", "sfid", "fid", "fid_inf", "recall"]
+    first, scorer = (Scorer(metrics, "inception", count=16, device=Layers.device) for _ in range(2))
+    images = torch.arange(16).remainder(4).to(torch.uint8)[:, None, None, None]
+    first.add(images[:6])
     assert {name.rpartition("/")[0] for name in first.state()} == {
-        "pool moments", "spatial moments", "logits moments"
+        "pool moments", "spatial moments", "logits moments",
+        "pool eighths/0", "pool eighths/1", "pool eighths/2",
     }  # fmt: skip
     scorer.load(first.state())
-    scorer.add(images[2:])
+    scorer.add(images[6:])
     given = {
         "pool": (torch.zeros(2).double(), torch.eye(2).double()),
         "spatial": (torch.ones(2).double(), torch.eye(2).double()),
@@ -158,12 +163,16 @@ def test_each_metric_is_of_its_layer_and_sums_go_on_from_their_state(
     taken = [first.take_features(), scorer.take_features()]
     assert first.take_features() == {}
     found = scorer.scores(described, taken)
-    spread = 2 * (1 + 2 / 3 - 2 * (2 / 3) ** 0.5)
+    of = {n: 2 + n / (n - 1) - 2 * (n / (n - 1)) ** 0.5 for n in (2, 4, 8)}
+    spread = of[16] = 2 * (1 + 8 / 15 - 2 * (8 / 15) ** 0.5)
+    intercept = np.polyfit([1 / n for n in of], [*of.values()], deg=1)[1]
     assert {name: round(value, 9) for name, value in found.items()} == {
-        "is@4": pytest.approx(2.0),
-        "sfid@4": pytest.approx(2 + spread),
-        "fid@4": pytest.approx(spread),
-        "recall@4": 1.0,
+        "is@16": pytest.approx(2.0),
+        "sfid@16": pytest.approx(2 + spread),
+        "fid@16": pytest.approx(spread),
+        "fid_inf@16": pytest.approx(intercept, abs=1e-8),
+        "fid_inf_error@16": 0.0,
+        "recall@16": 1.0,
     }
 
 

@@ -121,6 +121,11 @@ def test_subsets_of_the_kernel_distance_have_1000_images_where_there_are_as_many
     assert asked == [([generated, real], {"kid_subset_size": size, "verbose": False})]
 
 
+def test_the_shuffled_inception_score_is_of_parts_that_are_alike() -> None:
+    sorted_by_class = 1000 * torch.eye(2).repeat_interleave(500, dim=0)
+    assert fidelity.shuffled_inception_score(sorted_by_class) == pytest.approx(2, abs=0.05)
+
+
 def test_spatial_features_are_by_row_then_column_then_channel() -> None:
     x_BCHW = torch.arange(2 * 9 * 2 * 3).reshape(2, 9, 2, 3)
     found = spatial(x_BCHW)

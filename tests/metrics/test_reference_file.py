@@ -202,6 +202,7 @@ def test_arrays_of_numpys_first_two_versions_are_read(
     content, images = io.BytesIO(), np.zeros((100, 8, 8, channels), np.uint8)
     np.lib.format.write_array(content, images, version=version)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("README.txt", "of our places")
         archive.writestr("arr_0.npy", content.getvalue())
     if read:
         assert open_reference(spec(tmp_path / "x.npz"), ALL).shape == images.shape
