@@ -35,6 +35,14 @@ def content(rows: range) -> dict[str, NDArray[Any]]:
     return {"plain": plain, "labels": k * 7, "bare.f32": np.tile(k[:, None] / 3, 4).astype("f4")}
 
 
+def test_what_the_system_writes_in_pieces_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:5], at))
+    assert np.array_equal(filled(tmp_path).take(np.arange(N))["labels"], 7 * np.arange(N))
+
+
 def filled(folder: Path) -> ResumableArrays:
     arrays = arrays_in(folder)
     arrays.begin("rows")

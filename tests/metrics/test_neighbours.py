@@ -31,9 +31,14 @@ def test_they_are_adms(
     count: int, shift: float, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(0)
-    references = 5 + random.normal(size=(250, 12))
-    samples = 5 + shift + spread * random.normal(size=(count, 12))
-    expected = adm(samples, references)
+    references, samples = (
+        (1000 + x).astype(np.float32)  # so far from zero that products of fp32 would be wrong
+        for x in (
+            random.normal(size=(250, 12)),
+            shift + spread * random.normal(size=(count, 12)),
+        )
+    )
+    expected = adm(samples.astype(np.float64), references.astype(np.float64))
     assert 0.1 < min(expected) < max(expected) < 1
     for block in (1 << 24, 1000):
         monkeypatch.setattr(neighbours, "_DISTANCES", block)

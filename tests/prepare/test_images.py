@@ -44,6 +44,10 @@ def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
     opened = open_images(images, limit=6)
     assert list(opened.labels) == [0, 0, 1, 1, 2, 2] and len(opened.classes) == 3
     assert opened.open(5).size == open_images(images).open(37).size
+    rows = [{"file_name": name, "text": name} for name in open_images(images).names]
+    (images / "m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = open_images(images, images / "m.jsonl", limit=6)
+    assert told.captions == [(name,) for name in opened.names]
 
 
 def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
