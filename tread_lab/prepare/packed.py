@@ -26,7 +26,7 @@ from tread_lab.data.latents import (
 from tread_lab.data.npy import npy_header
 from tread_lab.data.resumable import DAMAGED, STORED, TO_COME, Array, ResumableArrays
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.measure import ChannelMoments
+from tread_lab.prepare.measure import AT_ONCE, ChannelMoments
 from tread_lab.records.durable import FULL, replacing, writing
 from tread_lab.records.locks import Busy, exclusive
 from tread_lab.specs.errors import UserError, shown
@@ -188,7 +188,6 @@ def _reserve(path: Path) -> None:
 
 
 DAMAGED_NAMES = "damaged.txt"
-_MEASURED = 256  # samples that are measured at once
 
 
 def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
@@ -313,8 +312,8 @@ def _facts(folder: Path, arrays: Collection[str], labels: NDArray[np.int64]) -> 
     array = np.load(folder / f"{name}.npy", mmap_mode="r")
     channels = array.shape[1] // (2 if name == "moments" else 1)
     moments = ChannelMoments(channels)
-    for start in range(0, len(array), _MEASURED):
-        moments.add(array[start : start + _MEASURED, :channels])
+    for start in range(0, len(array), AT_ONCE):
+        moments.add(array[start : start + AT_ONCE, :channels])
     return {
         "samples": len(array),
         "labels": len(np.unique(labels)),

@@ -64,12 +64,12 @@ def _write_sd_autoencoder(folder: Path, crops_NHWC: NDArray[np.uint8]) -> None:
     model.save_pretrained(folder)
 
 
-def write_text_encoder(folder: Path, width: int = 512, positions: int = 77) -> None:
+def write_text_encoder(folder: Path, width: int = 512) -> None:
     """Write a random text encoder of a CLIP with one layer, and a tokenizer of single letters."""
     torch.manual_seed(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     names = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
-    places = {"max_position_embeddings": positions, "num_attention_heads": 2}
+    places = {"max_position_embeddings": 77, "num_attention_heads": 2}
     ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     shape = {"vocab_size": len(names), "hidden_size": width, **SMALL, **places, **ends}
     new_network("CLIPTextModel", **shape).save_pretrained(folder)
