@@ -117,6 +117,7 @@ INDEX, NAMES = "dataset.json", names("img-mean-std-", ".npy")
     [
         (INDEX, None, "there is no .*dataset.json"),
         (INDEX, b'{"labels": null}', "no pairs of file and label"),
+        (INDEX, b'{"labels": [["a.npy", 0]]}', "names 1 samples, too few to split"),
         (INDEX, json.dumps({"labels": [[name, 7] for name in NAMES]}).encode(), "run from 7 to 7"),
         (NAMES[0], npy(np.zeros((8, 8, 8), np.float16))[:200], "00000000.npy cannot be read"),
         (NAMES[0], npy(np.zeros((8, 8, 8), int)), r"holds int64 \[8, 8, 8\], not floats \[C"),

@@ -72,6 +72,7 @@ def test_what_is_stored_is_what_the_autoencoder_gives(
     encoder = Encoder(str(autoencoder))
     made = manifest["made_with"]
     assert (made["scale"], made["shift"]) == (encoder.scale, encoder.shift)
+    assert made["encoder"] == {"name": "vae", "digest": encoder.digest}
     assert manifest["mean"] == pytest.approx(plain.mean.double().mean((0, 2, 3)).tolist(), rel=1e-4)
 
 

@@ -40,6 +40,15 @@ def test_classes_are_folders_in_the_order_of_their_names(images: Path) -> None:
     assert opened.labels[place] == 1 and opened.open(place).getpixel((0, 0)) == (7, 0, 0)
 
 
+def test_images_of_six_formats_are_found_by_their_suffixes(tmp_path: Path) -> None:
+    names = ["0.bmp", "1.jpeg", "2.JPG", "3.png", "4.ppm", "5.webp"]
+    for side, name in enumerate(names, start=8):
+        Image.new("RGB", (side, 20)).save(tmp_path / name)
+    opened = open_images(tmp_path)
+    assert list(opened.names) == names
+    assert [opened.open(k).size for k in range(6)] == [(k + 8, 20) for k in range(6)]
+
+
 def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
     opened = open_images(images, limit=6)
     assert list(opened.labels) == [0, 0, 1, 1, 2, 2] and len(opened.classes) == 3

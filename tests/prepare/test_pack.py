@@ -66,6 +66,7 @@ def test_a_deviation_becomes_a_log_variance_and_images_come_along(
     repa: Path, tmp_path: Path
 ) -> None:
     packed_from(repa, tmp_path / "out")
+    assert source_of(repa / "vae-sd") == "folder" and source_of(tmp_path / "out") == "latents"
     found = everything("latents", tmp_path / "out")
     assert all(map(torch.equal, found, everything("folder", repa)))
     moments = np.load(tmp_path / "out" / "moments.npy").astype(np.float64)
