@@ -36,7 +36,7 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> Arrays:
     random = np.random.default_rng(0)
     return {
         "mu": random.normal(size=5),
-        "sigma": np.eye(5),
+        "sigma": np.eye(5) + 5e-5 * np.eye(5, k=1) - np.diag([0, 0, 0, 0, 1 + 5e-7]),  # rounded
         "mu_s": random.normal(size=3),
         "sigma_s": np.eye(3),
         "arr_0": random.integers(0, 256, (100, 8, 8, 3), dtype=np.uint8),
@@ -92,12 +92,18 @@ WRONG = {
         "mu is [4], and Inception's is [5]",
     ),
     "a vector of variances": (changed(sigma=np.ones(5)), "sigma is [5], and Inception's is [5, 5]"),
-    "not symmetric": (changed(sigma_s=np.triu(np.ones((3, 3)))), "sigma_s is not symmetric"),
+    "not symmetric": (
+        changed(sigma_s=np.eye(3) + 2e-4 * np.eye(3, k=1)),
+        "sigma_s is not symmetric",
+    ),
     "not finite": (
         changed(sigma=np.where(np.eye(5, k=1), np.nan, 1)),
         "mu or sigma has values that are not finite",
     ),
-    "negative variance": (changed(sigma=-np.eye(5)), "sigma has a negative variance"),
+    "negative variance": (
+        changed(sigma=np.diag([1, 1, 1, 1, -2e-6])),
+        "sigma has a negative variance",
+    ),
     "whole numbers": (changed(mu=np.zeros(5, int)), "mu is int64, not of floating point"),
     "floating images": (changed(arr_0=np.zeros((100, 8, 8, 3))), "arr_0 is float64"),
     "channels first": (
