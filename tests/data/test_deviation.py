@@ -172,11 +172,15 @@ def test_a_channel_that_its_statistics_do_not_fit_is_told(tmp_path: Path) -> Non
     check_deviation(own, Stored(0.5, 0.1, 1.6, 0.5))
 
 
-def test_at_most_256_samples_are_measured() -> None:
+def test_at_most_256_samples_are_measured_and_8_decoded() -> None:
     many, few = Stored(1.0, count=1000), Stored(1.0, count=5)
     assert (measure_deviation(many), measure_deviation(few)) == (1.0, 1.0)
     assert (len(many.asked), many.asked[0].item(), many.asked[-1].item()) == (256, 0, 999)
     assert few.asked.tolist() == [0, 1, 2, 3, 4]
+    for samples, ids in ((many, [0, 142, 285, 428, 570, 713, 856, 999]), (few, [0, 1, 2, 3, 4])):
+        samples.decoded = lambda x_BCHW: None  # type: ignore[attr-defined]
+        check_decoded(DataSpec(), samples)
+        assert samples.asked.tolist() == ids
 
 
 class MadeDecoder:
