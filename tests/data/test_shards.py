@@ -209,5 +209,9 @@ def test_tars_of_a_folder_or_of_a_glob_are_in_order(
     both = [tmp_path / "a.tar", tmp_path / "b.tar"]
     assert tars_of(tmp_path) == tars_of(tmp_path / "[ab]*") == both
     assert tars_of(tmp_path / "b.tar") == [tmp_path / "b.tar"] and tars_of(tmp_path / "x") == []
+    named = tmp_path / "run [1]" / "a[0].tar"  # no patterns, but names
+    named.parent.mkdir()
+    named.touch()
+    assert tars_of(named) == tars_of(named.parent) == [named]
     monkeypatch.setattr("tread_lab.data.shards.glob.glob", lambda _: [*map(str, both[::-1])])
     assert tars_of(tmp_path) == both  # whatever order the system lists them in

@@ -40,8 +40,9 @@ class Member(NamedTuple):
 def tars_of(path: Path) -> list[Path]:
     """Return the tars in a folder or of a glob, in order of their names."""
     folder = path.expanduser()
-    pattern = folder / "*.tar" if folder.is_dir() else folder
-    names = glob.glob(str(pattern))  # noqa: PTH207 (Path.glob takes no absolute pattern)
+    pattern = glob.escape(str(folder)) if folder.exists() else str(folder)
+    pattern += "/*.tar" * folder.is_dir()
+    names = glob.glob(pattern)  # noqa: PTH207 (Path.glob takes no absolute pattern)
     return sorted(Path(name).absolute() for name in names)
 
 
