@@ -229,9 +229,10 @@ def test_wrong_scales_are_no_images_and_what_is_random_or_has_no_decoder_is_let_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = photographs(tmp_path / "p", "signed")
-    np.save(path / "latents.npy", np.load(path / "latents.npy") / 0.18215)
-    with pytest.raises(UserError, match=r"lie beyond \+-1.6, .*; check data.decoder_scale and the"):
-        check_decoded(*made(path, "signed"))
+    for factor in (1 / 0.18215, np.nan):
+        np.save(path / "latents.npy", np.load(path / "latents.npy") * np.float32(factor))
+        with pytest.raises(UserError, match=r"lie beyond \+-1.6, .*; check data.decoder_scale and"):
+            check_decoded(*made(path, "signed"))
     pytest.importorskip("diffusers")
     write_autoencoder(tmp_path / "vae")
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "vae"))

@@ -45,11 +45,11 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
     image_BCHW = None if decoded is None else decoded(heldout.take(ids)[0])
     if image_BCHW is None:
         return
-    beyond = float((image_BCHW.abs() > BEYOND).float().mean())
+    beyond = 1 - float((image_BCHW.abs() <= BEYOND).float().mean())  # NaN is, too
     dark, mean = float((image_BCHW < DARK).float().mean()), float(image_BCHW.mean())
     if data.decoder_range == "signed" and dark < LEAST_DARK and mean > -DARK:
         what, remedy = f"{dark:.2%} of their values are below {DARK:g}", "set it to unit"
-    elif beyond > MOST_BEYOND and float(image_BCHW.std()) > CONTRAST:
+    elif beyond > MOST_BEYOND and not float(image_BCHW.std()) <= CONTRAST:
         what = f"{beyond:.0%} of their values lie beyond +-{BEYOND:g}"
         remedy = "check data.decoder_scale and the autoencoder"
         if data.decoder_range == "unit":
