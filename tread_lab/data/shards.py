@@ -41,7 +41,8 @@ def tars_of(path: Path) -> list[Path]:
     """Return the tars in a folder or of a glob, in order of their names."""
     folder = path.expanduser()
     pattern = glob.escape(str(folder)) if folder.exists() else str(folder)
-    pattern += "/*.tar" * folder.is_dir()
+    if folder.is_dir():
+        pattern = f"{pattern}/*.tar"
     names = glob.glob(pattern)  # noqa: PTH207 (Path.glob takes no absolute pattern)
     return sorted(Path(name).absolute() for name in names)
 
