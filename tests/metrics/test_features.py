@@ -1,4 +1,4 @@
-"""Scoring: what torch-fidelity gives, whatever the cache keeps, and what is refused."""
+"""Scoring: each metric by its definition, whatever the cache keeps, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch_fidelity
 from torch import Tensor
-from torch.utils.data import Subset
-from torch_fidelity.feature_extractor_base import FeatureExtractorBase
+from torch_fidelity.metric_kid import kid_features_to_metric
 
 from tests.metrics.conftest import score
+from tests.metrics.test_frechet import adm as distance
+from tests.metrics.test_neighbours import adm as near
 from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import load_extractor
@@ -28,54 +28,17 @@ OWN = "fashion16-v1"
 ALL = ("fd", "kid", "precision", "recall")
 
 
-class OwnFeatures(FeatureExtractorBase):
-    """The shipped extractor as torch-fidelity wants one."""
-
-    def __init__(self, name: str, features_list: list[str], **_: Any) -> None:
-        super().__init__(name, features_list)
-        self.model = load_extractor(OWN)
-
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        found = dict(zip(self.get_provided_features_list(), self.model(images), strict=True))
-        return tuple(found[name].double() for name in self.features_list)
-
-    @staticmethod
-    def get_provided_features_list() -> tuple[str, ...]:
-        return "features", "logits"
-
-    @staticmethod
-    def get_default_feature_layer_for_metric(metric: str) -> str:
-        return "logits" if metric == "isc" else "features"
-
-    @staticmethod
-    def can_be_compiled() -> bool:
-        return False
-
-
-def test_every_metric_is_what_torch_fidelity_gives_in_one_call(
+def test_every_metric_is_its_definition_of_the_features_of_all_images(
     real: Tensor, reference: Tensor
 ) -> None:
-    torch_fidelity.register_feature_extractor("own", OwnFeatures)
-    theirs = torch_fidelity.calculate_metrics(
-        input1=Subset(real, range(len(real))),
-        input2=Subset(reference, range(len(reference))),
-        feature_extractor="own",
-        **dict.fromkeys(("fid", "kid", "prc"), True),
-        kid_subset_size=len(real),
-        cuda=False,
-        cache=False,
-        save_cpu_ram=True,
-        verbose=False,
-    )
+    model = load_extractor(OWN)
+    x_ND, y_MD = (model(images)[0].double() for images in (real, reference))
+    kernel = kid_features_to_metric(x_ND, y_MD, kid_subset_size=len(real), verbose=False)
+    features = x_ND.numpy(), y_MD.numpy()
     ours = score(real, reference, metrics=ALL, extractor=OWN)
-    keys = (
-        "frechet_inception_distance",
-        "kernel_inception_distance_mean",
-        "precision",
-        "recall",
+    assert [*ours.values()] == pytest.approx(
+        [distance(*features), kernel["kernel_inception_distance_mean"], *near(*features)], rel=1e-6
     )
-    for value, key in zip(ours.values(), keys, strict=True):
-        assert value == pytest.approx(theirs[key], rel=1e-6)
     assert ours[f"fd[{OWN}]@150"] == pytest.approx(1.117, abs=0.01)  # of the shipped weights
 
 
