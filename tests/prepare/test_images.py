@@ -168,6 +168,13 @@ def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -
         open_images(tmp_path / "empty")
     with pytest.raises(UserError, match="there is no folder"):
         open_images(tmp_path / "gone")
+    write_tar(images / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
+    with pytest.raises(
+        UserError, match=r"holds tars, and images beside them, such as n.*\.png; mo"
+    ):
+        open_images(images)
+    assert len(open_images(images / "*.tar").names) == 1
+    (images / "a.tar").unlink()
     (images / "stray.png").write_bytes(png(0))
     with pytest.raises(UserError, match=r"1 images beside them, such as stray.png"):
         open_images(images)

@@ -141,9 +141,14 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
         limit: take so many images only, evenly spread over the set, of whose classes they are.
 
     Raises:
-        UserError: there are no images, or a label or caption is missing.
+        UserError: there are no images, or tars and images, or a label or caption is missing.
     """
     tars = tars_of(path)
+    if tars and path.is_dir() and (beside := next(_files(path), None)) is not None:
+        raise UserError(
+            f"{path} holds tars, and images beside them, such as {beside}; move the tars away, or"
+            f" take them alone: '{path}/*.tar'"
+        )
     if tars and captions is not None:
         raise UserError(f"--captions: captions of tars are their members `*.{CAPTION}`")
     images = _of_tars(tars) if tars else _of_folder(path, captions)
