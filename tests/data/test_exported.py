@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tread_lab.data.deviation import check_decoded
+from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.specs import DataSpec, UserError
 
@@ -30,3 +31,11 @@ def test_an_export_says_what_samples_are_and_gives_none(
     ):
         with pytest.raises(UserError, match="holds exported weights and no samples; write the"):
             refused()
+
+
+def test_what_an_earlier_export_kept_is_gone_with_the_data(tmp_path: Path) -> None:
+    for name in KEPT:
+        (tmp_path / name).touch()
+    spec = DataSpec(source="latents", path=str(tmp_path / "gone"), normalise=True)
+    keep_beside_weights(tmp_path, spec, None)
+    assert not any(tmp_path.iterdir())
