@@ -36,8 +36,6 @@ BOUNDS = {
 class Factor:
     """One speed-up: the cost at which dense training reaches `level` over that of another curve.
 
-    NaN where the other curve never reaches it within its points.
-
     Attributes:
         bound: `at least` or `at most`, where a curve is better than `level` at its first point, so
             that its cost to reach it is at most that point's; empty for a number.
@@ -138,9 +136,8 @@ def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
         look: dict[str, Any] = {"color": colours[curve.name], "label": style.arrow(curve.name)}
         ax.plot(curve.cost, curve.value, shape, **look)
     lower = metric_kind(found.metric).sign >= 0
-    reached = [factor for factor in found.factors if np.isfinite(factor.value)]
-    best = (min if lower else max)([factor.level for factor in reached], default=0.0)
-    for factor in reached:
+    best = (min if lower else max)([factor.level for factor in found.factors], default=0.0)
+    for factor in found.factors:
         below = (factor.level == best) == lower  # the best one's name is on the side of no curve
         _draw_factor(ax, factor, colours[factor.name], below=below)
     style.cost_axis(ax, [cost for curve in found.curves for cost in curve.cost])
@@ -199,17 +196,14 @@ def caption(found: TimeToEqual) -> str:
     sentences = []
     for factor in found.factors:
         name = routed(factor.name)
-        if np.isfinite(factor.value):
-            ours, theirs = (
-                f"{'at most ' * (factor.bound == bound)}{quantity(cost, found.unit)}"
-                for cost, bound in ((factor.cost, "at least"), (factor.dense_cost, "at most"))
-            )
-            sentences.append(
-                f"{name} reaches {number(factor.level)} after {ours} instead of {theirs}: a factor"
-                f" of {factor.bound}{' ' * bool(factor.bound)}{factor.value:.2g}"
-            )
-        else:
-            sentences.append(f"{name} does not reach {number(factor.level)}")
+        ours, theirs = (
+            f"{'at most ' * (factor.bound == bound)}{quantity(cost, found.unit)}"
+            for cost, bound in ((factor.cost, "at least"), (factor.dense_cost, "at most"))
+        )
+        sentences.append(
+            f"{name} reaches {number(factor.level)} after {ours} instead of {theirs}: a factor of"
+            f" {factor.bound}{' ' * bool(factor.bound)}{factor.value:.2g}"
+        )
     return (
         f"{'; '.join(sentences)}. A factor is the dense run's cost ({found.cost}) to reach a value"
         f" over the other's, at the best value that both reached.{found.warning}"
