@@ -135,6 +135,13 @@ def test_less_or_more_is_better(metric: str, best: int) -> None:
     assert rates_caption(three_rates(metric)).startswith(f"Best is s = {0.25 * best:g} on 2→8:")
 
 
+def test_a_rate_that_only_costs_quality_is_not_best() -> None:
+    (curve,) = three_rates("gap/heldout").curves
+    worse = Curves("gap/heldout", (replace(curve, value=np.abs(curve.value)),), "")
+    said = "No rate has a better mean than dense training (\u0394 held-out loss)."
+    assert rates_caption(worse) == said
+
+
 def test_no_rate_is_best_by_what_is_no_quality() -> None:
     assert best_rate(three_rates("gap/train")) is None
 

@@ -13,6 +13,7 @@ from tread_lab.analysis.figures.pareto import (
     Front,
     draw_front,
     pareto,
+    pareto_caption,
     pareto_front,
     savings,
     savings_caption,
@@ -109,6 +110,12 @@ def test_the_front_is_of_cells_that_neither_dense_nor_another_beats(
     assert "good for less energy): 2\u21928 (costs 30% less), 0\u21928 (costs 40% less)." in text
     assert text.endswith("Without room for a name: 4\u21928.")
     assert saved(metered_frame[metered_frame["run"] != "2->8"]).front[-1]
+    flops = dict(zip(metered_frame["run"], (12e12, 9e12, 8e12, 10e12, 7e12, 11e12)))
+    frame = metered_frame.assign(**{"cost/train_flops": metered_frame["run"].map(flops)})
+    assert "not on it: another cell costs less and is as good" in pareto_caption(pareto(frame))
+    alone = pareto_caption(pareto(frame[frame["run"] != "2->8"]))
+    assert "0\u21928 s=0.5 (0.67), 4\u21928 s=0.5 (0.83), dense (1.00). No cell" in alone
+    assert "The dense run is on it: no cheaper cell is as good." in alone
     scores = metered_frame.assign(**{"is@50k": [10.0, 9.0, 12.0, 9.5, 11.0, 13.0]})
     more_is_better = saved(scores, "is@50k")
     assert list(more_is_better.value[:-1]) == [-1, 2, -0.5, 1, 3]

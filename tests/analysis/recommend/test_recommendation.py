@@ -84,6 +84,9 @@ def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: st
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "insufficient"
     assert found.evidence[0].gap.unit == unit and "not established" in as_lines(found)[0]
     assert found.evidence[0].seeds == (None if seeds == 1 else 2)
+    if seeds == 1:
+        with pytest.raises(UserError, match=r"^one seed does not say how gap/train spreads"):
+            recommend(Lab(tmp_path), "placement", metric="gap/train")
 
 
 def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
@@ -166,6 +169,35 @@ def test_the_experiment_is_as_long_as_the_runs_that_were_compared(tmp_path: Path
         written = tmp_path / f"{steps}.yaml"
         write_experiment(lab, replace(found, comparison=comparison), written)
         assert load.load_experiment(str(written), []).run["train"]["steps"] == steps
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_at_equal_steps_the_numbers_are_those_of_the_baselines_last_step(
+    seeds: int, tmp_path: Path
+) -> None:
+    """Matched runs go on for 520 steps, by which 2->8 is the worst."""
+    steps: dict = {"steps": 520, "routes": ((0, 4), (2, 8), (4, 8))}
+    for name, stages in (("measured", (400,)), ("unmeasured", ())):
+        lab = swept(tmp_path / name, seeds=seeds, stages=stages, **steps)
+        path = lab.sweep("placement").plan_path
+        plan = {**json.loads(path.read_text()), "sweep": {"sweep": {"match": "train_flops"}}}
+        for trial in plan["trials"]:
+            trial["spec"]["train"]["steps"] -= 120 * (trial["role"] == "baseline")
+            if trial["cell"].get("start") == 2:
+                for end in lab.run(trial["run"]).end_evaluations():
+                    for losses in end.path.glob("losses.npz"):
+                        arrays = dict(np.load(losses))
+                        np.savez(losses, **{**arrays, "dense": arrays["dense"] + 0.1})
+        path.write_text(json.dumps(plan))
+        if stages:
+            ends, found = (recommend(lab, "placement", equal_steps=e) for e in (False, True))
+            assert (ends.rule.start, ends.comparison) == (4, "at equal training FLOPs")
+            assert (found.rule, found.comparison) == (Rule(2, "B-4", 0.5), "at equal steps")
+            assert found.evidence[0].gap.mean == pytest.approx(-0.0015)
+            assert found.evidence[0].members_K.tolist() == [False, True, False]
+        else:
+            with pytest.raises(UserError, match="no run was measured `at baseline`"):
+                recommend(lab, "placement", equal_steps=True)
 
 
 def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,11 @@ def test_the_facts_name_every_network_batch_and_precision(tmp_path: Path, no_fig
     facts = dict(contents(lab, "placement")["facts"])
     assert facts["network"] == "DiT-12x32/2 or DiT-24x32/2 on fashion16"
     assert facts["training"] == "400 steps of 16 or 32, fp32 or bf16"
+    other["train"]["steps"] = 1520
+    path.write_text(json.dumps({**plan, "sweep": {"sweep": {"match": "train_flops"}}}))
+    facts = dict(contents(lab, "placement")["facts"])
+    assert facts["training"] == "400 to 1,520 steps of 16 or 32, fp32 or bf16"
+    assert facts["compared"] == "at equal training FLOPs"
 
 
 def test_notes_and_tags_of_people_are_told(tmp_path: Path, no_figures: None) -> None:
