@@ -51,7 +51,17 @@ def test_the_last_driver_is_told_as_a_shell_takes_it_and_several_sweeps_have_non
     write_sweep(tmp_path, small(name="other", routes=((2, 8), (5, 8))))
     folder = lab.sweep("placement")
     folder.keep_command(["sweep", "placement.yaml", "axes.rate=[0.5, 1]"])
+    runs = [trial.run for trial in folder.plan().trials]
+    for run, attempts in zip(runs, ([("ab", "a diff"), ("cd", "")], [("cd-dirty", "a diff")])):
+        for code, diff in attempts:
+            made = {"code": code, "diff": diff, "packages": {"torch": "2", "numpy": "1"}}
+            lab.run(run).write_origin({**made, "python": "3.12", "device": "cpu"})
     told = Repetition.of(lab, folder, folder.plan())
+    packages = (("numpy", "1"), ("torch", "2"))
+    assert sorted((setup.code, count) for setup, count in told.setups) == [
+        ("ab-dirty", 1), ("cd", 1), ("cd-dirty", 1)
+    ]  # fmt: skip
+    assert {(s.python, s.device, s.packages) for s, _ in told.setups} == {("3.12", "cpu", packages)}
     assert told.asked == "tread-lab sweep placement.yaml 'axes.rate=[0.5, 1]'"
     assert told.where.startswith(f"in {Path.cwd()} on ")
     both = lab.known_sweeps("placement", "other")
