@@ -21,7 +21,7 @@ from tread_lab.analysis.figures.placements import (
 )
 from tread_lab.analysis.figures.sentences import number, routed, trend
 from tread_lab.frames import NO_RESULT
-from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS
+from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, lower_is_better
 
 FAMILIES = (style.GREEN, style.PINK, style.GREY)
 HALFLIFE = 3.0  # logged entries after which a difference counts half
@@ -148,9 +148,7 @@ def draw_gap_and_quality(gap: Placements, quality: Placements, ax: style.Axes) -
         style.value_axis(axis, places.metric, places.value, places.low, places.high)
 
 
-def draw_gap_over_steps(
-    curves: Sequence[StepGaps], ax: style.Axes, *, named: bool = False, halflife: float = HALFLIFE
-) -> None:
+def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes, *, named: bool = False) -> None:
     """Draw one line per cell; zero is the baseline.
 
     Lines are darker for shorter routes, and those of one length have dashes of their own; `named`
@@ -165,7 +163,7 @@ def draw_gap_over_steps(
         ax.plot(curve.steps, curve.gaps, ("-", "--", ":", "-.")[turn % 4], **look)
     if curves:
         ax.legend(**style.place_legend(ax.get_lines()[1:], inside=0))
-    ax.set_title(f"paired differences, smoothed over {halflife:g} logged entries")
+    ax.set_title(f"paired differences, smoothed over {HALFLIFE:g} logged entries")
     ax.set_xlabel("training step")
     style.value_axis(ax.yaxis, f"delta/{TRAIN_LOSS}", *(curve.gaps for curve in curves))
 
@@ -187,9 +185,10 @@ def quality_caption(gap: Placements, quality: Placements) -> str:
     correlation, _ = rank_correlation(gap.value, quality.value)
     if not np.isfinite(correlation):
         return "Too few routes have both numbers."
+    worse = correlation if lower_is_better(quality.metric) else -correlation
     return (
         f"Rank correlation over {len(gap.routes)} routes: {number(correlation)};"
-        f" {trend(correlation, 'routes with a larger gap have worse samples')}."
+        f" {trend(worse, 'routes with a larger gap have worse samples')}."
     )
 
 

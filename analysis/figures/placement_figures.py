@@ -23,7 +23,13 @@ from tread_lab.analysis.figures.placements import (
 )
 from tread_lab.analysis.figures.sentences import number, trend
 from tread_lab.analysis.tables import published
-from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, metric_kind
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    GAP_TRAIN,
+    HELDOUT_LOSS,
+    lower_is_better,
+    metric_kind,
+)
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.model import depth_of
 
@@ -189,11 +195,12 @@ def in_families(places: Placements) -> Placements:
 def agreement_text(places: Placements) -> str:
     """Return whether the routes have the published order.
 
-    Only the order is compared: metric, network and data differ.
+    Only the order, from better to worse, is compared: metric, network and data differ.
     """
     common = [k for k in np.flatnonzero(places.measured) if places.routes[k] in published.FIG8]
     theirs = np.array([published.FIG8[places.routes[k]] for k in common])
-    correlation, p = rank_correlation(places.value[common], theirs)
+    sign = 1 if lower_is_better(places.metric) else -1  # published are differences of FID
+    correlation, p = rank_correlation(sign * places.value[common], theirs)
     if not np.isfinite(correlation):
         return "Too few of the published routes have a number here to compare their order."
     order = trend(correlation, "the published order holds here too", "the opposite of it")

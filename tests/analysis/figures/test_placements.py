@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,9 @@ from tests.four_sweeps import ENDINGS
 from tests.synthetic import FD, PAPER_PLACEMENTS, fd_gap, heldout_gap
 from tread_lab.analysis.figures.curves import rates
 from tread_lab.analysis.figures.effects import cell_gaps, two_ways
-from tread_lab.analysis.figures.loss_gap import gap_and_quality
+from tread_lab.analysis.figures.loss_gap import gap_and_quality, quality_caption
 from tread_lab.analysis.figures.pareto import pareto, savings
+from tread_lab.analysis.figures.placement_figures import agreement_text
 from tread_lab.analysis.figures.placements import (
     Placements,
     best_route,
@@ -42,6 +44,22 @@ def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None
     assert caption.startswith(f"Best is {best}:")
     counts = "1 better, 2 worse." if best == "0→2" else "2 better, 1 worse."
     assert caption.endswith(counts)
+
+
+@pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
+def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
+    metric: str, sign: int, paper_frame: pd.DataFrame
+) -> None:
+    frame = paper_frame.assign(**{metric: sign * paper_frame[FD]})
+    gap, quality = gap_and_quality(frame, metric)
+    said = quality_caption(
+        replace(gap, value=np.arange(12.0)), replace(quality, value=sign * np.arange(12.0))
+    )
+    assert said.endswith("; routes with a larger gap have worse samples.")
+    text = agreement_text(placements(frame, metric))
+    assert text.endswith(
+        "12 common routes: 0.888 (p = 0.00012); the published order holds here too."
+    )
 
 
 def test_of_equally_common_values_the_smallest_counts() -> None:
