@@ -157,7 +157,7 @@ def comparison_caption(rows: pd.DataFrame, metric: str) -> str:
     signed = sign * measured["difference"]
     best = measured.iloc[int(signed.to_numpy().argmin())]
     interval = span(best["difference"], best["low"], best["high"])
-    seeds = int(measured["seeds"].max())
+    seeds = int(best["seeds"])
     few = "" if seeds > 2 else f" {counted(seeds, 'seed')}: a claim needs three."
     counts = outcomes(measured["low"].to_numpy(float), measured["high"].to_numpy(float), sign)
     means = f"Of {len(measured)} cells, {int((signed < 0).sum())} have a better mean than dense."
