@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from tread_lab.frames import cells_frame, delta_column, require_metric, with_del
 from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
+from tread_lab.specs.trials import SPEND, STEPS
 
 RATE = "rate"
 
@@ -57,8 +59,8 @@ class Curves:
 def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLOPS) -> Curves:
     """Return `metric` along the numeric column `axis`, from the rows of `trials_frame`.
 
-    Cells are joined that differ in `axis` alone. A cell has a number only if all its seeds
-    completed.
+    Cells are joined that differ in `axis` alone; over steps of training also in what they spend,
+    which gives them their steps. A cell has a number only if all its seeds completed.
 
     Raises:
         UserError: no such metric, or no numeric axis of that name.
@@ -68,7 +70,8 @@ def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLO
         axes = frame.attrs.get("axes", ())
         raise UserError(f"no numeric axis {axis!r} in this sweep{suggest(axis, axes)}")
     cells = cells_frame(frame)
-    names = cells["cell"].map(lambda cell: without_axis(cell, axis))
+    own = (axis, SPEND) if axis == STEPS else (axis,)
+    names = cells["cell"].map(lambda cell: functools.reduce(without_axis, own, cell))
     placed = cells[axis].notna()
     ended = dict(zip(names[~placed], cells.loc[~placed, "state"]))  # a seed that has no stages
     cells["state"] = names.map(ended).fillna(cells["state"])

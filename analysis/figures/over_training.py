@@ -20,10 +20,9 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_kind,
 )
-from tread_lab.specs.trials import SPEND
+from tread_lab.specs.trials import SPEND, STEPS
 from tread_lab.specs.units import quantity
 
-STEPS = "train.steps"
 COSTS = {STEP: "training steps", TRAIN_IMAGES: "training images", DEVICE_HOURS: "device-hours"}
 
 

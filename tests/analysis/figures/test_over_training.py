@@ -59,6 +59,22 @@ def test_lengths_that_matching_gives_each_cell_are_no_curve(budget_frame: pd.Dat
     assert budget_metrics(one_each.assign(**{"train.steps": range(len(one_each))})) == []
 
 
+def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
+    budget_frame: pd.DataFrame,
+) -> None:
+    steps = budget_frame["train.steps"].astype(str)
+    cells = [c.replace(f"steps={s}", f"spend={s}") for c, s in zip(budget_frame["cell"], steps)]
+    spent = budget_frame.assign(cell=cells, spend=budget_frame["train.steps"])
+    spent.attrs |= {"axes": ["start", "end", "rate", "spend"]}
+    metric = "fd[fashion16-v1]@1k"
+    for frame in (budget_frame, spent):
+        found = time_to_equal(frame, metric, cost="cost/train_flops")
+        assert [(curve.name, len(curve.x)) for curve in found.curves] == [
+            ("dense", 3), ("2->8 s=0.5", 3)
+        ]  # fmt: skip
+        assert len(found.factors) == 1 and budget_metrics(frame)[1] == metric
+
+
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
     assert stage_metrics(stages.drop(columns=STEP)) == []
     last = stages[stages[STEP] == max(STEPS)]
