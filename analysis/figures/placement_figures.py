@@ -192,6 +192,17 @@ def in_families(places: Placements) -> Placements:
     return places.take(np.concatenate([order[shares_start], order[shares_end]]))
 
 
+def _shown(places: Placements, bars: Placements) -> str:
+    """Return which placements have bars, where `in_families` leaves some out."""
+    if len(bars.routes) == len(places.routes):
+        return ""
+    start, end = commonest(places.start), commonest(places.end)
+    return (
+        f"Of {len(places.routes)} routes the {len(bars.routes)} that start at block {start} or end"
+        f" at block {end} have a bar, and these are compared here. "
+    )
+
+
 def agreement_text(places: Placements) -> str:
     """Return whether the routes have the published order.
 
@@ -276,11 +287,12 @@ def bars(records: SweepRecords) -> Iterator[Drawn]:
         fig, (*ours, theirs) = style.figure(width=width, height=1.95 * rows, rows=rows)
         captions = []
         for part, ax in zip(parts, ours):
-            bars = route_bars(part.frame, metric)
+            every = placements(part.frame, metric)
+            bars = in_families(every)
             draw_route_bars(bars, ax)
             ax.set_title(part.title(bars.measured_as))
             question = part.frame.attrs.get("comparison", "")
-            said = f"{best_route(bars)} {agreement_text(bars)}"
+            said = f"{_shown(every, bars)}{best_route(bars)} {agreement_text(bars)}"
             captions.append(f"{question[0].upper()}{question[1:]}: {said}" if question else said)
         draw_route_bars(in_families(published_placements()), theirs)
         theirs.set_title(published.FIG8_TITLE)

@@ -74,6 +74,12 @@ def test_cells_that_all_lack_a_seed_are_in_no_figure(shape: dict[str, Any], tmp_
     assert [drawn.name for _, drawn in all_figures(records)] == []
 
 
+def test_routes_without_a_bar_are_counted(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(routes=((0, 4), (0, 6), (2, 9), (3, 4), (5, 8))))
+    (drawn, *_) = placement_figures.bars.draw(sweep_records(lab, lab.sweep("placement")))
+    assert "Of 5 routes the 3 that start at block 0 or end at block 4 have a bar" in drawn.caption
+
+
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     lab.sweep("placement").figures.write_text("in the way")
