@@ -43,8 +43,17 @@ def test_names_of_a_crowd_meet_neither_each_other_nor_a_point() -> None:
     dots = ax.transData.transform(places)
     assert not any(meet(box, np.tile(dot, 2)) for box in found for dot in dots)
     leads = [text for text in ax.texts if isinstance(text, Annotation) and not text.get_text()]
-    assert leads
     ax.figure.draw_without_rendering()
+    point = ax.figure.dpi / 72
+    own = [int(t.get_text().partition("$")[0]) for t in ax.texts if t.get_text()]
+    away = [np.hypot(*(np.clip(dots[k], b[:2], b[2:]) - dots[k])) for k, b in zip(own, found)]
+    assert len(leads) == sum(distance > 10 * point for distance in away) > 0
+    for k, box in zip(own, found):  # no lead runs through another name or point
+        ends = np.clip(dots[k], box[:2], box[2:]), dots[k]
+        line = [ends[0] + s * (ends[1] - ends[0]) for s in np.linspace(0, 0.9, 40)]
+        others = [np.concatenate([b[:2] + point, b[2:] - point]) for b in found if b is not box]
+        others += [np.concatenate([d - point, d + point]) for d in np.delete(dots, k, 0)]
+        assert not any(meet(np.tile(at, 2), other) for at in line for other in others)
     for lead in leads:  # ends where a box begins
         end = ax.transData.transform(lead.xy) + np.array(lead.xyann) * ax.figure.dpi / 72
         within = [np.concatenate([end - box[:2], box[2:] - end]) for box in found]
