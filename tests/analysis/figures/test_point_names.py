@@ -48,10 +48,11 @@ def test_names_of_a_crowd_meet_neither_each_other_nor_a_point() -> None:
     own = [int(t.get_text().partition("$")[0]) for t in ax.texts if t.get_text()]
     away = [np.hypot(*(np.clip(dots[k], b[:2], b[2:]) - dots[k])) for k, b in zip(own, found)]
     assert len(leads) == sum(distance > 10 * point for distance in away) > 0
-    for k, box in zip(own, found):  # no lead runs through another name or point
-        ends = np.clip(dots[k], box[:2], box[2:]), dots[k]
-        line = [ends[0] + s * (ends[1] - ends[0]) for s in np.linspace(0, 0.9, 40)]
-        others = [np.concatenate([b[:2] + point, b[2:] - point]) for b in found if b is not box]
+    for n, (k, box, length) in enumerate(zip(own, found, away)):
+        edge = np.clip(dots[k], box[:2], box[2:]) - dots[k]
+        line = [dots[k] + edge * s / length for s in np.arange(6 * point, length, 1.0)]
+        # Beyond 6 points it runs through no point and no name that was there.
+        others = [np.concatenate([b[:2] + point, b[2:] - point]) for b in found[:n]]
         others += [np.concatenate([d - point, d + point]) for d in np.delete(dots, k, 0)]
         assert not any(meet(np.tile(at, 2), other) for at in line for other in others)
     for lead in leads:  # ends where a box begins
