@@ -66,16 +66,18 @@ def test_a_dense_run_of_other_settings_is_no_point_of_the_cells_own_curve(tmp_pa
     frame, plan = trials_frame(lab, "placement"), lab.sweep("placement").plan()
     frame.loc[frame["train.steps"] == 200, "gap/heldout"] += 1.0
 
-    def cost(**recipe: float) -> str:
+    def cost(*, axis: str = "train.steps", **recipe: float) -> str:
         trees = [{**t.spec, "train": {**t.spec["train"], **recipe}} for t in plan.trials]
         trials = tuple(
-            replace(t, spec=tree) if t.steps == 200 else t for t, tree in zip(plan.trials, trees)
+            replace(t, spec=tree, cell={**t.cell, axis: 200}) if t.steps == 200 else t
+            for t, tree in zip(plan.trials, trees)
         )
         return answer(lab, frame, replace(plan, trials=trials)).cost
 
     assert "at about step 283, between its measurements" in cost()
     assert "at about step 283, between its measurements" in cost(warmup=10)  # follows the length
-    assert "cannot be said: its held-out loss was not measured there" in cost(lr=0.5)
+    for other in (cost(lr=0.5), cost(axis="train.warmup", warmup=10)):
+        assert "cannot be said: its held-out loss was not measured there" in other
 
 
 def test_more_than_dense_spends_cannot_be_said(tmp_path: Path) -> None:
