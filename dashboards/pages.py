@@ -66,17 +66,18 @@ class Pages:
         """Return each sweep with its answer, states, age and size; a few are read at a time."""
         lines, unread = self.sweeps(), 0
         for line in lines:
-            line["counts"] = {}
-            if unread < AT_ONCE:
-                line |= self._standing(line["name"])
-                unread += line["answer"] is None and not line["problem"]
+            if unread == AT_ONCE:
+                line["counts"] = {}
+                continue
+            line |= self._standing(line["name"])
+            unread += line["answer"] is None and not line["problem"]
         return lines
 
     def _standing(self, name: str) -> Tree:
         try:
             now = self.live(name).snapshot(wait=0)
         except UserError as error:
-            return {"answer": None, "problem": str(error)}
+            return {"answer": None, "counts": {}, "problem": str(error)}
         created = now.plan.created
         return {
             "answer": (said := now.answer()) and vars(said),

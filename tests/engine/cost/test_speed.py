@@ -22,7 +22,6 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 
-
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 16, "classes": 10}
 
 
