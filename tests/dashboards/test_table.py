@@ -74,6 +74,9 @@ def test_rows_are_sorted_by_numbers_and_those_without_one_come_last(lab: Lab) ->
     routes = list(table.ordered("route").numbers["route"])
     assert routes == ["0->4", "0->4", "0->10", "0->10", "2->8", "2->8", "dense"]
     assert table.ordered("nothing") is table
+    fast = RankingTable.of(trials_frame(lab, "placement"), "throughput/images_per_s")
+    speeds = list(fast.ordered(fast.metric).numbers["value"].dropna())  # not as they are ranked
+    assert speeds == sorted(speeds) and speeds[0] < speeds[-1]
 
 
 def test_latex_has_the_chosen_columns_and_csv_all_numbers(lab: Lab) -> None:

@@ -23,19 +23,26 @@ def test_the_best_cell_is_the_one_of_the_answer(tmp_path: Path) -> None:
 
 
 def test_a_search_shows_trials_in_order_the_best_so_far_and_what_decides(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(rates=(0.25, 0.5), states={(0, 4): "failed"}))
+    swept = small(rates=(0.25, 0.5), seeds=(0, 1), states={(0, 4): "failed"})
+    lab = write_sweep(tmp_path, swept)
     plan = dataclasses.replace(
         lab.sweep("placement").plan(),
         search={"sampler": "tpe", "objectives": ["gap/heldout"]},
         sources={"sweep": {"search": {"trials": 9}}},
     )
-    tree = views.search(plan, trials_frame(lab, "placement"))
+    frame = trials_frame(lab, "placement")
+    assert views.counts(plan, frame) == {"completed": 10, "failed": 4, "pending": 3 * 2}
+    tree = views.search(plan, frame)
     assert tree is not None and tree["trials"] == 9
     known = [value for value in tree["values"] if value is not None]
     assert [value is None for value in tree["values"]] == [True, True, False, False, False, False]
     assert tree["best"][2:] == list(np.minimum.accumulate(known))
     assert set(tree["importance"]) == {"start", "rate"}  # `end` never varied
     assert sum(tree["importance"].values()) == pytest.approx(1)
+    faster = {"sampler": "tpe", "objectives": ["throughput/images_per_s"]}  # higher is better
+    tree = views.search(dataclasses.replace(plan, search=faster), frame)
+    known = [value for value in tree["values"] if value is not None]
+    assert len({*known}) > 1 and tree["best"][2:] == list(np.maximum.accumulate(known))
 
 
 def test_a_budget_is_told_in_the_terminals_words(tmp_path: Path) -> None:
