@@ -112,12 +112,11 @@ def ending(run: RunFolder, stopped: Mapping[str, Stopped], again: str) -> Tree |
     if str(status.state) not in ENDED_BADLY:
         return None
     reason = EXIT_REASONS.get(status.kind or str(status.state))
-    kind = "asked" if run.remarks.stop else status.kind
     last = last_entries(run)[-LAST:]
     return {
         "kind": status.kind or str(status.state),
         "sentence": reason.sentence if reason else "",
-        "advice": ADVICE.get(kind, ADVICE[str(status.state)]).format(again=again),
+        "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=again),
         "attempts": [_attempt(attempt) for attempt in status.attempts],
         "log": [[entry.step, entry.key, f"{entry.value:.6g}"] for entry in last],
     }
