@@ -199,6 +199,9 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
         lab.sweep(plan.name).add_suggestion(suggestion)
     runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
+    assert search_forecast(plan, lab).trials == min(trials, 36)
+    lab.run(runs[0]).finish(RunState.FAILED)
+    assert [task.run for task in pending_tasks(plan, lab) if task.spec.routes] == runs[1:]
 
 
 @pytest.mark.parametrize(("most", "sampled"), [(400, range(36)), (2, (9, 27))])

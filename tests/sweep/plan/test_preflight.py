@@ -491,6 +491,9 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
             lab.run_of(one).evaluation(images).write(images, {"fid": 1.0}, made_with=made)
     whats = ["held-out data latents x 1.7", "decoder of latents x 1.7", "weights inception"]
     assert list(made) == whats
+    mixed = lab.run_of(other.spec)
+    mixed.evaluation(images).write(images, {"fid": 1.0}, made_with=made | {whats[1]: "another"})
+    check_measured([lab.run_of(one), mixed], [(one, HeldoutSpec())])  # which decodes nothing
 
 
 def test_changed_code_between_the_attempts_of_a_run_is_told(lab: Lab) -> None:
