@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 from tests.four_sweeps import same_as_stored
 from tread_lab.cli import parse
-from tread_lab.commands.declare import argument, arguments, option, positive, words_of
+from tread_lab.commands.declare import (
+    argument,
+    arguments,
+    count,
+    not_negative,
+    option,
+    part_of,
+    positive,
+    words_of,
+)
 from tread_lab.commands.options import COMMANDS, Changed, Sweep
 
 
@@ -29,6 +42,24 @@ def test_the_type_of_a_field_is_that_of_its_argument() -> None:
     assert found["--to"] == {"help": "where", "dest": "out", "default": None, "type": Path}
     assert found["--count"]["type"] is positive and found["--count"]["default"] == 3
     assert found["--kind"]["choices"] == ("a", "b") and found["--yes"]["action"] == "store_true"
+
+
+@pytest.mark.parametrize(
+    ("read", "values", "refused"),
+    [
+        (not_negative, {"0": 0.0, "0.5": 0.5}, ["-0.1", "inf", "nan", "x"]),
+        (positive, {"1": 1, "20": 20}, ["0", "-1", "1.5", ""]),
+        (count, {"0": 0, "3": 3}, ["-1", "0.5"]),
+        (part_of, {"1/1": (1, 1), "2/8": (2, 8)}, ["0/4", "5/4", "2", "1/", "a/b", "-1/2"]),
+    ],
+)
+def test_a_number_out_of_its_range_is_refused(
+    read: Callable[[str], object], values: dict[str, object], refused: list[str]
+) -> None:
+    assert {text: read(text) for text in values} == values
+    for text in refused:
+        with pytest.raises((argparse.ArgumentTypeError, ValueError)):
+            read(text)
 
 
 def test_the_words_of_options_ask_for_them_again() -> None:

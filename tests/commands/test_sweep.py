@@ -129,6 +129,8 @@ def test_an_extension_is_said_and_draws_again_where_something_is_added(
         assert main([*COMMAND, *more]) == 0 and len(drawn) == draws
         err = capsys.readouterr().err
         assert err.startswith(said)
+    assert main([*COMMAND, "stop_early=asha"]) == 2, "the first file, as it is now"
+    assert "stop_early: needs trials beside each other" in capsys.readouterr().err
 
 
 def test_the_files_of_each_run_are_checked_once(
@@ -160,6 +162,11 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
         out, err = (" ".join(text.split()) for text in capsys.readouterr())
         assert said in err and ("; 2 runs open, 1 at once" in out) == ("--plan" in words)
         assert {lab.run(run).state() for run in (first, second)} == {state}
+    command = lab.sweep("s").command()
+    assert command is not None, "which goes on with the sweep, and retries nothing"
+    root, how = f"--root={Path('lab').absolute()}", ["--executor=inline", "--device=cpu"]
+    assert command.words[:3] == ("sweep", "s.yaml", "evaluate=[]")
+    assert sorted(command.words[3:]) == sorted([root, *how, "--no-mlflow"])
 
 
 def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
