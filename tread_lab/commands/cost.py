@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tread_lab.commands.options import DONE, Cost
-from tread_lab.commands.resolve import run_spec, with_whole_parents
+from tread_lab.commands.resolve import run_spec
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.report import report, table
 from tread_lab.engine.cost.speed import RATES
@@ -16,6 +16,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
 from tread_lab.specs.units import duration
 from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.plan.plan import with_whole_parents
 from tread_lab.terminal.console import show_pairs
 
 

@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TypeVar
 
 import torch
 
 from tread_lab.engine.device import pick
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Processes
-from tread_lab.records.lab import Lab, with_parents
-from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import run_of
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.sweep import Experiment, SweepSpec
-
-T = TypeVar("T", SweepSpec, Experiment)
-
-
-def with_whole_parents(part: T, lab: Lab) -> T:
-    """Return a sweep or experiment in which the spec of each parent replaces its signature.
-
-    Raises:
-        UserError: the lab has no such run, or several.
-    """
-    return decode(type(part), with_parents(vars(part), lab))
+from tread_lab.specs.sweep import Experiment
 
 
 def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float | None) -> RunSpec:

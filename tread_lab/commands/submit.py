@@ -13,7 +13,6 @@ from pathlib import Path
 
 from tread_lab.commands.declare import words_of
 from tread_lab.commands.options import DONE, Driven, Slurm
-from tread_lab.commands.resolve import with_whole_parents
 from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
@@ -21,7 +20,7 @@ from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
-from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan.plan import make_plan, with_whole_parents
 from tread_lab.sweep.plan.preflight import check_extensions, check_shares
 from tread_lab.terminal.console import say, show_pairs
 from tread_lab.terminal.notify import VARIABLE, notification_target

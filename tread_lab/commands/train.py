@@ -14,7 +14,6 @@ from tread_lab.commands.resolve import (
     run_spec,
     together,
     visible_device,
-    with_whole_parents,
 )
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.ranks import OneProcess, Processes, Ranks
@@ -26,6 +25,7 @@ from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
+from tread_lab.sweep.plan.plan import with_whole_parents
 from tread_lab.sweep.plan.preflight import preflight
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab, with_parents
@@ -24,6 +24,7 @@ from tread_lab.sweep.plan.forecast import TrainSeconds, train_seconds
 from tread_lab.sweep.plan.goals import objectives_of
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
+T = TypeVar("T", SweepSpec, Experiment)
 _SAMPLED_CELLS = 400  # of a large space, for its mean FLOPs
 
 
@@ -139,6 +140,15 @@ class Plan:
         return disk_need(self.tasks).total
 
 
+def with_whole_parents(part: T, lab: Lab) -> T:
+    """Return a sweep or experiment in which the spec of each parent replaces its signature.
+
+    Raises:
+        UserError: the lab has no such run, or several.
+    """
+    return decode(type(part), with_parents(vars(part), lab))
+
+
 def plan_sweep(
     lab: Lab,
     name: str,
@@ -154,8 +164,7 @@ def plan_sweep(
     Args:
         rates: a device that is not here, whose stated rates are taken instead of measured speeds.
     """
-    whole = decode(SweepSpec, with_parents(vars(sweep), lab))
-    base = decode(Experiment, with_parents(vars(experiment), lab))
+    whole, base = with_whole_parents(sweep, lab), with_whole_parents(experiment, lab)
     stored = lab.sweep(name).stored_plan()
     seconds = TrainSeconds(lab, devices, rates, stored.sources.get("speeds") if stored else None)
     digests = DataDigests(lab, lab.sweep(name), say)
