@@ -298,6 +298,10 @@ def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny:
         "node here of process 7 on h cannot be reached; the run goes back to the queue, with all"
         " its tries"
     )
+    child = Watched(lab, Task(tiny(init_from={"run": encode(tiny())})))
+    child.watcher.on_trial_recover(0, [], child.trial)
+    (report,) = child.reports  # of its parent, which it trained
+    assert (report.run, report.note) == (child.task.run, seen.reports[4].note)
 
 
 def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray: Any) -> None:

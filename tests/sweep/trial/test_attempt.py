@@ -316,13 +316,19 @@ def test_a_process_that_died_of_a_cut_which_took_its_node_a_moment_later_is_lost
     assert attempts.read() == counted and decide(counted).last is None
 
 
-def test_a_node_without_the_data_is_named(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
+def test_a_node_without_the_data_is_named(
+    lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
     task = Task(tiny(data={**data, "digest": "0" * 16}))
     with pytest.raises(UserError, match=r"^data.path: there are no data in"):
         list(run_trial(lab, task, CPU, WorkerInfo()))
     with pytest.raises(NodeMismatch, match=r"^node n1 \(.*\): data.path: there are no data in"):
         list(run_trial(lab, task, CPU, WorkerInfo(node="n1", expected={"code": "1"})))
+    monkeypatch.setattr(attempts, "check_content", lambda *_: None)
+    monkeypatch.setattr(attempts, "fingerprint", lambda *_: {"code": "1", "data x": "2"})
+    with pytest.raises(NodeMismatch, match=rf", data in {tmp_path}: data x is 2, and 3 where"):
+        list(run_trial(lab, task, CPU, WorkerInfo(expected={"code": "1", "data x": "3"})))
 
 
 def test_a_node_finds_what_a_run_is_made_of_once(
