@@ -46,7 +46,8 @@ def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> 
     calls: list[Any] = []
 
     def tune(lab: Lab, queue: Any, watcher: Any, resources: Any, worker: Any) -> None:
-        tasks = [task for task in (queue.next(), queue.next()) if task]
+        returned, watcher.refusals.tasks[:] = [*watcher.refusals.tasks], []
+        tasks = [task for task in (*returned, queue.next(), queue.next()) if task]
         at = (worker.whole, worker.runs_per_device, worker.hang_timeout)
         calls.append(([t.spec.seed for t in tasks], resources, *at))
         for task in tasks:
@@ -208,6 +209,21 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
     assert made.errors.first is None
     assert verdict(made, "long", **{RUNG: 30, GAP: 0.5}) == made.STOP
     assert isinstance(made.errors.first, UserError)
+
+
+def test_a_task_that_comes_back_as_the_queue_is_empty_has_an_experiment_of_its_own(
+    module: Any, lab: Lab, tiny: Tiny
+) -> None:
+    executor, refused = module.RayExecutor(), list[Task]()
+
+    def refuse_once(watcher: Any, task: Task, worker: Any) -> None:
+        if not refused:
+            refused.append(task)
+            watcher.refusals.tasks.append(task)
+
+    calls = turns(module, executor, refuse_once)
+    executor.run(lab, [Task(tiny(seed=seed)) for seed in (3, 4)], print)
+    assert [seeds for seeds, *_ in calls] == [[3, 4], [3]]
 
 
 def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
