@@ -211,7 +211,9 @@ def test_a_silence_is_too_long_15_seconds_after_the_limit_unless_the_driver_was_
         )
 
 
-def test_a_heartbeat_has_its_last_limit_also_when_it_is_read_while_it_is_written(driver: Driver) -> None:
+def test_a_heartbeat_has_its_last_limit_also_when_it_is_read_while_it_is_written(
+    driver: Driver,
+) -> None:
     for second, text in enumerate(("99.0", "10.0", ""), 1):
         driver.folder.heartbeat_path.write_text(text)
         os.utime(driver.folder.heartbeat_path, (second, second))
