@@ -203,9 +203,10 @@ def test_the_place_of_a_route_is_no_value_of_a_baseline() -> None:
 
 
 def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> None:
-    trials = planned(fixed={"train.lr": "=0.01/length"}, axes={"route": ["0->1", "0->3"]})
+    axes = {"route": ["0->1", "0->3"]}
+    trials = planned(fixed={"train.lr": "=0.01/length"}, axes=axes, seeds=[0, 1])
     labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
-    assert labels == ["dense lr=0.005", "dense lr=0.0025"]
+    assert labels == ["dense lr=0.005", "dense lr=0.0025"] * 2
 
 
 @pytest.mark.parametrize(

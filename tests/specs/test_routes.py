@@ -175,6 +175,7 @@ def test_what_is_no_route_is_said_with_an_example(written: object) -> None:
     [
         (0.5, "random", 256, 128),
         (0.999, "random", 256, 255),
+        (0.9999999, "random", 4, 3),
         (0.7, "random", 10, 7),  # 0.7 * 10 is 7 in floating point only with care
         (0.3, "random", 10, 3),
         (0.57, "random", 100, 57),  # 100 * 0.57 is 56.99999999999999
