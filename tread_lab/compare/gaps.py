@@ -152,8 +152,9 @@ def losses_paths(run: RunFolder, step: int | None = None) -> dict[str, Path]:
     """
     paths = {}
     for folder in run.evaluations():
-        if (tree := folder.read()) is not None and tree["spec"].get("step") == step:
-            name = end_signature(tree["spec"]) if step else folder.path.name
+        tree = folder.read()
+        if tree is not None and (spec := tree.get("spec", {})).get("step") == step:
+            name = end_signature(spec) if step else folder.path.name
             paths[name] = folder.path / "losses.npz"
     return {name: path for name, path in paths.items() if path.exists()}
 
