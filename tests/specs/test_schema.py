@@ -66,6 +66,11 @@ def test_a_mistake_does_not(kind: str, tree: dict[str, Any]) -> None:
     assert not CHECKS[kind].is_valid(tree)
 
 
+def test_a_system_may_be_absent_and_a_kind_stand_alone() -> None:
+    written = {"model": "DiT-S/2", "repa": None, "bypass": "sprint", "process": "flow"}
+    assert CHECKS["experiment"].is_valid(written)
+
+
 def test_what_the_fields_mean_is_said() -> None:
     sweep = yaml.safe_load(schema_text("sweep"))
     assert sweep["properties"]["seeds"]["description"].startswith("every cell and its baseline")
