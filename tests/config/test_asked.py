@@ -137,6 +137,10 @@ def test_a_sweep_file_is_asked_nothing(in_folder: Path) -> None:
         (["~route"], "~route: write route=a,b, or one value"),
         (["route=glob(2*)"], "route=glob(2*): write route=a,b, or one value"),
         (["train.lr=1,2", "axes=[]"], "axes: train.lr stands in it already; write one"),
+        (
+            ["train.lr=1,2", "axes.train.lr=3,4"],
+            "axes.train.lr: train.lr is given already; write one of both",
+        ),
         (["axes=[]", "axes.rate=1"], "axes.rate: axes is given whole already; write one of both"),
         (["route"], "'route' is not an override; write key=value"),
         (

@@ -109,6 +109,8 @@ def _insert(tree: dict[str, Any], key: str, value: Any) -> None:
     if not isinstance(below, dict):
         raise UserError(f"{key}: {head} is given whole already; write one of both")
     if head in ("axes", "fixed", "sampler_axes"):
+        if rest in below:
+            raise UserError(f"{key}: {rest} is given already; write one of both")
         below[rest] = value
     else:
         _insert(below, rest, value)
