@@ -141,6 +141,8 @@ def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
         assert [route["rate"] for route in tree["routes"]] == [0.75]
     first = with_fields({}, {"route": "0->1", "routes": ["2->3", "4->5"]}, "fixed")["routes"]
     assert first == [{"start": 0, "end": 1}, {"start": 4, "end": 5}]
+    part = with_fields({}, {"route.end": 5, "route": "2->8"}, "fixed")["routes"]
+    assert part == [{"start": 2, "end": 5}]
     variants = {"m": {"a": {"rate": 0.25, "model.depth": 4}}, "n": {"b": {"model": "DiT-S/2"}}}
     tree = with_cell({}, {"m": "a", "n": "b", "routes": ["0->1"]}, variants)
     assert (tree["model"]["depth"], tree["routes"][0]["rate"]) == (4, 0.25)
