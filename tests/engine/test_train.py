@@ -21,7 +21,7 @@ from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec
+from tread_lab.specs import RunSpec, UserError
 
 Tiny = Callable[..., RunSpec]
 
@@ -145,6 +145,13 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
     assert not math.isfinite(logged(folder)[-1][1])
     assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
+
+
+def test_data_of_another_deviation_than_the_spec_says_are_not_trained_on(
+    tmp_path: Path, tiny: Tiny
+) -> None:
+    with pytest.raises(UserError, match=r"deviation of 0\.507, and 5 is expected"):
+        run_to_end(tiny(steps=1, data={"deviation": 5.0}), RunFolder(tmp_path))
 
 
 def test_bf16_trains_close_to_fp32(lab: Lab, tmp_path: Path, tiny: Tiny) -> None:

@@ -200,6 +200,7 @@ def test_a_broken_system_is_met_by_who_names_it_alone(install: Install) -> None:
         ("[[0, 1, 2, 3, 4]], None", "it keeps 5 of 8 tokens; a rate of 0.5 keeps 4"),
         ("[[0, 1, 1, 3]], None", "places must ascend within a sample, none twice"),
         ("[[0, 1, 2, 8]], None", r"a place lies outside 0\.\.7"),
+        ("[[-1, 0, 1, 2]], None", r"a place lies outside 0\.\.7"),
         ("[0, 1, 2, 3], None", r"places are int64 \[1, K\], got torch.int64 \[4\]"),
         ("[[0, 1, 2]], [[1, 0, 1]]", r"real_BK is bool \[1, 3\], got torch.int64 \[1, 3\]"),
     ],
