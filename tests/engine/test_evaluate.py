@@ -19,7 +19,7 @@ from tread_lab.data import autoencoder
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import load_latest, save
-from tread_lab.engine.evaluate import evaluate, open_evaluations
+from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, pixels
 from tread_lab.metrics.extractor import Extractor
@@ -27,6 +27,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.run import InitSpec
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
 
@@ -188,6 +189,17 @@ def test_weights_that_are_no_numbers_give_no_numbers(
     with pytest.raises(UserError, match=line):
         evaluate(run, asked, CPU)
     assert not run.evaluation(asked).done
+
+
+def test_guidance_by_a_null_class_that_no_step_has_seen_is_told() -> None:
+    plain, guided = decode_evaluations([{"samples": {"sampler": {"guidance": w}}} for w in (1, 2)])
+    seen, never = small_run(), small_run(train={"steps": 6, "batch": 8, "label_drop": 0})
+    child = replace(never, init_from=InitSpec(run=seen))
+    of_file = replace(never, init_from=InitSpec(file="DiT.pt", digest="0"))
+    others = [(never, plain), (seen, guided), (child, guided), (of_file, guided)]
+    assert check_measurable(others) == []
+    (line,) = check_measurable([*others, (never, guided)])
+    assert line.startswith("samples: a guidance takes the null class, which is never trained where")
 
 
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(

@@ -193,9 +193,17 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
 
 
 def untrained_classes(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterator[str]:
-    """Yield a warning for data whose images are drawn of classes without a training sample."""
-    drawn = (run for run, spec in asked if isinstance(spec, SamplesSpec) and run.condition is None)
-    for data in dict.fromkeys(run.data for run in drawn):
+    """Yield warnings where images are drawn of classes, the null class too, that no step saw."""
+    sampled = [(run, spec.sampler) for run, spec in asked if isinstance(spec, SamplesSpec)]
+    if any(
+        "none" in {branch.label for branch in sampler.guidance.branches} and not _drops_labels(run)
+        for run, sampler in sampled
+    ):
+        yield (
+            "samples: a guidance takes the null class, which is never trained where"
+            " train.label_drop is 0"
+        )
+    for data in dict.fromkeys(run.data for run, _ in sampled if run.condition is None):
         labels_N = None  # of an export, or of a package that does not show them
         with contextlib.suppress(UserError):
             labels_N = getattr(open_data(data, "train"), "labels_N", None)
@@ -208,6 +216,13 @@ def untrained_classes(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterat
                 f" (the first is {untrained[0]}), and images are drawn of all; data whose labels"
                 " have no gaps leave them out"
             )
+
+
+def _drops_labels(run: RunSpec) -> bool:
+    """Return whether a run or one that it descends from has seen the null class, as a file may."""
+    family = (run, *run.ancestors)
+    starts = (one.init_from for one in family if one.init_from is not None)
+    return any(one.train.label_drop for one in family) or any(start.file for start in starts)
 
 
 def _sees_heldout(spec: EvaluationSpec) -> bool:
