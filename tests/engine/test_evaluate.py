@@ -21,7 +21,7 @@ from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
-from tread_lab.engine.sample_scores import all_images, pixels
+from tread_lab.engine.sample_scores import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -101,6 +101,18 @@ def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
     first = next(iter(all_images(data, CPU)))
     assert len(first) == 200
     assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
+
+
+def test_references_are_cached_apart_by_data_decoder_and_number() -> None:
+    class Named:
+        def __init__(self, fingerprint: str = "a", decoder: str = "b", count: int = 3) -> None:
+            self.fingerprint, self.decoder, self.count = fingerprint, decoder, count
+
+        def __len__(self) -> int:
+            return self.count
+
+    all_named: Any = [Named(), Named("c"), Named(decoder="c"), Named(count=4), Named()]
+    assert len({heldout_reference(samples, CPU).name for samples in all_named}) == 4
 
 
 def test_a_second_evaluation_decodes_no_reference(
