@@ -338,8 +338,8 @@ def _score(
 ) -> Iterator[None]:
     """Score images batch by batch and keep them, a part on the disk for every 1,024.
 
-    Between two parts the host waits for nothing, so that a GPU always has work: while it decodes
-    and describes one batch the noise of the next is drawn. Closed after a batch it writes a part of
+    Between two parts the host waits for samples alone, which must be finite, so that a GPU always
+    has work: while it decodes and describes one batch the noise of the next is drawn. Closed after a batch it writes a part of
     those that are in none.
 
     Args:
