@@ -339,8 +339,8 @@ def _score(
     """Score images batch by batch and keep them, a part on the disk for every 1,024.
 
     Between two parts the host waits for samples alone, which must be finite, so that a GPU always
-    has work: while it decodes and describes one batch the noise of the next is drawn. Closed after a batch it writes a part of
-    those that are in none.
+    has work: while it decodes and describes one batch the noise of the next is drawn. Closed after
+    a batch it writes a part of those that are in none.
 
     Args:
         prepare: called once, with C, H and W of the images.
