@@ -153,6 +153,7 @@ def test_the_log_of_each_run_is_read_once_in_the_order_of_the_plan(tmp_path: Pat
     lab = Lab(tmp_path)
     plan = {"format": 1, "name": "s", "evaluate": [], "trials": encode(trials)}
     write_json(lab.sweep("s").plan_path, plan)
+    assert len(history_frame(lab, "s", ["train/loss"])) == 0  # nothing was logged yet
     for number, run in enumerate(runs):
         with lab.run(run).log() as log:
             log(5, **{"train/loss": float(number), "train/lr": 1e-4})

@@ -24,6 +24,7 @@ from tread_lab.tracking.store import (
     check_store,
     explained,
     identity,
+    in_short,
     one_writer,
     shown,
     sqlite_path,
@@ -103,6 +104,8 @@ def test_passwords_are_not_shown() -> None:
     assert shown("postgresql://me:se@cr/et@host/x y") == "postgresql://me:***@host/x y"
     assert shown("mysql://host/x?sslpassword=secret&a=1") == "mysql://host/x?sslpassword=***&a=1"
     assert shown("sqlite:////tmp/a.db") == "sqlite:////tmp/a.db"
+    assert in_short(OSError(f"{201 * 'x'}\nmore")) == 197 * "x" + "..."
+    assert in_short(OSError(200 * "x")) == 200 * "x"
     assert "secret" not in str(explained("x://me:secret@host", OSError("to x://me:secret@host")))
 
 
