@@ -80,7 +80,7 @@ def equal_steps_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame | None
 def _row_at(reader: SweepReader, trial: Trial[Tree], step: int) -> dict[str, Any]:
     """Return the row of a trial at one step; without numbers where it was not measured there."""
     whole = reader.row(trial)
-    row = next((row for row in _rows(reader, trial) if row[STEP] in (step, None)), whole)
+    row = next((row for row in _rows(reader, trial) if row[STEP] == step), whole)
     settings = {name: x for name, x in whole.items() if "/" not in name and "@" not in name}
     measured = {} if row is whole else row
     return {name: x for name, x in {**measured, **settings}.items() if name != STEP}

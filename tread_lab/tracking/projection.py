@@ -212,7 +212,7 @@ class Projection:
         started = min([*times[:1], float(begun)])
         last = max(times, default=started)
         result = modified(run.path / "result.json") or last
-        step = int(row["steps_done"] or max((entry.step for entry in logged), default=0))
+        step = int(row["steps_done"] or 0)  # which nothing is shown at before a run has ended
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
         problem = ""
         if state.ended:
@@ -240,7 +240,6 @@ class Projection:
                 Number(to_mlflow(name), _finite(value), at, _milliseconds(last))
                 for at, own in self._reader.measured_at(trial.stored).items()
                 for name, value in own.items()
-                if state.ended
             ),
             files=files,
         )
