@@ -12,6 +12,7 @@ import pytest
 from tests.tracking.conftest import FD, GUIDED, HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
 from tread_lab.frames import disturbed, trials_frame
 from tread_lab.records import metric_names
+from tread_lab.records.durable import write_json
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
@@ -157,6 +158,8 @@ def test_a_run_begins_and_ends_around_its_entries(sweeps: Sweeps) -> None:
     for changed, started in ((first - 50, first - 50), (first + 50, first)):
         os.utime(run.path / "spec.yaml", (changed, changed))
         assert view(sweeps, spec).started == round(1000 * started)
+    write_json(run.path / "origin.json", {"attempts": [{"started": first - s} for s in (70, 60)]})
+    assert view(sweeps, spec).started == round(1000 * (first - 70))
     for changed in (last - 50, last + 50):
         os.utime(run.path / "result.json", (changed, changed))
         assert view(sweeps, spec).ended == round(1000 * max(last, changed))
