@@ -178,7 +178,9 @@ def test_steps_to_keep_are_added_and_none_is_lost(lab: Lab) -> None:
     assert not (run.path / "keep_steps.json").exists()
     for steps in ([20, 5], [5], [7]):
         run.keep_steps(steps)
-    assert run.kept_steps() == {5, 7, 20}
+    assert (run.kept_steps(), run.asked_steps()) == ({5, 7, 20}, set())
+    run.keep_steps([5], asked=[5])  # which was kept already
+    assert (run.kept_steps(), run.asked_steps()) == ({5, 7, 20}, {5})
     assert "5" in (run.path / "keep_steps.json").read_text()
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tracking.conftest import Sweeps
+from tests.tracking.test_mlflow_tracker import VIEW
 from tread_lab.records.durable import read_json, write_json
-from tread_lab.tracking.folder_tracker import FolderTracker
+from tread_lab.tracking.folder_tracker import FolderTracker, numbers_of
 from tread_lab.tracking.projection import View
 
 
@@ -35,6 +36,7 @@ def test_folders_are_made_kept_renewed_and_removed_with_their_trials(sweeps: Swe
         "placement: 0->2 s=0.5 seed 0 KILLED", "placement: dense seed 0 FINISHED"
     ]  # fmt: skip
     assert ended.sync("placement").runs == 1
+    assert shown(sweeps.lab.root / "e" / "placement") == ["placement: dense seed 0 FINISHED"]
     sweeps.log(first, 25, 40)
     report = tracker.sync("placement")
     assert (report.created, report.updated, report.unchanged, report.removed) == (0, 1, 1, 0)
@@ -43,6 +45,10 @@ def test_folders_are_made_kept_renewed_and_removed_with_their_trials(sweeps: Swe
     report = tracker.sync("placement")
     assert (report.runs, report.removed) == (1, 1) and other.exists()
     assert shown(root) == ["placement: 0->2 s=0.5 seed 0 KILLED"]
+
+
+def test_numbers_stand_in_the_order_of_their_steps() -> None:
+    assert [number.step for number in numbers_of(VIEW)] == [0, 5, 5, 10, 10]
 
 
 def test_a_trial_that_cannot_be_read_is_a_line_and_no_folder(sweeps: Sweeps) -> None:
