@@ -9,11 +9,41 @@ import numpy as np
 import pytest
 import torch
 
+from tests.data.test_folder import repa
+from tests.data.test_lightning import files
 from tread_lab.data import open_data, source
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.prepare.pack import pack
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.specs.data import SOURCES
+
+__all__ = ["files", "repa"]
+
+
+def test_the_fingerprints_on_record_stay(
+    packed: Path, shards: Path, repa: Path, files: Path
+) -> None:
+    def found(source: str, path: Path, **changes: Any) -> str:
+        fields = {"channels": 4, "size": 8, "classes": 7, **changes}
+        return open_data(DataSpec(source=source, path=str(path), **fields), "train").fingerprint
+
+    assert [
+        found("latents", packed),
+        found("latents", packed, scale=0.5, digest="0123"),
+        found("shards", shards),
+        found("folder", repa),
+        found("images", repa, channels=3, size=16, scale=0.5),
+        found("images", repa, channels=3, size=16, digest="0123"),
+        found("safetensors", files),
+    ] == [
+        "db815847280203a3",
+        "66baa0f7d3f30438",
+        "f3dfb1af6013d9d4",
+        "88f15e5cd734b64e",
+        "46657f7e1d8b961f",
+        "7717ec108b325861",
+        "d0c292bf415132f5",
+    ]
 
 
 def test_data_without_a_path_are_one_line() -> None:

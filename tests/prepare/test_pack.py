@@ -17,7 +17,7 @@ from tests.data.test_lightning import files
 from tread_lab.data import open_data
 from tread_lab.data.captions import write_captions
 from tread_lab.data.content import content_digest
-from tread_lab.data.latents import read_manifest
+from tread_lab.data.latents import read_manifest, write_manifest
 from tread_lab.prepare.pack import pack, source_of
 from tread_lab.prepare.verify import faults
 from tread_lab.specs import DataSpec, UserError
@@ -60,6 +60,17 @@ def test_settings_stay_however_often_a_set_is_packed(shards: Path, tmp_path: Pat
         data_settings(shards, read_manifest(tmp_path / folder) or {}) for folder in ("out", "again")
     )
     assert first == second and (first["scale"], first["decoder_scale"]) == (1, 0.18215)
+
+
+def test_what_a_manifest_says_of_the_encoder_comes_along(packed: Path, tmp_path: Path) -> None:
+    facts: dict[str, Any] = {
+        "encoder": {"name": "vae"}, "scale": 0.5, "shift": 0.1, "decoder_range": "unit",
+        "classes": 7, "licence": "ours",
+    }  # fmt: skip
+    write_manifest(packed, {"made_with": {**facts, "crop": "of ADM"}}, [])
+    packed_from(packed, tmp_path / "out")
+    made: Any = (read_manifest(tmp_path / "out") or {})["made_with"]
+    assert made.items() >= facts.items() and "crop" not in made
 
 
 def test_a_deviation_becomes_a_log_variance_and_images_come_along(
