@@ -258,9 +258,12 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
         depths: run -> the depth of its network.
 
     Raises:
-        UserError: no such metric, an axis that is no placement, fewer than two finished ones.
+        UserError: no such metric, or no better by it, an axis that is no placement, fewer than two
+            finished ones.
     """
     require_metric(frame, metric)
+    if not metric_names.metric_kind(metric).sign:
+        raise UserError(f"{metric} is no measure of quality, so no placement is best by it")
     rows = with_delta(frame, metric)
     rows = rows[(rows["role"] == "trial") & (rows["route"] != "dense")]
     other = [a for a in frame.attrs["axes"] if a not in ROUTE_AXES and not a.startswith("model.")]

@@ -85,8 +85,10 @@ def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: st
     assert found.evidence[0].gap.unit == unit and "not established" in as_lines(found)[0]
     assert found.evidence[0].seeds == (None if seeds == 1 else 2)
     if seeds == 1:
-        with pytest.raises(UserError, match=r"^one seed does not say how gap/train spreads"):
-            recommend(Lab(tmp_path), "placement", metric="gap/train")
+        with pytest.raises(UserError, match=r"^one seed does not say how heldout/loss spreads"):
+            recommend(Lab(tmp_path), "placement", metric=HELDOUT)
+    with pytest.raises(UserError, match=r"^gap/train is no measure of quality, so no placement is"):
+        recommend(Lab(tmp_path), "placement", metric="gap/train")
 
 
 def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
