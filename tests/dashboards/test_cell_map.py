@@ -87,6 +87,9 @@ def test_cells_beside_a_diverged_baseline_say_so(tmp_path: Path) -> None:
 def test_cells_whose_evaluation_failed_are_no_failures_of_dense(tmp_path: Path) -> None:
     frame = trials_frame(write_sweep(tmp_path, small(states={(2, 8): "failed"})), "placement")
     assert cell_map.cells(frame, "gap/heldout")["state"][1:] == ["completed", "failed", "completed"]
+    frame["reason"] = ["no weights", "no weights", "", ""]  # of evaluations
+    alone = ["completed", "uncompared", "failed", "completed"]
+    assert cell_map.cells(frame, None)["state"] == alone
 
 
 def test_a_cell_with_a_missing_seed_has_no_number(tmp_path: Path) -> None:

@@ -116,6 +116,8 @@ def test_a_sweep_with_runs_that_are_left_waits(
     assert notified(command[0], lab, "placement", lambda: 0) == 0
     told = command[1]()
     assert told["event"] == "waits" and told["runs"] == {"completed": 3, "pending": 1}
+    assert notified(command[0], lab, "placement", lambda: 2) == 2
+    assert command[1]()["event"] == "failed"
 
 
 @pytest.mark.parametrize("target", ["false", "sleep 600"])

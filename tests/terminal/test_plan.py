@@ -26,11 +26,13 @@ from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
+    Measurement,
     budget_lines,
     evaluation_lines,
     exact_sampling,
     memory_lines,
     price_lines,
+    show_measurements,
     show_plan,
 )
 
@@ -119,14 +121,31 @@ def test_more_than_40_runs_are_counted(
     assert capsys.readouterr().out.splitlines()[42:-2] == last
 
 
-@pytest.mark.parametrize(("steps", "said"), [(52, "-2.0 steps"), (56, "+1.6 steps")])
+@pytest.mark.parametrize(
+    ("steps", "said", "most"), [(52, "-2.0 steps", "2"), (56, "+1.6 steps", "1.6")]
+)
 def test_it_is_said_whether_a_trial_spends_less_or_more_where_steps_do_not_match(
-    steps: int, said: str, lab: Lab, capsys: pytest.CaptureFixture[str]
+    steps: int, said: str, most: str, lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     axes = {"route": ["0->11"], "rate": [0.9], "routes_until": [0.9]}
     plan = plan_of(tiny_spec(None, steps=steps), "p", axes=axes, match="train_flops")
     show(answers, plan, lab)
-    assert f" spends {said} of its baseline's: nothing is nearer" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f" spends {said} of its baseline's: nothing is nearer" in shown
+    assert f" spends what its baseline spends, to {most} of a step" in shown
+    show(answers, placements(match="train_flops"), lab)
+    shown = capsys.readouterr().out
+    assert ", to 0." in shown and "nothing is nearer" not in shown
+
+
+def test_what_is_measured_already_takes_no_more_time(screen: Screen) -> None:
+    found = [
+        Measurement("a", "fd@1k", 1000, done=True, seconds=600.0),
+        Measurement("b", "fd@1k", 1000, done=False, seconds=60.0),
+        Measurement("b", "heldout_loss", 32, done=False, seconds=5.0),
+    ]
+    screen("two are left", show_measurements, found, "from 1 earlier run", as_json=False)
+    screen("none is left", show_measurements, found[:1], "from 1 earlier run", as_json=False)
 
 
 def of_hours(train: float, measuring: float, **more: Any) -> Any:
