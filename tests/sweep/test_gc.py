@@ -273,7 +273,9 @@ def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab) -> None:
     assert [item.path.name for item in find(lab)] == ["now"]
 
 
-def test_what_does_not_carry_our_mark_is_not_ours(lab: Lab, tmp_path: Path) -> None:
+def test_what_does_not_carry_our_mark_is_not_ours(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A clone of this repository and a link to a marked folder have the right name alone."""
     marked, clone = gc.new_scratch(), gc.SCRATCH / "tread-lab-dev"
     clone.mkdir()
@@ -281,6 +283,10 @@ def test_what_does_not_carry_our_mark_is_not_ours(lab: Lab, tmp_path: Path) -> N
     marked.symlink_to(tmp_path / "elsewhere")
     for path in (clone, tmp_path / "elsewhere"):
         os.utime(path, (0, 0))
+    assert find(lab) == []
+    os.utime(gc.new_scratch(), (0, 0))
+    assert len(find(lab)) == 1
+    monkeypatch.setattr(os, "getuid", lambda: -1)  # somebody else has made it
     assert find(lab) == []
 
 
