@@ -78,6 +78,9 @@ def test_the_distance_is_the_one_of_float64(dinov2: Path, monkeypatch: pytest.Mo
     for own, other in zip(ours, apart):
         assert own.shape[1] == 1024
         np.testing.assert_allclose(own, other, atol=2e-2)
+    grey = drawn[:, :1]
+    three = extraction(grey.expand(-1, 3, -1, -1))["pool"]
+    assert torch.allclose(extraction(grey)["pool"], three, atol=1e-5)
     metrics = ["fd_dinov2"]
     found = score(drawn, real, metrics=metrics, extractor="dinov2-large")
     assert list(found) == ["fd_dinov2[heldout]@3"]

@@ -74,7 +74,7 @@ def dinov2_features(weights: Path, device: torch.device) -> Callable[[Tensor], d
     mean, deviation = (torch.tensor(x, device=device)[:, None, None] for x in (MEAN, DEVIATION))
 
     def describe(images_BCHW: Tensor) -> dict[str, Tensor]:
-        x_BCHW = resized(images_BCHW.expand(-1, 3, -1, -1), SIZE)
+        x_BCHW = resized(images_BCHW, SIZE)  # one channel becomes three with their means
         states_BND = model((x_BCHW / 255 - mean) / deviation).last_hidden_state
         return {"pool": states_BND[:, 0]}
 
