@@ -60,6 +60,10 @@ def test_without_an_autoencoder_pixels_are_called_a_preview(packed: Path) -> Non
     assert samples.preview
     assert shown_BCHW.shape == (5, 3, 8, 8) and shown_BCHW.dtype == torch.uint8
     assert torch.equal(samples.pixels(x_BCHW[2:3])[0], shown_BCHW[2])
+    units_BCHW = (x := x_BCHW[:, :3].numpy()) - x.mean(axis=(2, 3), keepdims=True)
+    units_BCHW /= x.std(axis=(2, 3), keepdims=True)
+    expected_BCHW = (127.5 + units_BCHW * 51).round().clip(0, 255)  # 2.5 deviations
+    assert np.abs(shown_BCHW.numpy() - expected_BCHW).max() <= 1
 
 
 @pytest.mark.parametrize(
