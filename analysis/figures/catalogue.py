@@ -64,7 +64,8 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     """Write every figure as PNG and PDF, tables as Markdown and LaTeX, and return their paths.
 
     A figure without a single number to show is left out. A sweep with more axes than the route's
-    has one set of figures for each of their values.
+    has one set of figures for each of their values. What was written earlier and is no figure of
+    the sweep any more is removed.
 
     Raises:
         UserError: no such sweep, or its folder cannot be written.
@@ -72,11 +73,17 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     folder = lab.known_sweep(sweep)
     records = sweep_records(lab, folder)
     paths: list[Path] = []
-    folder.drawn_path.unlink(missing_ok=True)
+    drawn_path = folder.drawn_path
+    listed = drawn_path.read_text("utf-8", "replace") if drawn_path.exists() else ""
+    drawn_path.unlink(missing_ok=True)
     for _, drawn in all_figures(records):
         paths += save(drawn.figure, folder.figures, drawn.name)
     paths += _write_tables(records, folder.figures)
-    write_text(folder.drawn_path, "")
+    stale = {*listed.split("\n")} - {path.name for path in paths}
+    for path in folder.figures.glob("*"):  # a name in the list is never a path to elsewhere
+        if path.name in stale and path.is_file():
+            path.unlink()
+    write_text(drawn_path, "\n".join(path.name for path in paths))
     return paths
 
 

@@ -56,6 +56,19 @@ def test_only_what_is_there_is_drawn(tmp_path: Path) -> None:
     assert names == {f"{name}.{kind}" for name in tables for kind in ("md", "tex")}
 
 
+def test_figures_of_what_a_sweep_was_do_not_stay_beside_the_new_ones(
+    tmp_path: Path, undrawn: None
+) -> None:
+    lab = write_sweep(tmp_path, small(rates=(0.5,)))
+    folder = lab.sweep("placement").figures
+    first = {path.name for path in write_figures(lab, "placement")}
+    (folder / "mine.png").touch()
+    write_sweep(tmp_path, small(rates=(0.25, 0.5)))
+    second = {path.name for path in write_figures(lab, "placement")}
+    assert "route_bars-gap-heldout.png" in first - second
+    assert {path.name for path in folder.iterdir()} == {*second, "mine.png"}
+
+
 def test_a_sweep_that_has_not_begun_draws_nothing(tmp_path: Path) -> None:
     states = {None: "pending", **dict.fromkeys(PAPER_PLACEMENTS, "pending")}
     assert write_figures(write_sweep(tmp_path, Synthetic(states=states)), "placement") == []
