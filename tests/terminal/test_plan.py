@@ -241,23 +241,23 @@ def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
 @pytest.mark.parametrize(
     ("packed", "images", "remedy"),
     [
-        (1, 4.5, ""),
-        (2, 4.5, ", which 2 runs share"),
-        (2, 3.5, ", which 2 runs share: too much; execution.micro_batch=2 fits"),
+        (1, 6.5, ""),
+        (2, 6.5, ", which 2 runs share"),
+        (2, 5.5, ", which 2 runs share: too much; execution.micro_batch=3 fits"),
         (1, 0.5, ": too much"),
     ],
 )
 def test_runs_that_share_a_device_have_to_fit_together(
     packed: int, images: float, remedy: str, tiny: Any
 ) -> None:
-    """The largest run has 8 images on two devices; of two kinds of GPU the small one decides."""
-    large, small = Task(tiny()), Task(tiny(train={"batch": 6}))
+    """The largest run has 12 images on two devices; of two kinds of GPU the small one decides."""
+    large, small = (Task(tiny(train={"batch": batch})) for batch in (12, 10))
     price = cost(large.spec)
     each = price.memory_at(1) - price.memory_at(0)
     room = packed * int(price.memory_at(0) + images * each)
     kinds = [DeviceFacts("cuda", n, ("fp32",), m) for n, m in (("H200", 10**15), ("A100", room))]
     devices = Devices((*kinds,), runs_per_device=packed, per_run=2)
     (line,) = memory_lines([small, large], devices)
-    needed = f"about {amount(price.memory_at(4))} for {large.spec.model.name} at 4 images a pass"
+    needed = f"about {amount(price.memory_at(6))} for {large.spec.model.name} at 6 images a pass"
     assert line == f"memory: {needed}, and A100 has {amount(room)}{remedy}"
     assert list(memory_lines([], devices)) == []
