@@ -16,7 +16,6 @@ SOURCES: Mapping[str, str] = _STORED["sources"]
 PREFACE: str = _STORED["preface"]
 TABLES: Mapping[str, Mapping[str, Any]] = _STORED["tables"]
 TEASER: Mapping[str, list[tuple[float, float]]] = _STORED["teaser"]
-UNSTATED = "not stated"  # a recipe
 FIG8_TITLE = "DiT-B/2, ImageNet-256 (published)"
 TABLE5_TITLE = "DiT-B/2 (published: dense by DDPM, routed by EDM)"
 
