@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -185,3 +186,6 @@ def test_a_baseline_has_the_seed_of_its_trial_and_no_cell() -> None:
     assert (baseline.spec.train.warmup, trial.spec.train.warmup, baseline.spec.routes) == (8, 0, ())
     alone, only = Trials(base, None).pair(*setting, 0)
     assert alone is None and only.baseline is None
+    whole = Trials(base, None, whole=lambda run: replace(run, precision="fp32"))
+    _, exact = whole.pair(*setting, 0)
+    assert exact.spec.precision == "fp32" and only.run != exact.run == signature(exact.spec)
