@@ -203,6 +203,20 @@ def test_weights_that_are_no_numbers_give_no_numbers(
     assert not run.evaluation(asked).done
 
 
+def test_samples_that_are_no_images_when_decoded_are_refused_before_they_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch_fidelity")
+
+    def refuse(data: object, samples: object) -> None:
+        raise UserError("no images")
+
+    monkeypatch.setattr("tread_lab.engine.evaluate.check_decoded", refuse)
+    assert check_measurable([(small_run(), SamplesSpec(count=100))]) == []
+    with pytest.raises(UserError, match="no images"):
+        check_measurable([(small_run(), SamplesSpec(metrics=("fd",), count=100))])
+
+
 def test_guidance_by_a_null_class_that_no_step_has_seen_is_told() -> None:
     plain, guided = decode_evaluations([{"samples": {"sampler": {"guidance": w}}} for w in (1, 2)])
     seen, never = small_run(), small_run(train={"steps": 6, "batch": 8, "label_drop": 0})
