@@ -68,8 +68,9 @@ def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_orde
     names = ("dense", "unmeasured", "worse", "better", "broken")
     numbers = {"gap/heldout": [None, None, 0.5, -0.5, -9.0], "is@1k": [2.0, None, 3.0, 1.0, 9.0]}
     states = ["completed"] * 4 + ["failed"]
-    frame = table(*names, state=states, **numbers)
+    frame = table(*names, state=states, **numbers, **{"gap/route": [None, 0.5, 0.5, 0.5, None]})
     best = ranked_cells(frame, "gap/heldout")
+    assert np.isnan(best["gap/route"].iloc[1])  # which compares a run with itself
     assert list(best["cell"]) == ["better", "dense", "worse", "unmeasured", "broken"]
     assert best["gap/heldout"].iloc[1] == 0.0
     highest = ranked_cells(frame, "is@1k")
