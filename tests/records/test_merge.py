@@ -229,17 +229,20 @@ def test_of_an_equal_plan_what_was_stopped_spent_and_said_arrives(lab: Lab, tmp_
     )
     run = theirs.plan().trials[2].run
     theirs.add_stopped(Stopped(run, 200, "worse"))
-    theirs.remarks.add_note("theirs")
+    theirs.remarks.add_note("both")
     write_text(theirs.spent_path, with_checksum({"session": "b", "seconds": 5.0}))
-    packed(Lab(tmp_path / "theirs"), tmp_path / "a.zip")
     mine = write_sweep(lab.root, small(states={(2, 8): "pending"})).sweep("placement")
+    write_text(mine.remarks.path, theirs.remarks.path.read_text())
     mine.remarks.add_note("mine")
+    theirs.remarks.add_note("theirs")
+    packed(Lab(tmp_path / "theirs"), tmp_path / "a.zip")
     with mine.lock(), pytest.raises(UserError, match="sweep placement is in use"):
         merged(lab, tmp_path / "a.zip")
     for _ in range(2):
         assert merged(lab, tmp_path / "a.zip").runs == {KEPT: 4}
         assert run_status(lab.run(run), mine.stopped()).reason == "worse"
-        assert mine.remarks.notes == ["mine", "theirs"] and seconds_spent(mine.spent_path) == 5.0
+        assert mine.remarks.notes == ["both", "mine", "theirs"]
+        assert seconds_spent(mine.spent_path) == 5.0
     with mine.lock():  # which has all of it
         assert merged(lab, tmp_path / "a.zip").runs == {KEPT: 4}
     assert not mine.earlier_plans
