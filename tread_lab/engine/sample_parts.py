@@ -63,7 +63,7 @@ class SampleParts:
                     for start in range(0, images, PART):
                         arrays.take(np.arange(start, min(start + PART, images)))
                     self._arrays, self._written, self.count = arrays, images, images
-                    self.earlier = float(found[1].get("seconds", 0.0))
+                    self.earlier = float(found[1]["seconds"])
                     return sums
         self.remove()
         return {}
