@@ -201,6 +201,30 @@ def test_images_that_changed_under_their_names_are_not_those_that_were_encoded(
     assert encoded(images, out, autoencoder) == 0
 
 
+def test_parts_may_be_made_of_copies_of_the_images_on_other_machines(
+    images: Path, tmp_path: Path, autoencoder: Path
+) -> None:
+    whole, out, copy = tmp_path / "whole", tmp_path / "out", tmp_path / "copy"
+    encoded(images, whole, autoencoder)
+    shutil.copytree(images, copy, copy_function=shutil.copyfile)  # with times of its own
+    encoded(images, out, autoencoder, part=(1, 2))
+    steps = encode(
+        open_images(copy), out, Encoder(str(autoencoder)), Stored(size=16), devices=[CPU], batch=4,
+        part=(2, 2),
+    )  # fmt: skip
+    assert next(itertools.islice(steps, 2, None)).done == 8
+    steps.close()
+    assert encoded(images, out, autoencoder, part=(1, 2)) == 1  # all is there
+    first = copy / open_images(copy).names[4]
+    times = first.stat().st_atime_ns, first.stat().st_mtime_ns
+    os.utime(first, ns=(1, 1))
+    with pytest.raises(UserError, match="files have been changed since"):
+        encoded(copy, out, autoencoder, part=(2, 2))
+    os.utime(first, ns=times)
+    encoded(copy, out, autoencoder, part=(2, 2))
+    assert digests(out) == digests(whole)
+
+
 def test_a_process_waits_a_minute_for_one_that_begins_or_finishes_the_folder(
     images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

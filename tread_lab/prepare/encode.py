@@ -91,7 +91,8 @@ def encode(
         return
     build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
     with build.one_part(part):
-        build.compare_files(sizes_N, times_N)
+        own_N = np.arange(len(images.names)) // batch % part[1] == part[0] - 1
+        build.compare_files(sizes_N, times_N, own_N)
         chunks = build.open_parts(batch, part)
         job = _Job(images, build, stored, encoder, workers)
         yield from job.run(devices, chunks, skip_damaged=skip_damaged)

@@ -45,6 +45,7 @@ _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "heldout": "other held-out samples",
     "digest": "other content",
 }
+_UNKNOWN = -1  # time of a file whose part has not begun
 _WAIT, _WAITS = 0.5, 120  # seconds between two looks at a lock, and how many before giving up
 _COPIED = 4096  # samples that are moved at once where damaged ones are left out
 
@@ -101,18 +102,25 @@ class Build(ResumableArrays):
         k, n = part
         return exclusive(self.folder / f"{k}-of-{n}.lock", f"part {k}/{n} of {self.destination}")
 
-    def compare_files(self, sizes_N: NDArray[np.int64], times_N: NDArray[np.int64]) -> None:
+    def compare_files(
+        self, sizes_N: NDArray[np.int64], times_N: NDArray[np.int64], own_N: NDArray[np.bool_]
+    ) -> None:
         """Remember bytes and time of the file of each sample; a damaged one whose file has others
         now is to come again.
+
+        Args:
+            own_N: samples of this process's part. Only their times count: another part may be made
+                on another machine, of a copy of the files.
 
         Raises:
             UserError: the file of a sample that is made already has others now.
         """
         sizes, times = self.folder / SIZES, self.folder / TIMES
         with self.alone():
-            marks, other_times_N = self.marks(), _differ(times, times_N)
-            made = marks == STORED
-            if _differ(sizes, sizes_N)[made].any():
+            marks, known_N = self.marks(), _stored(times, np.full_like(times_N, _UNKNOWN))
+            made, other_times_N = marks == STORED, own_N & (known_N != times_N)
+            other_times_N &= known_N != _UNKNOWN
+            if (_stored(sizes, sizes_N) != sizes_N)[made].any():
                 other = difference({"sizes": "earlier"}, {})
                 raise UserError(
                     f"{self.destination} holds the beginning of a data set with {other}"
@@ -125,7 +133,7 @@ class Build(ResumableArrays):
                 )
             if all(path.exists() for path in map(self.path, self.arrays)):  # none is in place yet
                 self.forget(np.flatnonzero((marks == DAMAGED) & other_times_N))
-            for path, numbers_N in ((sizes, sizes_N), (times, times_N)):
+            for path, numbers_N in ((sizes, sizes_N), (times, np.where(own_N, times_N, known_N))):
                 with replacing(path) as temporary, temporary.open("wb") as file:
                     np.save(file, numbers_N)
 
@@ -143,11 +151,10 @@ class Build(ResumableArrays):
             raise UserError(f"{self.destination} holds the beginning of a data set with {other}")
 
 
-def _differ(path: Path, numbers_N: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where numbers are not those in a file; nowhere without it."""
-    stored_N = np.load(path) if path.exists() else numbers_N
-    differ_N: NDArray[np.bool_] = stored_N != numbers_N
-    return differ_N
+def _stored(path: Path, otherwise_N: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers in a file; others without it."""
+    stored_N: NDArray[np.int64] = np.load(path) if path.exists() else otherwise_N
+    return stored_N
 
 
 def clear(destination: Path) -> None:
