@@ -183,6 +183,8 @@ def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -
         UserError, match=r"loop cannot be read \(Too many levels of symbolic links\)"
     ):
         open_images(tmp_path / "empty")
+    write_tar(tmp_path / "empty" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
+    assert len(open_images(tmp_path / "empty").names) == 1  # as beside `lost+found`
 
 
 def test_two_batches_are_read_while_one_is_worked_on_and_no_more() -> None:

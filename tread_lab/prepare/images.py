@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import itertools
@@ -144,7 +145,7 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
         UserError: there are no images, or tars and images, or a label or caption is missing.
     """
     tars = tars_of(path)
-    if tars and path.is_dir() and (beside := next(_files(path), None)) is not None:
+    if tars and (beside := _image_below(path)) is not None:
         raise UserError(
             f"{path} holds tars, and images beside them, such as {beside}; move the tars away, or"
             f" take them alone: '{path}/*.tar'"
@@ -168,6 +169,13 @@ def open_images(path: Path, captions: Path | None = None, limit: int | None = No
         captions=images.captions and [images.captions[number] for number in some],
         place=lambda number: images.place(some[number]),
     )
+
+
+def _image_below(path: Path) -> str | None:
+    """Return an image below a folder of tars; a folder there that cannot be read holds none."""
+    with contextlib.suppress(UserError):
+        return next(_files(path), None) if path.is_dir() else None
+    return None
 
 
 def digest_of(images: ImageFiles) -> str:
