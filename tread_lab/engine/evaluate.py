@@ -50,6 +50,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
@@ -192,8 +193,15 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
     return [*untrained_classes(sampled)]
 
 
-def untrained_classes(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterator[str]:
-    """Yield warnings where images are drawn of classes, the null class too, that no step saw."""
+def untrained_classes(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
+    training: Callable[[DataSpec], Samples] = lambda data: open_data(data, "train"),
+) -> Iterator[str]:
+    """Yield warnings where images are drawn of classes, the null class too, that no step saw.
+
+    Args:
+        training: gives the training samples of data, where they are open already.
+    """
     sampled = [(run, spec.sampler) for run, spec in asked if isinstance(spec, SamplesSpec)]
     if any(
         "none" in {branch.label for branch in sampler.guidance.branches} and not _drops_labels(run)
@@ -206,7 +214,7 @@ def untrained_classes(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterat
     for data in dict.fromkeys(run.data for run, _ in sampled if run.condition is None):
         labels_N = None  # of an export, or of a package that does not show them
         with contextlib.suppress(UserError):
-            labels_N = getattr(open_data(data, "train"), "labels_N", None)
+            labels_N = getattr(training(data), "labels_N", None)
         if labels_N is None:
             continue
         untrained = sorted({*range(data.classes)} - {*labels_N.unique().tolist()})

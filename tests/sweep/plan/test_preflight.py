@@ -298,14 +298,16 @@ def test_first_images_of_few_classes_are_told_before_anything_runs(tiny: Tiny) -
 
 
 def test_classes_without_a_training_sample_are_told_before_images_are_drawn(
-    tiny: Tiny, tmp_path: Path
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
     np.save(tmp_path / "latents.npy", rng.normal(0, 0.5, (400, 4, 8, 8)).astype(np.float16))
     np.save(tmp_path / "labels.npy", np.repeat(np.arange(5), 80))  # 4 of each are held out
     data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
     drawn = decode_evaluations([{"samples": {"count": 4}}])
-    (line,) = preflight([Task(tiny(data=data), drawn)], Devices.here("cpu"))
+    with monkeypatch.context() as patch:
+        patch.setattr("tread_lab.engine.evaluate.open_data", lambda *_: 1 / 0)  # not again
+        (line,) = preflight([Task(tiny(data=data), drawn)], Devices.here("cpu"))
     assert line == (
         "samples: 5 of 10 classes have no training sample (the first is 5), and images are drawn"
         " of all; data whose labels have no gaps leave them out"

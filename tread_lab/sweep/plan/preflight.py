@@ -70,7 +70,8 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     for system, spec in files_read(specs):
         system.check(spec, *opened[spec.data])
     warnings = [line for data in opened for line in _check_probes(tasks, data, opened[data][1])]
-    warnings += untrained_classes((task.spec, e) for task in tasks for e in task.evaluations)
+    asked = [(task.spec, e) for task in tasks for e in task.evaluations]
+    warnings += untrained_classes(asked, lambda data: opened[data][0])
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
     _check_samples(tasks, opened)
