@@ -142,7 +142,7 @@ class Build(ResumableArrays):
         if stored is None:
             for path in packed_files(self.destination):
                 there = f"{self.destination} holds {path.name} already"
-                raise UserError(f"{there}; choose another folder, or remove that file")
+                raise UserError(f"{there}; choose another folder, or move that file away")
             self.begin("samples")
             with writing(self.destination, ""):
                 for name in self.arrays:
