@@ -100,16 +100,19 @@ def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(
     lab: Lab, tiny: Tiny
 ) -> None:
     plan = planned(tiny)
-    dense, interrupted, ended, stopped, diverged = (trial.run for trial in plan.trials[:5])
+    dense, interrupted, ended, stopped, diverged, apart = (t.run for t in plan.trials[:6])
     for run, steps in ((dense, 20), (interrupted, 20), (ended, 20), (stopped, 10), (diverged, 15)):
         logged(lab, run, 0.0, steps)
+    logged(lab, apart, 0.0, 16)  # the rung lies between two logged steps
     saved(lab, interrupted, 10)  # it reports rung 20 once more
     Pretender(lab).finish(plan.tasks[2])
     lab.sweep("halved").add_stopped(Stopped(stopped, 10, "asha"))
+    lab.sweep("halved").add_stopped(Stopped(apart, 20, "asha"))
     lab.run(diverged).finish(RunState.DIVERGED, step=15)  # it has never come to rung 20
     early = EarlyStopping.of(plan, lab)
     assert early is not None
     known = [(interrupted, 10), (ended, 10), (ended, 20), (stopped, 10), (diverged, 10)]
+    known += [(apart, 10), (apart, 20)]
     assert list(early.history()) == [(run, rung, 0.0) for run, rung in known]
 
 

@@ -93,6 +93,8 @@ class EarlyStopping:
             folder = self.lab.run(run)
             over = run in stopped or folder.result() is not None
             last = folder.step() if over else newest_whole_step(folder.checkpoints)
+            if run in stopped:  # at a rung, which need not be a step that is logged
+                last = max(last, stopped[run].step)
             for rung in self.rungs(run):
                 if rung <= last and (gap := self.gap(run, rung)) is not None:
                     yield run, rung, gap
