@@ -64,13 +64,14 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch, drawn: list[str]) -> Any:
     """No step is trained or timed: results are made up, or `error` is raised; `done` are specs."""
-    made = SimpleNamespace(done=[], error=None)
+    made = SimpleNamespace(done=[], error=None, beside=lambda lab: None)
 
     def run(executor: object, lab: Lab, queue: Any, watch: object) -> None:
         if made.error is not None:
             raise made.error
         pretender = Pretender(lab)
         pretender.run(queue)
+        made.beside(lab)
         made.done += [task.spec for task in pretender.done]
 
     monkeypatch.setattr(InlineExecutor, "run", run)
@@ -92,6 +93,10 @@ def test_figures_are_drawn_again_after_runs_that_were_open(
     assert main(COMMAND) == 130
     lab.run(run.run).finish(RunState.DIVERGED, step=1)
     assert main(COMMAND) == main(COMMAND) == 0 and drawn == ["s", "s", "s"]
+    lab.run(run.run).reopen()
+    pretended.error = None
+    pretended.beside = lambda lab: lab.sweep("s").drawn_path.touch()  # `tread-lab figures`
+    assert main(COMMAND) == 0 and drawn == ["s"] * 4
 
 
 def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,6 +270,8 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
         launch.resources, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
     )
     with ExitStack() as stack:
+        # `figures` may have drawn meanwhile what there was.
+        stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
         stack.enter_context(live_sync(lab, plan.name, _trackers(launch.options)))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))
         stack.callback(queue.close)
