@@ -73,9 +73,9 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     folder = lab.known_sweep(sweep)
     records = sweep_records(lab, folder)
     paths: list[Path] = []
-    drawn_path = folder.drawn_path
-    listed = drawn_path.read_text("utf-8", "replace") if drawn_path.exists() else ""
-    drawn_path.unlink(missing_ok=True)
+    names_path = folder.figure_names_path
+    listed = names_path.read_text("utf-8", "replace") if names_path.exists() else ""
+    folder.drawn_path.unlink(missing_ok=True)
     for _, drawn in all_figures(records):
         paths += save(drawn.figure, folder.figures, drawn.name)
     paths += _write_tables(records, folder.figures)
@@ -83,7 +83,8 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     for path in folder.figures.glob("*"):  # a name in the list is never a path to elsewhere
         if path.name in stale and path.is_file():
             path.unlink()
-    write_text(drawn_path, "\n".join(path.name for path in paths))
+    write_text(names_path, "\n".join(path.name for path in paths))
+    write_text(folder.drawn_path, "")
     return paths
 
 

@@ -112,6 +112,11 @@ class SweepFolder:
         return self.path / "figures"
 
     @property
+    def figure_names_path(self) -> Path:
+        """The file names of the figures that were drawn last, which outlive `drawn_path`."""
+        return self.path / "figures.txt"
+
+    @property
     def drawn_path(self) -> Path:
         """The file that is there while all figures are, and not while they are drawn."""
         return self.path / "drawn"

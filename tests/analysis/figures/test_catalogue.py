@@ -63,7 +63,7 @@ def test_figures_of_what_a_sweep_was_do_not_stay_beside_the_new_ones(
     folder = lab.sweep("placement").figures
     first = {path.name for path in write_figures(lab, "placement")}
     (folder / "mine.png").touch()
-    write_sweep(tmp_path, small(rates=(0.25, 0.5)))
+    write_sweep(tmp_path, small(rates=(0.25, 0.5))).sweep("placement").drawn_path.unlink()
     second = {path.name for path in write_figures(lab, "placement")}
     assert "route_bars-gap-heldout.png" in first - second
     assert {path.name for path in folder.iterdir()} == {*second, "mine.png"}
