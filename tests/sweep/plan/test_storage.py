@@ -92,6 +92,10 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
     more = planned(tiny, seeds=[0, 1])
     with pytest.raises(UserError, match="'p': this version names 3 runs otherwise and would run"):
         plan_to_run(lab.sweep("p"), more, extend=True)  # which would compare equal runs as seeds
+    both = dataclasses.replace(plan, name="both", trials=(*former, *plan.trials))
+    store_plan(lab.sweep("both"), both)  # extended by a version that did not refuse it
+    union = plan_to_run(lab.sweep("both"), dataclasses.replace(more, name="both"), extend=True)
+    assert len(union.trials) == len(former) + len(more.trials)
     assert "otherwise" not in difference(to_stored(plan), to_stored(planned(tiny, baseline=None)))
 
 

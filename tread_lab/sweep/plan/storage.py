@@ -209,12 +209,13 @@ def new_trials(
 
 
 def renamed(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
-    """Yield how many runs of an earlier plan a later one has under other names, those of today."""
+    """Yield how many runs of an earlier plan a later one would make under other names, of today."""
     decoded, names = SharedParts().run, set()
+    new = {trial.run for trial in later.trials} - {trial.run for trial in earlier.trials}
     for trial in new_trials(later.trials, earlier.trials):
         with suppress(UserError):  # this version cannot read it
-            names |= {signature(decoded(with_old_meaning(trial.spec)))} - {trial.run}
-    if count := len(names & {trial.run for trial in later.trials}):
+            names.add(signature(decoded(with_old_meaning(trial.spec))))
+    if count := len(names & new):
         yield f"this version names {counted(count, 'run')} otherwise"
 
 
