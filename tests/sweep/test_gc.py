@@ -237,11 +237,17 @@ def test_what_cannot_be_removed_is_named_and_does_not_count_as_freed(
         path.parent.mkdir(parents=True)
         path.write_text("half")
         os.utime(path, (0, 0))
-    monkeypatch.setattr(os, "unlink", refuse)
-    for item in find(lab):
-        with pytest.raises(UserError, match=rf"^cannot remove {item.path}: Permission denied$"):
-            clear(lab, [item])
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        for item in find(lab):
+            with pytest.raises(UserError, match=rf"^cannot remove {item.path}: Permission denied$"):
+                clear(lab, [item])
     assert all(path.exists() for path in paths)
+    monkeypatch.setattr(shutil, "rmtree", refuse)  # of a folder of somebody else
+    problems: list[UserError] = []
+    assert clear(lab, find(lab), problems) == len("half")
+    assert list(map(str, problems)) == [f"cannot remove {lab.root / 'ray/old'}: Permission denied"]
+    assert [path.exists() for path in paths] == [True, False]
 
 
 @pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 3)])

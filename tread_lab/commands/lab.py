@@ -91,7 +91,7 @@ def gc(options: Gc) -> int:
     removable = find(lab, samples=True, features=True, problems=problems)
     asked = {SAMPLES: options.samples, FEATURES: options.features}
     chosen = [item for item in removable if asked.get(item.what, True)]
-    freed = clear(lab, chosen) if options.yes else None
+    freed = clear(lab, chosen, problems) if options.yes else None
     kept = {
         what: sum(item.bytes for item in removable if item.what == what)
         for what, wanted in asked.items()

@@ -108,12 +108,20 @@ def _place(path: Path) -> Path:
     return Path("/") if path.is_symlink() else path.resolve()
 
 
-def clear(lab: Lab, removable: Collection[Removable]) -> int:
+def clear(
+    lab: Lab, removable: Collection[Removable], problems: list[UserError] | None = None
+) -> int:
     """Remove the files of runs that nobody works on; return how many bytes that made free.
 
     Checkpoints stay where the last one, which would be all that is left, is damaged.
+
+    Args:
+        problems: where a line is added for each file or folder that cannot be removed.
+
+    Raises:
+        UserError: one cannot be removed, and there are no `problems`; the others are removed.
     """
-    freed = 0
+    freed, failed = 0, list[UserError]()
     whole: dict[str, bool] = {}
     for item in removable:
         if item.what == FEATURES and is_held(item.path / ".lock"):
@@ -127,6 +135,12 @@ def clear(lab: Lab, removable: Collection[Removable]) -> int:
                     freed += _remove(item) if whole.get(item.run, True) else 0
         except Busy:
             continue
+        except UserError as error:  # as in a folder of somebody else
+            failed.append(error)
+    if failed and problems is None:
+        raise failed[0]
+    if problems is not None:
+        problems += failed
     return freed
 
 
