@@ -198,6 +198,9 @@ def test_a_fixed_part_of_a_field_counts_where_a_cell_does_not_set_the_field_whol
     assert [t.spec.process.p_mean for t in found] == [-1, -1.2]  # type: ignore[union-attr]
     (small,) = trials(fixed=RUN, axes={"model": ["DiT-S/2"]})
     assert small.spec.model.width == 384, "the file of a report fixes all that the base run says"
+    base = Experiment(name="e", run={**RUN, "precision": "fp32"})
+    more = expand(SweepSpec(experiment="e", fixed=RUN, axes={"model": ["DiT-S/2"]}), base).trials
+    assert more[-1].spec.precision == "fp32", "which more is said beside"
 
 
 def test_where_may_ask_what_the_device_can_do() -> None:

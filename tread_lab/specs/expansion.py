@@ -156,12 +156,15 @@ def _check_seeds(sweep: SweepSpec) -> None:
 def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell], base: Mapping[str, Any]) -> None:
     """Refuse to fix a part of a field that every cell sets whole: the part would be lost.
 
-    The file of a report fixes all that the base run says, and so what cells set again.
+    The file of a report fixes all that its experiment said, and so what cells set again; beside it
+    the base run may say more, as the command line or a later experiment does.
     """
-    fixed = leaves_of(sweep.fixed)
+    fixed, said = leaves_of(sweep.fixed), leaves_of(base)
     if base.keys() <= {name.partition(".")[0] for name in fixed}:
         return
-    for name in fixed:
+    for name, value in fixed.items():
+        if name in said and said[name] == value:
+            continue
         place = f"routes.{name}" if lies_in(name, "route") or name == "rate" else name
         if all(_set_whole(place, cell, sweep) for cell in cells):
             whole = _set_whole(place, cells[0], sweep)
