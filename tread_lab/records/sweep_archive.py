@@ -57,7 +57,7 @@ class Transfer:
         files, bytes: of the archive.
         digest: of the archive, equal where it was written and where it is read.
         made_by: the version of tread-lab that wrote it.
-        lines: what is said of single runs.
+        lines: what is said of single runs, and of what an import has left out.
     """
 
     sweep: str
@@ -187,7 +187,12 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             _check_weights(archive, unpacked)
             os.sync()
             runs, lines = merge_runs(lab, stage)
-            merge_sweep(sweep, stage, takes_plan=takes_plan)
+            try:
+                merge_sweep(sweep, stage, takes_plan=takes_plan)
+            except Busy as busy:
+                if takes_plan:
+                    raise
+                lines = (*lines, f"{busy}; what was stopped, spent and said: import again after it")
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
