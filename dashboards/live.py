@@ -156,8 +156,9 @@ class LiveSweep:
             took = time.monotonic() - started
             with self._lock:
                 self._reading = False
-                self._next = time.monotonic() + max(PAUSE, SHARE * took)
-            self._ready.set()
+                if self._now.version or self._now.plan is last.plan:  # else a new plan waits
+                    self._next = time.monotonic() + max(PAUSE, SHARE * took)
+                    self._ready.set()
 
     def _replace(self, last: Snapshot, now: Snapshot) -> None:
         """Show what was read, unless the plan was extended since the reading began."""

@@ -184,6 +184,7 @@ def test_a_plan_that_is_extended_during_a_reading_is_read_after_it(
 
     def meanwhile(*args: Any, **more: Any) -> pd.DataFrame:
         monkeypatch.setattr(live, "plan_frame", plan_frame)
+        monkeypatch.setattr(live, "SHARE", 1e6)  # the old reading has no part in the wait
         write_sweep(tmp_path, small())
         assert followed.snapshot(wait=0).version == 0  # a page has asked
         return plan_frame(*args, **more)
