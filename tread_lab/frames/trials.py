@@ -197,7 +197,7 @@ class SweepReader:
         frame.attrs |= {"axes": list(axes), "planned": planned, "foreign": foreign}
         frame.attrs["evaluations"] = sorted(self._planned)
         counts = {trial.run: self.devices(trial) for trial in self.plan.trials}
-        frame.attrs["devices"] = {run: count for run, count in counts.items() if count > 1}
+        frame.attrs["devices"] = _Shared({run: n for run, n in counts.items() if n > 1})
         frame.attrs["comparison"] = self.plan.comparison
         return frame
 
@@ -254,6 +254,13 @@ class SweepReader:
             ends = {name + LOW: gap.low, name + HIGH: gap.high}
             columns |= {name: gap.mean, **ends, name + COUNT: gap.n, name + KEPT: gap.kept}
         return columns, ""
+
+
+class _Shared(dict[str, int]):
+    """A mapping that frames made of a frame share; pandas copies each other value deeply."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Shared:
+        return self
 
 
 def _ending(result: Result) -> tuple[Any, ...]:

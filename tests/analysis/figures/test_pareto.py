@@ -78,7 +78,9 @@ def test_a_run_of_two_devices_spends_the_hours_of_both(tmp_path: Path) -> None:
         run = lab.run(trial.run)
         metrics = (run.result() or {})["metrics"]
         run.finish(RunState.COMPLETED, step=400, metrics=metrics, devices=2)
-    assert saved(trials_frame(lab, "placement")).cost[:-1] == pytest.approx(2 * hours)
+    frame = trials_frame(lab, "placement")
+    assert saved(frame).cost[:-1] == pytest.approx(2 * hours)
+    assert frame[frame["role"] == "trial"].attrs["devices"] is frame.attrs["devices"], "no copy"
 
 
 @pytest.mark.parametrize("metered", [0, 2, 3])
