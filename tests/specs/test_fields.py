@@ -100,8 +100,9 @@ def test_a_dotted_field_of_what_is_named_changes_that_field_alone() -> None:
     assert with_cell({"train": 3}, {"train.lr": 1}, {})["train"] == {"lr": 1}
     flow = with_cell(RUN, {"process": "flow", "process.time": "uniform"}, {})["process"]
     assert flow == {"kind": "flow", "time": "uniform"}
-    ema = with_cell({"train": {"ema": 0.5}}, {"train.ema.halflife": None}, {})["train"]["ema"]
-    assert ema == {"decay": 0.5, "halflife": None}
+    for decay in (0.5, 0):
+        ema = with_cell({"train": {"ema": decay}}, {"train.ema.halflife": None}, {})["train"]["ema"]
+        assert ema == {"decay": decay, "halflife": None}
     cut = with_cell({"captions": "clip-base"}, {"captions.tokens": 32}, {})["captions"]
     assert cut == {"encoder": "clip-base", "tokens": 32}
     summed = with_cell({"bypass": {"re_entry": "v1_sum"}}, {"bypass.re_entry.x_D_last": False}, {})

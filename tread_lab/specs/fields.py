@@ -234,7 +234,7 @@ def _set(tree: dict[str, Any], key: str, value: Any) -> None:
         tree[head] = value
     else:
         part = tree.get(head)
-        if isinstance(part, str | float) and head in _WRITTEN_OUT:
+        if isinstance(part, str | int | float) and head in _WRITTEN_OUT:
             part = _WRITTEN_OUT[head](part)
         tree[head] = dict(part) if isinstance(part, Mapping) else {}
         _set(tree[head], rest, value)
