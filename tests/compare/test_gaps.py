@@ -28,7 +28,6 @@ from tread_lab.compare.gaps import (
     run_gaps,
 )
 from tread_lab.frames import trials_frame
-from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, UserError, signature
 
