@@ -223,6 +223,17 @@ def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> 
                 "0->4 s=0.5": [0],
             },
         ),
+        (
+            {"fixed": {"train.batch": 8}},  # no further seed of the first cells
+            {
+                "dense batch=16": [0],
+                "dense batch=8": [0, 1],
+                "2->8 s=0.5 batch=16": [0],
+                "2->8 s=0.5 batch=8": [0, 1],
+                "0->4 s=0.5 batch=16": [0],
+                "0->4 s=0.5 batch=8": [0, 1],
+            },
+        ),
     ],
 )
 def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_planned(
@@ -235,6 +246,15 @@ def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_pla
     for trial in with_baseline_cells((*first, *(t for t in more if t.run not in runs))):
         cells.setdefault(cell_label(trial), []).append(trial.seed)
     assert {cell: sorted(own) for cell, own in cells.items()} == seeds
+
+
+def test_trials_whose_baselines_alone_differ_are_cells_of_their_own() -> None:
+    first, more = (
+        planned(axes={"route": ["2->8"]}, baseline={"routes": [], **more})
+        for more in ({}, {"train.lr": 0.1})
+    )
+    cells = [t.cell for t in with_baseline_cells((*first, *more)) if t.role == "trial"]
+    assert cells == [{"route": "2->8", "baseline.train.lr": lr} for lr in (0.006, 0.1)]
 
 
 def test_a_run_that_is_two_cells_stays_two_and_seeds_have_the_values_that_were_planned_first() -> (

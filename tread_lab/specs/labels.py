@@ -20,6 +20,7 @@ from tread_lab.specs.signature import settings_signature, signature
 from tread_lab.specs.units import short
 
 OneSpec = TypeVar("OneSpec", bound=Spec)
+Key = TypeVar("Key")
 Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
@@ -98,12 +99,16 @@ def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec
     """Return the trials; several baselines get the axis values that their trials have in common.
 
     A sweep over precisions has a dense run in each: these are cells, not seeds of one. Seeds of one
-    cell share its axis values, also where only some of them were planned under an axis.
+    cell share its axis values, also where only some of them were planned under an axis. Trials of
+    one cell that differ in more, as where an extension has changed a field, are told apart by it.
     """
     settings: dict[str, str] = {}
     if not _every_cell_has_every_seed(trials):
         settings = settings_of(trials)
         trials = _with_whole_cells(trials, settings)
+    if _some_cell_has_several_kinds(trials):
+        settings = settings or settings_of(trials)
+        trials = _with_fields_told(trials, settings)
     own = _served_cells((settings.get(t.baseline or "", t.baseline), t.cell) for t in trials)
     served = ((trial, own.get(settings.get(trial.run, trial.run))) for trial in trials)
     found = tuple(
@@ -149,8 +154,44 @@ def _with_whole_cells(
     )
 
 
-def _told_apart(trials: Mapping[str, Trial[Spec]]) -> dict[str, dict[str, Any]]:
-    """Return run -> the fields in which the specs of these runs differ, but for their seeds.
+def _some_cell_has_several_kinds(trials: Iterable[Trial[Spec]]) -> bool:
+    """Return whether trials of one cell may differ in more than their seeds."""
+    specs: dict[str, list[Any]] = {}
+    baselines: dict[tuple[str, int], str | None] = {}
+    for trial in (trial for trial in trials if trial.role == "trial"):
+        spec = trial.spec if isinstance(trial.spec, Mapping) else vars(trial.spec)
+        own, cell = [value for name, value in spec.items() if name != "seed"], repr(trial.cell)
+        first = baselines.setdefault((cell, trial.seed), trial.baseline)
+        if first != trial.baseline or specs.setdefault(cell, own) != own:
+            return True
+    return False
+
+
+def _with_fields_told(
+    trials: Sequence[Trial[AnySpec]], settings: dict[str, str]
+) -> tuple[Trial[AnySpec], ...]:
+    """Return the trials; those of one cell that differ, or whose baselines do, tell in what."""
+    cells: dict[str, dict[Kind, Trial[AnySpec]]] = {}
+    kinds = [kind_of(trial, settings) for trial in trials]
+    for kind, trial in zip(kinds, trials):
+        if trial.role == "trial":
+            cells.setdefault(repr(trial.cell), {}).setdefault(kind, trial)
+    runs, told = {trial.run: trial for trial in trials}, dict[tuple[str, Kind], Cell]()
+    for cell, own in cells.items():
+        fields = _told_apart(own)
+        if not any(fields.values()):
+            dense = {kind: runs.get(trial.baseline or "", trial) for kind, trial in own.items()}
+            of_dense = _told_apart(dense)
+            fields = {k: {f"baseline.{n}": v for n, v in of_dense[k].items()} for k in own}
+        told |= {(cell, kind): fields[kind] for kind in own}
+    return tuple(
+        replace(trial, cell={**trial.cell, **told.get((repr(trial.cell), kind), {})})
+        for kind, trial in zip(kinds, trials)
+    )
+
+
+def _told_apart(trials: Mapping[Key, Trial[Spec]]) -> dict[Key, dict[str, Any]]:
+    """Return by key the fields in which the specs of these runs differ, but for their seeds.
 
     Fields that are computed from the axes of trials make several baselines, which no axis names.
     """
