@@ -218,8 +218,8 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     assert planned() == (60, 1e-3)
     assert planned("train.steps=70", "train.ema=0.9") == (70, 1e-3)
     assert planned("train={lr: 0.5}", "train.clip=3") == (60, 0.5)
-    for typed in ("fixed.train.lr=0.5", "fixed.train={lr: 0.5}"):
-        assert planned(typed) == planned(typed, typed) == (60, 0.5)
+    for typed in ("fixed.train.lr=0.5", "fixed.train={lr: 0.5}", "fixed={train.lr: 0.5}"):
+        assert planned(typed) == planned("fixed.train.lr=2", typed, typed) == (60, 0.5)
     assert planned("train.ema=0.9", "fixed.train.lr=0.5") == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",

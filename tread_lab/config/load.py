@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from io import StringIO
@@ -32,6 +32,7 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 
 _RESOLVING = "UserError raised while resolving interpolation: "  # which says no more
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
+Keys = tuple[str, ...]
 _HERE = Path(__file__).parents[1]
 
 
@@ -221,28 +222,43 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
 def _replaced(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Return a sweep file's tree without what it spells with dots and an override sets.
 
-    Hydra has put what `axes.train.lr=1` sets beside an axis `train.lr`.
+    Hydra has put what `axes.train.lr=1` sets beside an axis `train.lr`. Keys with dots that are in
+    the value of an override, as in `axes={train.lr: [1]}`, stay.
     """
-    for override in map(_parsed, overrides):
-        for name, _ in leaves(str(override.key_or_group), override.value()):
-            tree = _undotted(tree, name)
+    values = ((str(o.key_or_group).split("."), o.value()) for o in map(_parsed, overrides))
+    typed = [path for keys, value in values for path in _paths(tuple(keys), value)]
+    for number, path in enumerate(typed):
+        tree = _undotted(tree, ".".join(path), frozenset(typed[number:]))
     return tree
 
 
-def _undotted(tree: Mapping[str, Any], name: str, *, dotted: bool = False) -> dict[str, Any]:
+def _paths(path: Keys, value: Any) -> Iterator[Keys]:
+    """Yield the keys that lead to each value in nested mappings."""
+    if not isinstance(value, Mapping) or not value:
+        yield path
+        return
+    for key, item in value.items():
+        yield from _paths((*path, str(key)), item)
+
+
+def _undotted(
+    tree: Mapping[str, Any], name: str, typed: Set[Keys], above: Keys = ()
+) -> dict[str, Any]:
     """Return a mapping without what it says of a field by keys with dots.
 
     Args:
-        dotted: whether a key above the mapping has dots.
+        typed: keys that lead to values of overrides, which stay.
+        above: the keys that lead to the mapping.
     """
     kept = {}
     for key, value in tree.items():
-        spelled, gone = dotted or "." in key, lies_in(key, name)
+        path = (*above, str(key))
+        spelled, gone = any("." in part for part in path), lies_in(key, name)
         if not gone and lies_in(name, key):
             below = value if isinstance(value, Mapping) else {}
-            value = _undotted(below, name[len(key) + 1 :], dotted=spelled)
+            value = _undotted(below, name[len(key) + 1 :], typed, path)
             gone = not value
-        if not (spelled and gone):
+        if not (spelled and gone) or path in typed:
             kept[key] = value
     return kept
 
