@@ -32,8 +32,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.remarks import Remarks
 from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode
-from tread_lab.specs.labels import cell_label
-from tread_lab.specs.sweep import BudgetSpec, SearchSpec
+from tread_lab.specs.sweep import BudgetSpec
 
 FAILURES = 200  # rows of the list of failures
 
@@ -64,7 +63,7 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
 
     settings = plan.search or {}
     objective = str(next(iter(settings.get("objectives") or ()), ranking_key(frame)))
-    tree = {"sampler": settings.get("sampler"), "trials": _wanted(plan), "objective": objective}
+    tree = {"sampler": settings.get("sampler"), "trials": plan.wanted, "objective": objective}
     if "unread" in set(frame["state"]) or objective not in frame:
         return {**tree, "cells": [], "values": [], "best": []}
     rows, column = cells_of(with_delta(frame, objective)), delta_column(objective)
@@ -128,15 +127,8 @@ def remarks(said: Remarks) -> Tree:
 
 def to_suggest(plan: StoredPlan) -> int:
     """Return the runs that a search has yet to suggest, by its sweep file; 0 without a search."""
-    if plan.search is None:
-        return 0
-    cells = {cell_label(trial) for trial in plan.trials if trial.role == "trial"}
-    return max(0, _wanted(plan) - len(cells)) * len({trial.seed for trial in plan.trials})
-
-
-def _wanted(plan: StoredPlan) -> int:
-    """Return how many cells a search tries, by its sweep file."""
-    return decode(SearchSpec, plan.sweep_file.get("search") or {}).trials
+    seeds = plan.sweep_file.get("seeds") or {trial.seed for trial in plan.trials}
+    return plan.to_suggest * len(seeds)
 
 
 def choices(frame: pd.DataFrame) -> list[str]:

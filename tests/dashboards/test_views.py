@@ -29,6 +29,7 @@ def test_a_search_shows_trials_in_order_the_best_so_far_and_what_decides(tmp_pat
         lab.sweep("placement").plan(),
         search={"sampler": "tpe", "objectives": ["gap/heldout"]},
         sources={"sweep": {"search": {"trials": 9}}},
+        suggested=6,
     )
     frame = trials_frame(lab, "placement")
     assert views.counts(plan, frame) == {"completed": 10, "failed": 4, "pending": 3 * 2}

@@ -16,6 +16,7 @@ import pytest
 from tests.faults.sweeps import SMALL
 from tests.synthetic import small, write_sweep
 from tread_lab.cli import main
+from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.terminal.notify import notification_target, notified
@@ -118,6 +119,12 @@ def test_a_sweep_with_runs_that_are_left_waits(
     assert told["event"] == "waits" and told["runs"] == {"completed": 3, "pending": 1}
     assert notified(command[0], lab, "placement", lambda: 2) == 2
     assert command[1]()["event"] == "failed"
+    lab = write_sweep(lab.root / "searched", small())
+    path = lab.sweep("placement").plan_path
+    write_json(path, {**read_json(path), "search": {}})
+    assert notified(command[0], lab, "placement", lambda: 0) == 0
+    told = command[1]()
+    assert told["event"] == "waits" and told["runs"] == {"completed": 4}, "cells are to come"
 
 
 @pytest.mark.parametrize("target", ["false", "sleep 600"])

@@ -125,6 +125,8 @@ def test_a_sweep_is_in_mlflow_as_its_trials_are(tmp_path: Path) -> None:
     for words, driven, status in STATUSES:
         states = [RunState(word) for word in words.split()]
         assert replace(sweep, states=states, driven=driven).status == status, words
+    searching = replace(sweep, plan=replace(sweep.plan, search={}), states=[RunState.COMPLETED])
+    assert [replace(searching, driven=own).status for own in (True, False)] == ["RUNNING", "KILLED"]
 
 
 READING = "Negative gaps are better: `gap/heldout` is the paired difference"

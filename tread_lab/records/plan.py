@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from tread_lab.records.checksums import sealed_parts
 from tread_lab.records.durable import read_json
 from tread_lab.records.kinds import Kind, fits
 from tread_lab.specs.cell import Spec, Tree, Trial
-from tread_lab.specs.decode import encode
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import ancestors, with_baseline_cells
+from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import (
     QUESTIONS,
     UNEQUAL,
@@ -40,6 +42,7 @@ class StoredPlan:
         search: how a search chooses and from what; `None` for a sweep of all cells.
         versions: names of the sweep files that an extended plan was made from.
         space: the cells that a search chooses from.
+        suggested: how many of them it has suggested.
         created, extended: when the plan was written, and written again, in seconds.
     """
 
@@ -54,6 +57,7 @@ class StoredPlan:
     search: Tree | None = None
     versions: tuple[str, ...] = ()
     space: tuple[Tree, ...] = ()
+    suggested: int = 0
     created: float | None = None
     extended: tuple[float, ...] = ()
 
@@ -67,6 +71,18 @@ class StoredPlan:
         """What every trial spends as much of as its baseline; `None` where steps are as written."""
         match: str | None = self.sweep_file.get("match")
         return match
+
+    @property
+    def wanted(self) -> int:
+        """How many cells a search tries, by its sweep file; 0 without a search."""
+        if self.search is None:
+            return 0
+        return decode(SearchSpec, self.sweep_file.get("search") or {}).trials
+
+    @property
+    def to_suggest(self) -> int:
+        """How many cells a search has yet to suggest."""
+        return max(0, min(self.wanted, len(self.space) or self.wanted) - self.suggested)
 
     @cached_property
     def axes(self) -> list[str]:
@@ -126,13 +142,14 @@ class StoredPlan:
             specs.setdefault(trial.run, trial.spec)
         return specs
 
-    def with_suggested(self, trials: Iterable[Trial[Tree]]) -> StoredPlan:
-        """Return the plan with the trials that a search has suggested, each run once."""
+    def with_suggested(self, cells: Sequence[Sequence[Trial[Tree]]]) -> StoredPlan:
+        """Return the plan with the trials of cells that a search has suggested, each run once."""
         runs, suggested = {trial.run for trial in self.trials}, dict[str, Trial[Tree]]()
-        for trial in trials:
+        for trial in chain.from_iterable(cells):
             if trial.run not in runs:
                 suggested.setdefault(trial.run, trial)
-        return replace(self, trials=(*self.trials, *suggested.values()))
+        trials = (*self.trials, *suggested.values())
+        return replace(self, trials=trials, suggested=len(cells))
 
     @cached_property
     def with_baseline_cells(self) -> StoredPlan:

@@ -255,7 +255,7 @@ class SweepFolder:
         plan = self.stored_plan()
         if plan is None:
             raise UserError(f"sweep {self.name} has no plan in {self.path}")
-        return plan.with_suggested(t for entry in self.suggestions() for t in entry.trials)
+        return plan.with_suggested([entry.trials for entry in self.suggestions()])
 
     def stored_plan(self) -> StoredPlan | None:
         """Return the plan as it was written, `None` before that.

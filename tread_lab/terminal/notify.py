@@ -77,11 +77,11 @@ def notified(target: str | None, lab: Lab, sweep: str, drive: Callable[[], int])
 
 
 def _facts(lab: Lab, sweep: str, message: str, code: int) -> dict[str, Any]:
-    """Return what is told; a sweep that has come to its end with runs left waits."""
-    counts = Counter[RunState]()
+    """Return what is told; a sweep that has come to its end with runs or cells left waits."""
+    counts, to_suggest = Counter[RunState](), 0
     with contextlib.suppress(UserError, OSError):
-        counts = sweep_counts(lab, sweep)
-    waits = code == 0 and not all(state.ended for state in counts)
+        counts, to_suggest = sweep_counts(lab, sweep), lab.sweep(sweep).plan().to_suggest
+    waits = code == 0 and (to_suggest or not all(state.ended for state in counts))
     return {
         "sweep": sweep,
         "event": "waits" if waits else _EVENTS.get(code, "failed"),

@@ -119,7 +119,7 @@ class Parent:
     @property
     def status(self) -> str:
         """MLflow's word; a diverged trial is a result, a failed one is not."""
-        if all(state.ended for state in self.states):
+        if all(state.ended for state in self.states) and not self.plan.to_suggest:
             return "FAILED" if RunState.FAILED in self.states else "FINISHED"
         if self.driven or RunState.RUNNING in self.states:
             return "RUNNING"

@@ -35,6 +35,8 @@ _FIELDS = 2  # that the difference of two plans names; the rest are counted
 def store_plan(folder: SweepFolder, plan: Plan) -> None:
     """Write a new plan, or one that extends the stored plan; the stored plan is kept beside it.
 
+    That of a search is written again where it tries another number of cells.
+
     Raises:
         UserError: the sweep was planned before with other trials or evaluations.
     """
@@ -46,6 +48,9 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
         _write(folder, plan, created=stored.created, extended=(*stored.extended, now))
     elif plan.versions != tuple(versions(stored)):
         check_plan(folder, plan)
+        if plan.search is not None and plan.search.spec.trials != stored.wanted:
+            times = {"created": stored.created, "extended": stored.extended}
+            write_parts(folder.plan_path, to_stored(plan, **times).parts())
 
 
 def _write(folder: SweepFolder, plan: Plan, **times: Any) -> None:
