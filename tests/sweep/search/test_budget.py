@@ -72,6 +72,8 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     assert Budget(lab, plan, lambda task: None).spent.trials == 6
     rest, queue = carried_out(lab, planned(tiny, budget={}))
     assert len(rest) == 1 and not queue.full
+    plan = planned(tiny, axes={"route": ["0->1"], "rate": [0, 0.25]}, budget={"trials": 1})
+    assert carried_out(lab, plan)[0] == ["0->1"], "the rate 0 is the baseline's run"
 
 
 @pytest.mark.parametrize(

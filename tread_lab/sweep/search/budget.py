@@ -37,8 +37,9 @@ class Budget:
     def __init__(self, lab: Lab, plan: Plan, seconds: Seconds) -> None:
         assert plan.budget is not None
         self.lab, self.spec, self.seconds = lab, plan.budget, seconds
-        trials = (trial for trial in plan.possible_trials if trial.role == "trial")
-        self._trials = frozenset(trial.run for trial in trials)  # that are no baselines
+        trials = [trial for trial in plan.possible_trials if trial.role == "trial"]
+        baselines = {trial.baseline for trial in trials}  # at rate 0 a trial's own run
+        self._trials = frozenset(trial.run for trial in trials if trial.run not in baselines)
         self._admitted: set[str] = set()  # runs that are counted to their end
         tasks = started_tasks(plan, lab)
         self.spent = Spent(  # by earlier sessions
