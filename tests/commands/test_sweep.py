@@ -174,6 +174,17 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
     assert sorted(command.words[3:]) == sorted([root, *how, "--no-mlflow"])
 
 
+def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_begun(
+    pretended: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended(state=RunState.FAILED)
+    plan = [*COMMAND, BOTH, "--retry-failed", "--plan"]
+    assert main([*plan, "budget={trials: 1}"]) == 0
+    assert ": 2 of 3 open runs fit" in " ".join(capsys.readouterr().out.split())
+    assert main([*plan, RANDOM]) == 0
+    assert "running 1 failed runs again" in capsys.readouterr().err, "the baseline"
+
+
 def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

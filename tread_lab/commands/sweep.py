@@ -130,16 +130,18 @@ def sweep(options: Sweep) -> int:
     check_extensions(plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     retried: list[Task] = []
+    begun = started_tasks(plan, lab)
     if options.retry_failed is not None:
         kinds = [kind for kind in options.retry_failed.split(",") if kind]
-        retried = _retry_failed(lab, plan, kinds, dry_run=options.plan)
+        retried = _retry_failed(lab, plan, begun, kinds, dry_run=options.plan)
     if options.extend:
         _say_extension(lab, plan)
     open_tasks = pending_tasks(plan, lab)
     if options.plan:  # which reopens none
         open_runs = {task.run for task in open_tasks}
         open_tasks += [task for task in retried if task.run not in open_runs]
-    begun = started_tasks(plan, lab)
+        place = {task.run: number for number, task in enumerate(begun)}
+        open_tasks.sort(key=lambda task: place.get(task.run, len(place)))
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
         return notified(target, lab, plan.name, lambda: _drive(launch))
@@ -196,9 +198,14 @@ def _say_extension(lab: Lab, plan: Plan) -> None:
         say(f"{plan.name}: {what_is_added(load_plan(folder), plan)}")
 
 
-def _retry_failed(lab: Lab, plan: Plan, kinds: Sequence[str], *, dry_run: bool) -> list[Task]:
-    """Say and return which failed runs are run again; unless it is a dry run reopen them."""
-    tasks = failed_tasks(lab, plan.possible_tasks, kinds)
+def _retry_failed(
+    lab: Lab, plan: Plan, begun: Sequence[Task], kinds: Sequence[str], *, dry_run: bool
+) -> list[Task]:
+    """Say and return which failed runs are run again; unless it is a dry run reopen them.
+
+    Of a search they are of cells that it has suggested: others it may never run.
+    """
+    tasks = failed_tasks(lab, begun, kinds)
     folders = [lab.run(task.run) for task in tasks]
     names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
     say(f"running {len(tasks)} failed runs again: {names}" if tasks else "no run has failed")
