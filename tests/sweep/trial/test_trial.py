@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -103,6 +104,28 @@ def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
     evaluated = tiny(steps=0, init_from={"run": encode(tiny(steps=5))})
     costs = trial._costs(lab.run("b"), evaluated, CPU, 1, 0.0, None)
     assert costs == {"cost/train_flops": 0, "cost/family_flops": parent}
+
+
+def test_times_are_those_of_the_devices_that_ended_a_run(
+    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
+    folder, spec = lab.run("a"), tiny(steps=20)
+
+    def went_on(devices: int, speed: float, *steps: int) -> dict[str, float]:
+        folder.write_origin({"model": "g", "devices": devices, "started": time.time()})
+        with folder.log() as log:
+            for step in steps:
+                log(step, **{"train/images_per_s": speed})
+        return trial._costs(folder, spec, CPU, devices, 0.3, None)
+
+    assert went_on(4, 80.0, 2, 4)["cost/train_seconds"] == 20 * 0.3 == 6.0
+    assert went_on(4, 80.0, 6, 8, 10, 12)["throughput/step_seconds"] == 0.1
+    few = went_on(1, 20.0, 14)
+    assert few == {name: cost(spec).train_flops for name in few}, "which tell no time"
+    costs = went_on(1, 20.0, 16, 18)
+    assert costs["throughput/step_seconds"] == 0.4 and costs["cost/train_seconds"] == 20 * 0.4
+    assert costs["cost/mfu"] == pytest.approx(cost(spec).train_flops / 20 / 0.4 / 1e9)
 
 
 def test_skipped_steps_are_a_metric_of_fp16_alone(

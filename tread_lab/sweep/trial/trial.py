@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -256,7 +257,8 @@ def _train(
     Whoever asks the run to stop leaves it with a checkpoint and without a result.
     """
     check_memory(spec, device, ranks.count)
-    folder.write_origin({**origin(spec, device), "started": time.time()})
+    facts = {"devices": ranks.count, "started": time.time()}
+    folder.write_origin({**origin(spec, device), **facts})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
     meter = open_meter(device) if alone else None
@@ -292,6 +294,9 @@ def _costs(
 ) -> dict[str, float]:
     """Return what the run cost, under the names of the record.
 
+    Times of a run that went on on other devices are those that these take for all its steps; there
+    are none where these logged too little.
+
     Args:
         devices: how many like `device` trained it.
         mean_seconds: the training time of all steps over their number.
@@ -306,16 +311,31 @@ def _costs(
     if not steps:
         return costs
     entries, peak = folder.entries(), peak_flops(device)
-    step_seconds = median_step_seconds(entries, spec.train.batch) or mean_seconds
-    measured = {
-        metric_names.TRAIN_SECONDS: mean_seconds * steps,
-        metric_names.STEP_SECONDS: step_seconds,
-        metric_names.IMAGES_PER_S: spec.train.batch / step_seconds,
-        metric_names.PEAK_MEMORY: memory,
-        metric_names.MFU: None if peak is None else flops / steps / step_seconds / (devices * peak),
-        **_power(entries, steps, mean_seconds * steps),
-    }
-    return costs | {name: value for name, value in measured.items() if value is not None}
+    since = _on_other_devices_until(folder.origin())
+    own = [entry for entry in entries if entry.time >= since]
+    step_seconds = median_step_seconds(own, spec.train.batch)
+    if not since:
+        step_seconds = step_seconds or mean_seconds
+        costs |= _power(entries, steps, mean_seconds * steps)
+    elif step_seconds is not None:
+        mean_seconds = step_seconds
+    if memory is not None:
+        costs[metric_names.PEAK_MEMORY] = memory
+    if step_seconds is None:
+        return costs
+    costs[metric_names.TRAIN_SECONDS] = mean_seconds * steps
+    costs[metric_names.STEP_SECONDS] = step_seconds
+    costs[metric_names.IMAGES_PER_S] = spec.train.batch / step_seconds
+    if peak is not None:
+        costs[metric_names.MFU] = flops / steps / step_seconds / (devices * peak)
+    return costs
+
+
+def _on_other_devices_until(origins: Sequence[Mapping[str, Any]]) -> float:
+    """Return when the devices that ended a run took it over from others; 0 if it had one kind."""
+    kinds = [(one.get("model", one.get("device")), one.get("devices", 1)) for one in origins]
+    others = [number for number, kind in enumerate(kinds) if kind != kinds[-1]]
+    return float(origins[others[-1] + 1].get("started", 0.0)) if others else 0.0
 
 
 def _power(entries: Sequence[Entry], steps: int, seconds: float) -> dict[str, float]:
