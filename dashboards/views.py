@@ -115,7 +115,8 @@ def budget(folder: SweepFolder, plan: StoredPlan, frame: pd.DataFrame) -> str:
     begun = runs[(runs["role"] == "trial") & ~runs["state"].isin(["pending", "unread"])]
     flops = float(runs[TRAIN_FLOPS].sum()) if TRAIN_FLOPS in runs else 0.0
     hours = seconds_spent(folder.spent_path) / 3600
-    return limits.text(flops=flops, hours=hours, trials=len(begun))
+    whose = "completed trials and baselines"  # the driver knows the steps of others, too
+    return limits.text(flops=flops, hours=hours, trials=len(begun), by=whose)
 
 
 def remarks(said: Remarks) -> Tree:

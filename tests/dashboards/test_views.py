@@ -55,3 +55,6 @@ def test_a_budget_is_told_in_the_terminals_words(tmp_path: Path) -> None:
     said = views.budget(folder, folder.plan(), frame)
     assert said == "2 h (0 h spent), 5 trials (3 started)"
     assert said == limits.text(flops=0, hours=0, trials=3)
+    write_json(folder.budget_path, encode(BudgetSpec(flops=1e12)))
+    said = views.budget(folder, folder.plan(), frame)
+    assert said.endswith(" spent by completed trials and baselines)"), "unlike the terminal's"

@@ -246,6 +246,8 @@ def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps)
     with sweeps.lab.run_of(pending).lock():
         states = [projection.state(trial) for trial in trials_of("placement", plan)]
     assert states == [RunState.PENDING, RunState.STOPPED, RunState.PENDING]
+    shown = view(sweeps, begun, RunState.STOPPED)
+    assert shown.tags["mlflow.note.content"] == "**stopped**: others are better"
 
 
 def test_pictures_are_those_that_planned_evaluations_make(sweeps: Sweeps) -> None:

@@ -135,11 +135,16 @@ class BudgetSpec:
     def __post_init__(self) -> None:
         check_positive(self, "flops", "hours", "trials")
 
-    def text(self, *, flops: float, hours: float, trials: int) -> str:
-        """Return every limit with what of it is spent: `2 h (1.5 h spent), 9 trials (4 started)`"""
+    def text(self, *, flops: float, hours: float, trials: int, by: str = "") -> str:
+        """Return every limit with what of it is spent: `2 h (1.5 h spent), 9 trials (4 started)`
+
+        Args:
+            by: whose FLOPs these are, if not those of all runs.
+        """
         parts = []
         if self.flops is not None:
-            parts.append(f"{self.flops:.2e} training FLOPs ({flops:.2e} spent)")
+            whose = f" by {by}" if by else ""
+            parts.append(f"{self.flops:.2e} training FLOPs ({flops:.2e} spent{whose})")
         if self.hours is not None:
             parts.append(f"{self.hours:g} h ({float(f'{hours:.2g}'):g} h spent)")
         if self.trials is not None:

@@ -9,6 +9,7 @@ import pytest
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.sweep.plan.planned_sweep import load_sweep
 
@@ -41,6 +42,12 @@ def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
     later = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
     assert later.trials["state"].tolist() == ["diverged"] * 10 + ["pending"] * 7
     assert later.hours("H100") == pytest.approx(hours * 7 / 17, rel=0.1)
+    last = sweep.plan.trials[-1].run
+    with Lab(tmp_path).run(last).log() as log:
+        log(1, **{"train/loss": 1.0})
+    Lab(tmp_path).sweep("route_placement").add_stopped(Stopped(last, 1, "others are better"))
+    later = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
+    assert later.trials["state"].iloc[-1] == "stopped", "early, as everywhere"
 
 
 def test_under_a_search_the_rows_are_the_baselines_that_all_cells_share(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tread_lab.config.load import load_sweep as load_file
 from tread_lab.engine.cost.training import cost
 from tread_lab.frames.columns import plain
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_status import run_states
 from tread_lab.specs.labels import run_labels
 from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
@@ -33,6 +34,8 @@ class PlannedSweep:
         Under a search these are the baselines that all cells share.
         """
         labels = run_labels(self.plan.trials)
+        runs = [trial.run for trial in self.plan.trials]
+        states = run_states(self.lab, runs, self.lab.sweep(self.plan.name).stopped())
         rows = []
         for trial in self.plan.trials:
             price = cost(trial.spec)
@@ -42,7 +45,7 @@ class PlannedSweep:
                     "label": labels[trial.run],
                     "role": trial.role,
                     "seed": trial.seed,
-                    "state": self.lab.run(trial.run).state(),
+                    "state": states[trial.run],
                     "baseline": trial.baseline,
                     **{axis: plain(value) for axis, value in trial.cell.items()},
                     "steps": trial.spec.train.steps,
