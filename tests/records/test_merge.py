@@ -138,6 +138,31 @@ def test_a_request_to_stop_is_no_progress(source: Lab, lab: Lab, tmp_path: Path)
     assert mine.step() == theirs.step() + 100
 
 
+def test_the_last_word_on_a_run_counts_and_no_note_on_it_is_lost(
+    source: Lab, lab: Lab, tmp_path: Path
+) -> None:
+    theirs, ended = source.runs()[2:]
+    run, other = interrupted(source, lab, 3), source.runs()[0]
+    for event in ("stop", "continue"):
+        other.remarks.add(event)
+    other.path.joinpath("result.json").unlink()
+    run.remarks.add("stop", "for good")
+    theirs.remarks.add_note("theirs")
+    packed(source, tmp_path / "first.zip")
+    assert merged(lab, tmp_path / "first.zip").runs == {TAKEN: 1, NEW: 3}
+    assert run.step() == other.step() and run.state() is RunState.STOPPED
+    ended.remarks.add_note("later")
+    theirs.remarks.add("stop", "which is not about the lab")
+    lab.run(theirs.name).path.joinpath("log.jsonl").open("a").write("\n")
+    theirs.remarks.add_tags(["good"])
+    packed(source, tmp_path / "second.zip")
+    for what in ({ADDED: 2, KEPT: 2}, {KEPT: 4}):
+        assert merged(lab, tmp_path / "second.zip").runs == what
+        assert lab.run(ended.name).remarks.notes == ["later"]
+        said = lab.run(theirs.name).remarks
+        assert (said.notes, said.tags, said.stop) == (["theirs"], ["good"], "")
+
+
 def test_a_run_that_is_at_work_in_the_lab_is_kept(source: Lab, archive: Path, lab: Lab) -> None:
     run = interrupted(source, lab, 3)
     with run.lock():
@@ -196,7 +221,7 @@ def test_a_plan_that_goes_further_replaces_the_labs_and_never_the_other_way_roun
         assert len(sweep.plan().trials) == runs and not sweep.drawn_path.exists()
         sweep.remarks.add_note(f"after {name}")
         sweep.drawn_path.touch()
-    assert sweep.remarks.notes == ["after two", "theirs", "after three", "after two"]
+    assert sweep.remarks.notes == ["theirs", "after two", "after three", "after two"]
     own = {f"runs/{r.name}/imported.json" for r in lab.runs()}
     own |= {f"sweeps/placement/{name}" for name in ("plans/0001.json", "remarks.jsonl", "drawn")}
     assert records(lab).keys() == records(three).keys() | own

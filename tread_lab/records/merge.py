@@ -6,9 +6,12 @@ import uuid
 from collections import Counter
 from pathlib import Path
 
+from tread_lab.records.checksums import Tree
 from tread_lab.records.durable import write_text, writing
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
+from tread_lab.records.log import without_checksum
+from tread_lab.records.remarks import REMARKS, is_remark
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
@@ -17,6 +20,7 @@ from tread_lab.specs.evaluation import in_words
 # What became of a run.
 NEW, KEPT, ADDED, TAKEN, BUSY = "new", "kept", "added", "taken", "busy"
 HAS_WEIGHTS = "has weights"
+_SAID = ("note", "tag", "untag")  # of a run, whatever has been trained of it
 
 
 def merge_runs(lab: Lab, stage: Path) -> tuple[Counter[str], tuple[str, ...]]:
@@ -42,7 +46,8 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
     """Move a run into the lab, unless the lab has got as far, or would lose weights; return what
     became of it.
 
-    Of the same execution the lab gets what it lacks: evaluations, and weights if it has none.
+    Of the same execution the lab gets what it lacks: evaluations, and weights if it has none. Notes
+    and tags arrive in any case, requests to stop with the run that they are about alone.
     """
     if not mine.path.exists():
         _move(theirs.path, mine.path, stage)
@@ -51,9 +56,10 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
         with mine.lock():
             logs = [r.log_path.read_bytes() if r.log_path.exists() else b"" for r in (mine, theirs)]
             if mine.result() == theirs.result() and logs[0] == logs[1]:  # logs hold times
-                return ADDED if _add_parts(mine, theirs, stage) else KEPT
+                parts, said = _add_parts(mine, theirs, stage), _add_said(mine, theirs)
+                return ADDED if parts or said else KEPT
             if _progress(theirs) <= _progress(mine):
-                return KEPT
+                return ADDED if _add_said(mine, theirs) else KEPT
             if _lost_weights(mine, theirs):
                 return HAS_WEIGHTS
             _join_lines(mine.remarks.path, theirs.remarks.path)
@@ -87,10 +93,32 @@ def _why_kept(mine: RunFolder, theirs: RunFolder) -> str:
 
 
 def _join_lines(mine: Path, theirs: Path) -> None:
-    """Put the lines of a record of the lab before those that arrive under the same name."""
+    """Put the lines of a record of the lab before those that arrive under the same name; what
+    people have said is in the order of saying, since the last word counts."""
     if own := _lines(mine):
-        new = [line for line in _lines(theirs) if line not in own]
-        write_text(theirs, "".join(f"{line}\n" for line in [*own, *new]))
+        lines = [*own, *(line for line in _lines(theirs) if line not in own)]
+        if mine.name == REMARKS:
+            lines.sort(key=_said_at)
+        write_text(theirs, "".join(f"{line}\n" for line in lines))
+
+
+def _add_said(mine: RunFolder, theirs: RunFolder) -> bool:
+    """Add the notes and tags that the lab lacks of a run; return whether any."""
+    own, path = _lines(mine.remarks.path), mine.remarks.path
+    said = [line for line in _lines(theirs.remarks.path) if line not in own]
+    if new := [line for line in said if (_remark(line) or {}).get("event") in _SAID]:
+        write_text(path, "".join(f"{line}\n" for line in sorted([*own, *new], key=_said_at)))
+    return bool(new)
+
+
+def _said_at(line: str) -> float:
+    """Return when a remark was made; a damaged line, which nobody reads, is before all."""
+    return float((_remark(line) or {}).get("time", 0.0))
+
+
+def _remark(line: str) -> Tree | None:
+    tree = without_checksum(line.encode())
+    return tree if tree is not None and is_remark(tree) else None
 
 
 def _lines(record: Path) -> list[str]:
