@@ -49,8 +49,8 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     elif plan.versions != tuple(versions(stored)):
         check_plan(folder, plan)
         if plan.search is not None and plan.search.spec.trials != stored.wanted:
-            times = {"created": stored.created, "extended": stored.extended}
-            write_parts(folder.plan_path, to_stored(plan, **times).parts())
+            again = to_stored(plan, created=stored.created, extended=stored.extended)
+            write_parts(folder.plan_path, again.parts())
 
 
 def _write(folder: SweepFolder, plan: Plan, **times: Any) -> None:
