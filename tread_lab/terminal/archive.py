@@ -21,7 +21,7 @@ RUNS = {
     sweep_archive.PENDING: "{} not begun",
     merge.NEW: "{} new",
     merge.KEPT: "{} here already",
-    merge.ADDED: "{} of this lab completed by evaluations or weights of the archive",
+    merge.ADDED: "{} of this lab completed by evaluations, weights or notes of the archive",
     merge.TAKEN: "{} further than in this lab, whose records it replaces",
     merge.HAS_WEIGHTS: "{} kept for weights that the archive lacks",
     merge.BUSY: "{} kept because a process works at it",

@@ -17,7 +17,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.timing import Timing, setting, timings
-from tread_lab.sweep.trial.task import Task, done_share
+from tread_lab.sweep.trial.task import Task, done_share, trained_again
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
 
@@ -117,12 +117,25 @@ class Forecast:
 
     def seconds(self, task: Task) -> float | None:
         """Return the seconds left of a task in its slot; `None` if nothing was timed here."""
-        return None if self.timing(task.spec).stated else self._left(task)
+        return (
+            None if self.timing(task.spec).stated else self._left(task) + sum(self._again([task]))
+        )
 
     def _left(self, task: Task) -> float:
         left = 1 - done_share(self.lab, task)
         measuring = self.measuring(task, still=True)
         return left * self.training(task.spec) + measuring + TRIAL_SECONDS
+
+    def _again(self, todo: Sequence[Task]) -> list[float]:
+        """Return for each task the seconds of the parents that it is the first to train again."""
+        seen: dict[str, float] = {}
+        seconds = []
+        for task in todo:
+            parents = trained_again(self.lab, task).items()
+            new = {run: self.training(spec) for run, spec in parents if run not in seen}
+            seen |= new
+            seconds.append(sum(new.values()))
+        return seconds
 
     def total(self, todo: Sequence[Task]) -> RemainingTime:
         """Return the wall time until the last task has ended."""
@@ -130,7 +143,8 @@ class Forecast:
             return RemainingTime(0.0, 0)
         if not self.known:
             return RemainingTime(None, len(todo))
-        seconds = makespan([self._left(task) for task in todo], self.slots) + self.start
+        left = [self._left(task) + again for task, again in zip(todo, self._again(todo))]
+        seconds = makespan(left, self.slots) + self.start
         seconds += self._all_references(todo)
         trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
         by = Counter(self.timing(task.spec).source for task in todo)
@@ -145,6 +159,7 @@ class Forecast:
         if not self.known:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
+        train += sum(self._again(todo))
         measuring = sum(self.measuring(task, still=True) for task in todo)
         return self.devices * train, self.devices * (measuring + self._all_references(todo))
 

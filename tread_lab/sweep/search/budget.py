@@ -11,7 +11,7 @@ from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
 from tread_lab.sweep.trial.retry import waits_for_whole_device
-from tread_lab.sweep.trial.task import Task, TaskQueue, done_share
+from tread_lab.sweep.trial.task import Task, TaskQueue, done_share, trained_again
 
 Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
 
@@ -41,6 +41,7 @@ class Budget:
         baselines = {trial.baseline for trial in trials}  # at rate 0 a trial's own run
         self._trials = frozenset(trial.run for trial in trials if trial.run not in baselines)
         self._admitted: set[str] = set()  # runs that are counted to their end
+        self._trained_again: set[str] = set()  # parents without weights that are counted
         tasks = started_tasks(plan, lab)
         self.spent = Spent(  # by earlier sessions
             flops=sum(map(self._executed, tasks)),
@@ -67,9 +68,10 @@ class Budget:
         return all(limit is None or need <= limit for need, limit in zip(needed, limits))
 
     def admit(self, task: Task) -> None:
-        """Count a task to its end."""
+        """Count a task to its end, and once what is trained again before it."""
         self._count(task, 1)
         self._admitted.add(task.run)
+        self._trained_again |= trained_again(self.lab, task).keys()
 
     def ended(self, task: Task) -> None:
         """Count of a run no more than it has executed, unless it goes on alone on a device."""
@@ -87,6 +89,8 @@ class Budget:
         tasks that are admitted count already."""
         new = [task for task in tasks if task.run not in self._admitted]
         flops = sum(cost(task.spec).train_flops - self._executed(task) for task in new)
+        again = {k: spec for task in new for k, spec in trained_again(self.lab, task).items()}
+        flops += sum(cost(again[run]).train_flops for run in again.keys() - self._trained_again)
         return flops, sum(task.run in self._trials and not self._has_begun(task) for task in new)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:

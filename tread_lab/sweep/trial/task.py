@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Protocol
 
 from tread_lab.engine.checkpoint import list_checkpoints
@@ -89,6 +90,15 @@ def done_share(lab: Lab, task: Task) -> float:
     if folder.state() is RunState.COMPLETED:
         return 1.0
     return folder.step() / max(task.spec.train.steps, 1)
+
+
+def trained_again(lab: Lab, task: Task) -> dict[str, RunSpec]:
+    """Return by run the ancestors that a task trains again first: they came without weights."""
+    folder = lab.run(task.run)
+    if folder.result() is not None or list_checkpoints(folder.checkpoints):
+        return {}  # it has started from them
+    nearest_first = ((signature(spec), spec) for spec in reversed(task.spec.ancestors))
+    return dict(takewhile(lambda parent: lab.run(parent[0]).lacks_weights, nearest_first))
 
 
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
