@@ -28,6 +28,7 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.cell import Trial
+from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.metrics import ReferenceSpec
 
 SPEC = decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})
@@ -213,6 +214,21 @@ def test_what_a_run_was_measured_with_is_read_from_its_evaluations(lab: Lab) -> 
     assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
     assert sorted(e.step or 0 for e in run.evaluations()) == [0, 0, 5]
     assert {e.path for e in run.end_evaluations()} == {run.evaluation(s).path for s in (loss, fid)}
+
+
+def test_a_run_is_measured_on_as_its_metrics_were_without_guidance(lab: Lab) -> None:
+    """Whatever the names of the other evaluations, of which some come first."""
+    run, named = lab.run("abc"), ReferenceSpec(name="coco", path="/coco.npz")
+    usual = SamplerSpec(steps=7)
+    others = [SamplerSpec(steps=7, guidance=GuidanceSpec(weight=w)) for w in (1.25, 2, 3, 4)]
+    asked = [SamplesSpec(metrics=("fid",), count=100, sampler=usual, reference=named)]
+    asked += [SamplesSpec(metrics=("is",), count=100 + k, sampler=usual) for k in range(5)]
+    asked += [SamplesSpec(sampler=SamplerSpec(steps=k)) for k in range(1, 5)]
+    asked += [SamplesSpec(metrics=("fid",), count=100, sampler=s, reference=named) for s in others]
+    for spec in asked:
+        run.evaluation(spec).write(spec, {"fid@100": 1.0})
+    assert run.recorded_sampler() == encode(usual)
+    assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
 
 
 def test_an_evaluation_is_done_while_its_files_are_as_they_were(lab: Lab) -> None:

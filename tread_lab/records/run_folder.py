@@ -30,6 +30,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec, with_old_meaning
 from tread_lab.specs.signature import signature
 
@@ -299,17 +300,21 @@ class RunFolder:
                 yield EvaluationFolder(Path(folder, name))
 
     def recorded_sampler(self) -> dict[str, Any]:
-        """Return the tree of the sampler that a run was measured with, empty for the default."""
+        """Return the tree of the sampler that a run was measured with, empty for the default.
+
+        Of several it is that of a metric without guidance, before guided ones and pictures alone.
+        """
         if self.exported:
             config = read_json(self.path / CONFIG) or {}
             return dict(config.get("sampler") or {})
-        samplers = (tree.get("sampler") for tree in self._measured())
-        return next(filter(None, samplers), {})
+        sampled = sorted((tree for tree in self._measured() if tree.get("sampler")), key=_departs)
+        return dict(sampled[0]["sampler"]) if sampled else {}
 
     def recorded_reference(self) -> dict[str, Any] | None:
-        """Return the tree of the reference that a run was measured with, `None` for held-out."""
-        sampled = (tree.get("reference") for tree in self._measured() if tree.get("metrics"))
-        return next(sampled, None)
+        """Return the tree of the reference that a run was measured with, `None` for held-out; a
+        metric that compares with nothing, such as `is`, does not say it."""
+        comparing = (tree for tree in self._measured() if _compares(tree))
+        return next((tree.get("reference") for tree in comparing), None)
 
     def _measured(self) -> Iterator[dict[str, Any]]:
         """Yield the trees of the finished evaluations."""
@@ -336,6 +341,19 @@ def _is_result(tree: Any) -> bool:
         and fits_all(tree.get("metrics", {}), NUMBER)
         and are_checksums(tree.get("files", {}))
     )
+
+
+def _departs(tree: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether images were looked at alone, and whether they were guided."""
+    guidance = tree["sampler"].get("guidance")
+    weight = guidance.get("weight", 1) if isinstance(guidance, dict) else 1
+    return not tree.get("metrics"), weight != 1
+
+
+def _compares(tree: Mapping[str, Any]) -> bool:
+    """Return whether a metric of an evaluation compares images with real ones."""
+    names = (name for name in tree.get("metrics") or () if isinstance(name, str))
+    return any(name in METRICS and METRICS[name].compares for name in names)
 
 
 def _is_evaluation(tree: Any) -> bool:
