@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import GuidanceSpec, RunSpec, SamplesSpec, UserError, decode, encode, signature
-from tread_lab.specs.guidance import RateSpec, check_guidance, routes_taken
+from tread_lab.specs.guidance import RateSpec, check_branches, check_guidance, routes_taken
 
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 
@@ -132,6 +132,15 @@ def test_a_checkpoint_that_will_not_be_kept_is_refused_before_training() -> None
         check_guidance(run(train={"steps": 50}), spec)
         with pytest.raises(UserError, match=r"step 50 lies beyond the 49 steps of training$"):
             check_guidance(run(train={"steps": 49}, execution={"keep_steps": [50]}), spec)
+
+
+def test_guidance_by_the_weights_that_are_measured_is_refused() -> None:
+    own, end = run(train={"steps": 50}), {"weight": 2, "weak": {"step": 50}}
+    for tree, step in ((end, None), ({"weight": 2, "weak": {"step": 20}}, 20)):
+        with pytest.raises(UserError, match=rf"step {step or 50} is that of both branches"):
+            check_branches(own, guidance(tree), step)
+    for tree, step in ((end, 20), ({**end, "weak": {"step": 50, "rate": 0.5}}, None), (2, None)):
+        check_branches(own, guidance(tree), step)
 
 
 @pytest.mark.parametrize("value", [True, "a", "0.1->0.2->0.3", None, [0.5], "->"])

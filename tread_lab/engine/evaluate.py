@@ -59,6 +59,7 @@ from tread_lab.specs.evaluation import (
     SimilaritySpec,
     check_solver,
 )
+from tread_lab.specs.guidance import check_branches
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 
@@ -166,9 +167,10 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
         a line for each thing that is no error, and that a reader of the numbers should know.
 
     Raises:
-        UserError: a solver of another process, no decoder, no torch-fidelity, weights that are
-            absent or not the published, a reference that is absent or wrong, held-out samples that
-            are no images when they are decoded or that an export does not have.
+        UserError: a solver of another process, guidance by the same weights, no decoder, no
+            torch-fidelity, weights that are absent or not the published, a reference that is absent
+            or wrong, held-out samples that are no images when they are decoded or that an export
+            does not have.
     """
     asked = [*asked]
     for run, spec in asked:
@@ -179,6 +181,7 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
     sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
     for run, spec in sampled:
         check_solver(run, spec.sampler)
+        check_branches(run, spec.sampler.guidance, spec.step)
     distinct = {
         (run.data, s.metrics, s.reference): (run.data, s) for run, s in sampled if s.metrics
     }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tread_lab.specs.decode import added, settle
@@ -115,14 +114,14 @@ class GuidanceSpec:
         strong, weak = self.strong, self.weak
         alike = (strong.rate, strong.step) == (weak.rate, weak.step)
         unlabelled = alike or weak.path == "dropped"
-        weak = dataclasses.replace(weak, label=weak.label or ("none" if unlabelled else "class"))
-        strong = dataclasses.replace(strong, label=strong.label or "class")
+        weak = replace(weak, label=weak.label or ("none" if unlabelled else "class"))
+        strong = replace(strong, label=strong.label or "class")
         if self.weight == 1 or weak == strong:  # the strong branch alone
             weak = BranchSpec(label="none")
             settle(self, weight=1.0, interval=None, channels="all")
         settle(self, strong=strong, weak=weak)
         dense = self.strong.rate.zero and self.weak.rate.zero
-        routes = () if dense else tuple(dataclasses.replace(r, rate=0.5) for r in self.routes)
+        routes = () if dense else tuple(replace(r, rate=0.5) for r in self.routes)
         settle(self, routes=routes)
 
     @staticmethod
@@ -202,3 +201,20 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
                 f"guidance: no checkpoint of step {step} is kept; add it to execution.keep_steps,"
                 f" which is {list(kept)}"
             )
+
+
+def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None) -> None:
+    """Refuse two branches that differ in their checkpoints alone and have the same one.
+
+    Args:
+        step: at which the run is measured, `None` for its end.
+    """
+    if len(guidance.branches) == 1:
+        return
+    last = step if isinstance(step, int) else run.train.steps
+    own = [replace(branch, step=branch.step or last) for branch in guidance.branches]
+    if own[0] == own[1]:
+        raise UserError(
+            f"guidance: step {own[0].step} is that of both branches, so that nothing is guided;"
+            " name an earlier one"
+        )
