@@ -40,9 +40,9 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     `model.safetensors` has the names of the network, for DiT those of its public code; its header
     holds the run and the step. `spec.yaml` is the run's spec without folders of this machine,
     `config.json` the network, the sampler that it was measured with and the digests of held-out
-    data and decoder, `README.md` a model card in the layout of the Hugging Face hub. Names of
-    classes, statistics of channels and held-out captions are copied from the data, where there are
-    any.
+    data, decoder and frozen encoders, `README.md` a model card in the layout of the Hugging Face
+    hub. Names of classes, statistics of channels and held-out captions are copied from the data,
+    where there are any.
 
     Args:
         step: of a checkpoint that is kept; `None` is the last one.
@@ -72,6 +72,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         "sampler": folder.recorded_sampler(),
         "heldout": _recorded(folder, f"held-out data {data}"),
         "decoder": _recorded(folder, f"decoder of {data}"),
+        "trained_with": folder.trained_with(),
     }
     write_text(out / CONFIG, json.dumps(config, indent=1) + "\n")
     write_text(out / CARD, model_card(folder, spec, step=model.step))

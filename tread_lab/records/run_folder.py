@@ -38,7 +38,7 @@ _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was
 LOCK = ".claim"  # in the folder of a run or a sweep
 CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
-CONFIG = "config.json"  # beside them: the network, the sampler, the held-out data that it saw
+CONFIG = "config.json"  # beside them: the network, the sampler, the data and encoders that it saw
 IMPORTED = "imported.json"  # in the folder of a run that was imported without its weights
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
@@ -156,6 +156,18 @@ class RunFolder:
         facts = (item for one in self.attempts.read() for item in one.fingerprint.items())
         prefix = "package "
         return {k.removeprefix(prefix): v for k, v in facts if k.startswith(prefix)}
+
+    def trained_with(self) -> dict[str, list[str]]:
+        """Return the frozen networks that attempts read, `weights clip-large`, with the digest of
+        each; of an export, those of its run."""
+        if self.exported:
+            found = (read_json(self.path / CONFIG) or {}).get("trained_with")
+            return dict(found) if isinstance(found, dict) and fits_all(found, list) else {}
+        found = {}
+        for name, digest in (f for a in self.attempts.read() for f in a.fingerprint.items()):
+            if name.startswith("weights ") and digest not in found.setdefault(name, []):
+                found[name].append(digest)
+        return found
 
     def readable_spec(self) -> RunSpec | None:
         """Return the spec of the run, `None` if it is lost or cannot be decoded here."""

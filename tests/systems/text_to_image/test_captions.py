@@ -20,6 +20,7 @@ from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.calibration import measure
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.export import export
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.records.run_folder import RunFolder
@@ -247,8 +248,8 @@ def test_another_activation_is_another_encoder_and_another_save_is_none(tmp_path
     assert text_encoder_digest(spec) != written
 
 
-def test_a_run_is_never_measured_with_another_text_encoder(
-    clip: Path, data: Path, tmp_path: Path
+def test_neither_run_nor_export_is_measured_with_another_text_encoder(
+    clip: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, folder = run_of(data, clip), RunFolder(tmp_path / "runs" / "run")
     folder.create(spec)
@@ -258,5 +259,12 @@ def test_a_run_is_never_measured_with_another_text_encoder(
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
         evaluate.evaluate(folder, heldout, CPU)
+    monkeypatch.setenv("TREAD_LAB_TEXT_ENCODER", str(clip))
+    drawn = decode(SamplesSpec, {"count": 2, "sampler": {"steps": 1}})
+    export(folder, tmp_path / "out")
+    with pytest.raises(UserError, match=r"captions: run out was trained with another clip-base"):
+        evaluate.evaluate(RunFolder(tmp_path / "out"), drawn, CPU)
     folder.attempts.open(**where, fingerprint=fingerprint(spec, "cpu"))
     assert min(evaluate.evaluate(folder, heldout, CPU).values()) > 0
+    export(folder, tmp_path / "out")
+    assert evaluate.evaluate(RunFolder(tmp_path / "out"), drawn, CPU) == {}

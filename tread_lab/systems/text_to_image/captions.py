@@ -128,10 +128,7 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     """
     encoded = CaptionSpec.of(spec)
     captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
-    weights = f"weights {encoded.encoder}"
-    trained_with = {
-        made[weights] for a in folder.attempts.read() if weights in (made := a.fingerprint)
-    }
+    trained_with = folder.trained_with().get(f"weights {encoded.encoder}")
     if trained_with and captions.encoder not in trained_with:
         raise UserError(
             f"captions: run {folder.name} was trained with another {encoded.encoder} than the one"
