@@ -22,6 +22,8 @@ from tread_lab.frames import best_first, cells_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.specs.decode import decode
+from tread_lab.specs.guidance import GuidanceSpec, beyond_weight
 
 Images = NDArray[np.uint8]
 COLUMNS, ROWS = 12, 8  # most that are shown
@@ -158,9 +160,11 @@ def _kept(found: Sequence[SampleRow]) -> list[SampleRow]:
 
 
 def how_drawn(spec: Mapping[str, Any]) -> str:
-    """Return how samples were drawn, from their tree: `guidance w = 2, heun 40 steps`."""
+    """Return how samples were drawn, from their tree: `guidance w = 2, heun 40 steps`, or
+    `guidance w = 1.5 AG(250), heun 40 steps`."""
     weight, sampler = _weight(spec), spec["sampler"]
     guidance = "without guidance" if weight == 1 else f"guidance w = {weight:g}"
+    guidance += beyond_weight(decode(GuidanceSpec, sampler.get("guidance", {})))
     return f"{guidance}, {sampler['solver']} {sampler['steps']} steps"
 
 

@@ -91,6 +91,9 @@ def test_a_card_tells_every_rate_and_measure_of_the_last_attempt_and_no_folder(
     sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
     asked = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
     folder.evaluation(asked).write(asked, {"fd@100": 12.5}, step=6)
+    sampler["guidance"] = {"weight": 1.5, "weak": {"step": 2}}
+    other = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
+    folder.evaluation(other).write(other, {"fd@100": 8.5}, step=6)
     (damaged := folder.path / "evaluations/other/metrics.json").parent.mkdir()
     damaged.write_text("{")
     for made in ({"code": "old"}, {"code": "c0de", "data latents /home/x": "da7a"}, {}):
@@ -102,6 +105,7 @@ def test_a_card_tells_every_rate_and_measure_of_the_last_attempt_and_no_folder(
     for line in (
         f"| `fd[heldout]@100` | 12.5 | {how} | `fd@100` |",
         f"      name: fd[heldout]@100, {how}",
+        f"| `fd[heldout]@100` | 8.5 | {how} AG(2) | `fd@100` |",
         "- code: v1-dirty",
         "- digest of the code: c0de",
         "- packages: torch 2.9, numpy 2.3",

@@ -25,7 +25,7 @@ from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import evaluation_label
-from tread_lab.specs.guidance import GuidanceSpec, in_short
+from tread_lab.specs.guidance import GuidanceSpec, beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -219,9 +219,10 @@ def _how(tree: Mapping[str, Any]) -> str:
     if tree["kind"] != "samples":
         return f"{tree['images']} held-out images"
     sampler = tree["sampler"]
-    short = in_short(decode(GuidanceSpec, sampler.get("guidance") or {}))
-    guidance = f", guidance {short['w']:g}" if short["w"] != 1 else ", no guidance"
-    return f"{tree['count']} samples, {sampler['solver']} {sampler['steps']}{guidance}"
+    spec = decode(GuidanceSpec, sampler.get("guidance") or {})
+    guidance = f"guidance {spec.weight:g}" if spec.weight != 1 else "no guidance"
+    drawn = f"{sampler['solver']} {sampler['steps']}, {guidance}{beyond_weight(spec)}"
+    return f"{tree['count']} samples, {drawn}"
 
 
 def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:

@@ -160,6 +160,16 @@ def in_short(guidance: GuidanceSpec) -> dict[str, Any]:
     return {"w": guidance.weight, "method": guidance.method, **where}
 
 
+def beyond_weight(guidance: GuidanceSpec) -> str:
+    """Return what a weight alone does not say: ` AG(250)`, ` interval=[0.2, 5.0]`; nothing for CFG
+    or no guidance."""
+    short = in_short(guidance)
+    method = "" if short["method"] == "CFG" else short["method"]
+    more = {k: v for k, v in short.items() if k not in ("w", "method") and v is not None}
+    parts = [method, *(f"{k}={[*v] if isinstance(v, tuple) else v}" for k, v in more.items())]
+    return "".join(f" {part}" for part in parts if part)
+
+
 def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
     """Return the routes at inference; none if no branch has a rate or drops its path.
 

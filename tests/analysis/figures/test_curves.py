@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ from tread_lab.analysis.figures.curves import (
 )
 from tread_lab.analysis.figures.over_training import over_training
 from tread_lab.analysis.figures.placements import placements
-from tread_lab.analysis.figures.samples import sample_rows, sheet
+from tread_lab.analysis.figures.samples import how_drawn, sample_rows, sheet
 from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import (
     cost_to_reach,
@@ -37,6 +38,7 @@ from tread_lab.analysis.tables import published
 from tread_lab.frames import steps_frame, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.specs import SamplesSpec, decode, encode
 
 
 def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:
@@ -86,6 +88,21 @@ def test_samples_share_columns_and_keep_an_ending_of_every_kind(
     six = paper_frame["cell"].isin(paper_frame[done]["cell"].unique()[:6])
     few = sample_rows(paper_lab, paper_frame[six | ~done])
     assert few is not None and len(few.rows) == 8
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        (1, "without guidance"),
+        (2, "guidance w = 2"),
+        ({"weight": 1.5, "weak": {"step": 250}}, "guidance w = 1.5 AG(250)"),
+        ({"weight": 2, "interval": [0.2, 5]}, "guidance w = 2 interval=[0.2, 5.0]"),
+        ({"strong": {"rate": 0.5}, "routes": ["1->2"]}, "without guidance routed(0.5) routes=1->2"),
+    ],
+)
+def test_pictures_and_cards_say_how_images_were_guided(tree: Any, said: str) -> None:
+    spec = encode(decode(SamplesSpec, {"sampler": {"steps": 4, "guidance": tree}}))
+    assert how_drawn(spec) == f"{said}, heun 4 steps"
 
 
 def test_samples_of_other_sizes_or_labels_are_not_shown_and_eight_rows_are(tmp_path: Path) -> None:
