@@ -217,7 +217,7 @@ def test_samples_that_are_no_images_when_decoded_are_refused_before_they_are_mea
         check_measurable([(small_run(), SamplesSpec(metrics=("fd",), count=100))])
 
 
-def test_guidance_by_a_null_class_that_no_step_has_seen_is_told() -> None:
+def test_classes_that_no_step_has_seen_are_told() -> None:
     plain, guided = decode_evaluations([{"samples": {"sampler": {"guidance": w}}} for w in (1, 2)])
     seen, never = small_run(), small_run(train={"steps": 6, "batch": 8, "label_drop": 0})
     child = replace(never, init_from=InitSpec(run=seen))
@@ -226,6 +226,15 @@ def test_guidance_by_a_null_class_that_no_step_has_seen_is_told() -> None:
     assert check_measurable(others) == []
     (line,) = check_measurable([*others, (never, guided)])
     assert line.startswith("samples: a guidance takes the null class, which is never trained where")
+    bare = small_run(train={"steps": 6, "batch": 8, "label_drop": 1})
+    (null,) = decode_evaluations(
+        [{"samples": {"sampler": {"guidance": {"strong": {"label": "none"}}}}}]
+    )
+    family = replace(bare, init_from=InitSpec(run=seen))
+    assert check_measurable([(bare, null), (family, plain)]) == []
+    for asked in (plain, guided, HeldoutSpec()):
+        (line,) = check_measurable([(bare, asked)])
+        assert line.startswith("train.label_drop is 1, so that no step sees a class, and what is")
 
 
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(

@@ -193,18 +193,25 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
         )
     for data in dict.fromkeys(data for data, *_ in distinct):
         check_decoded(data, open_data(data, "heldout"))
-    return [*untrained_classes(sampled)]
+    return [*untrained_classes(asked)]
 
 
 def untrained_classes(
     asked: Iterable[tuple[RunSpec, EvaluationSpec]],
     training: Callable[[DataSpec], Samples] = lambda data: open_data(data, "train"),
 ) -> Iterator[str]:
-    """Yield warnings where images are drawn of classes, the null class too, that no step saw.
+    """Yield warnings where images are drawn, or losses measured, of classes that no step saw; the
+    null class is one.
 
     Args:
         training: gives the training samples of data, where they are open already.
     """
+    asked = [*asked]
+    if any(_sees_classes(spec) and not _keeps_labels(run) for run, spec in asked):
+        yield (
+            "train.label_drop is 1, so that no step sees a class, and what is measured sees them;"
+            " images without one: sampler.guidance={strong: {label: none}}"
+        )
     sampled = [(run, spec.sampler) for run, spec in asked if isinstance(spec, SamplesSpec)]
     if any(
         "none" in {branch.label for branch in sampler.guidance.branches} and not _drops_labels(run)
@@ -234,6 +241,20 @@ def _drops_labels(run: RunSpec) -> bool:
     family = (run, *run.ancestors)
     starts = (one.init_from for one in family if one.init_from is not None)
     return any(one.train.label_drop for one in family) or any(start.file for start in starts)
+
+
+def _keeps_labels(run: RunSpec) -> bool:
+    """Return whether a run or one that it descends from has seen a class, as a file may."""
+    family = (run, *run.ancestors)
+    starts = (one.init_from for one in family if one.init_from is not None)
+    return any(one.train.label_drop < 1 for one in family) or any(start.file for start in starts)
+
+
+def _sees_classes(spec: EvaluationSpec) -> bool:
+    """Return whether an evaluation gives the network a class, or a caption."""
+    if not isinstance(spec, SamplesSpec):
+        return True
+    return "class" in {branch.label for branch in spec.sampler.guidance.branches}
 
 
 def _sees_heldout(spec: EvaluationSpec) -> bool:
