@@ -203,6 +203,15 @@ def test_an_export_draws_the_same_images_without_its_data(
     assert main(["train", str(tmp_path / "run.yaml"), "--root", str(first.root)]) == 0
     (run,) = first.runs()
     decoder = open_data(run.spec().data, "heldout").decoder
+    if kind != "images":
+        file = tmp_path / (
+            "data/statistics.json" if kind == "statistics" else "data/captions.jsonl"
+        )
+        before = file.read_text()
+        file.write_text(before.replace("1.1", "7.7").replace("aaa", "zzz"))
+        with pytest.raises(UserError, match=r"data: .* holds other content .* put the data back"):
+            export(run, tmp_path / "out")
+        file.write_text(before)
     export(run, tmp_path / "out")
     for folder in (tmp_path / "data", first.root / "cache"):
         shutil.rmtree(folder)

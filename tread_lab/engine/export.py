@@ -14,6 +14,7 @@ import yaml
 from safetensors.torch import save_file
 
 from tread_lab.data.captions import Captions, captions_of
+from tread_lab.data.content import check_content
 from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
@@ -51,12 +52,14 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         The bytes of each file by name.
 
     Raises:
-        UserError: the folder holds something else, or the run has no such checkpoint.
+        UserError: the folder holds something else, or the run has no such checkpoint; or the data
+            whose statistics or captions would be copied are others than it was trained on.
     """
     names = (EXPORTED, SPEC, CARD, CONFIG, *KEPT)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
         raise UserError(f"{out} holds something else; name a new folder")
     model = trained(folder, torch.device("cpu"), step=step)
+    _check_kept(model.spec, folder)
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
     facts = {"format": "pt", "run": folder.name, "step": str(model.step), "weights": "ema"}
@@ -112,6 +115,14 @@ def without_folders(spec: RunSpec) -> RunSpec:
         start = replace(start, file=Path(start.file).name)
     parts: dict[str, Any] = {name: p.without_folders() for name, p in spec.systems.items()}
     return replace(spec, data=replace(spec.data, path=None), init_from=start, **parts)
+
+
+def _check_kept(spec: RunSpec, folder: RunFolder) -> None:
+    """Refuse statistics and captions of other data than the run's; absent data have none."""
+    path = Path(spec.data.path or "").expanduser()
+    copied = spec.data.normalised or spec.condition is not None
+    if copied and spec.data.path is not None and path.exists():
+        check_content(spec.data, folder.cache)
 
 
 def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
