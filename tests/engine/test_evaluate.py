@@ -19,7 +19,7 @@ from tread_lab.data import autoencoder
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import load_latest, save
-from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations
+from tread_lab.engine.evaluate import check_measurable, evaluate, open_evaluations, stand_ins
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
@@ -27,6 +27,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.run import InitSpec
 
 FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
@@ -215,6 +216,30 @@ def test_samples_that_are_no_images_when_decoded_are_refused_before_they_are_mea
     assert check_measurable([(small_run(), SamplesSpec(count=100))]) == []
     with pytest.raises(UserError, match="no images"):
         check_measurable([(small_run(), SamplesSpec(metrics=("fd",), count=100))])
+
+
+def test_numbers_by_stand_ins_say_so_whatever_they_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {name: tmp_path / name for name in ("vae", "dino", "adm")}
+    for path in places.values():
+        path.mkdir()
+    (places["adm"] / "imagenet256.npz").touch()
+    monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(places["vae"]))
+    monkeypatch.setenv("TREAD_LAB_REFERENCES", str(places["adm"]))
+    latents = {"source": "latents", "channels": 4, "size": 8, "classes": 2}
+    run = small_run(data=latents, repa={"path": str(places["dino"])})
+    (fid,) = decode_evaluations(["fid@100"], reference=ReferenceSpec(name="imagenet256"))
+    drawn = SamplesSpec(count=4)
+    assert [*stand_ins([run], [(run, fid)])] == []
+    for path in places.values():
+        (path / "stand-in.txt").touch()
+    said = [line.partition(" in /")[0] for line in stand_ins([run], [(run, fid)])]
+    assert said == ["the frozen encoder", "the autoencoder", "reference imagenet256"]
+    assert [*stand_ins([small_run()], [(small_run(), fid), (run, drawn)])] == [
+        f"reference imagenet256 in {places['adm']} is a stand-in of random numbers; bring the real"
+        " one"
+    ]
 
 
 def test_classes_that_no_step_has_seen_are_told() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -18,6 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.content import check_content
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
@@ -44,7 +46,8 @@ from tread_lab.engine.sample_scores import (
     heldout_reference,
 )
 from tread_lab.engine.system import condition_of, files_read
-from tread_lab.metrics.reference_file import ReferenceFile, open_reference
+from tread_lab.metrics.fidelity import STAND_IN_FILE
+from tread_lab.metrics.reference_file import ReferenceFile, open_reference, reference_path
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
@@ -193,7 +196,7 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
         )
     for data in dict.fromkeys(data for data, *_ in distinct):
         check_decoded(data, open_data(data, "heldout"))
-    return [*untrained_classes(asked)]
+    return [*untrained_classes(asked), *stand_ins((run for run, _ in asked), asked)]
 
 
 def untrained_classes(
@@ -234,6 +237,29 @@ def untrained_classes(
                 f" (the first is {untrained[0]}), and images are drawn of all; data whose labels"
                 " have no gaps leave them out"
             )
+
+
+def stand_ins(
+    runs: Iterable[RunSpec], asked: Iterable[tuple[RunSpec, EvaluationSpec]]
+) -> Iterator[str]:
+    """Yield a warning for each folder of random numbers (`doctor --stand-ins`) that runs are
+    trained with, or metrics of images computed by; Inception's are said by the metrics' names."""
+    found: dict[Path, str] = {}
+    for system, run in files_read(runs):
+        with contextlib.suppress(UserError):  # said by what opens it
+            if (folder := system.network_folder(run)) is not None:
+                found[folder] = "the frozen encoder"
+    for run, spec in asked:
+        if not isinstance(spec, SamplesSpec) or not spec.metrics:
+            continue
+        if run.data.holds.latents and (where := os.environ.get(AUTOENCODER)):
+            found[Path(where)] = "the autoencoder"
+        if spec.reference is not None:
+            with contextlib.suppress(UserError):
+                found[reference_path(spec.reference).parent] = f"reference {spec.reference.name}"
+    for folder, what in found.items():
+        if (folder / STAND_IN_FILE).exists():
+            yield f"{what} in {folder} is a stand-in of random numbers; bring the real one"
 
 
 def _drops_labels(run: RunSpec) -> bool:

@@ -120,6 +120,10 @@ class System:
         """Return what of a spec names the files that this system reads."""
         return None
 
+    def network_folder(self, spec: RunSpec) -> Path | None:
+        """Return the local folder of a frozen network that this system reads, if there is one."""
+        return None
+
     def check(self, spec: RunSpec, train: Samples | None, heldout: Samples) -> None:
         """Check that the files of this system are here and fit the run and its data.
 

@@ -28,6 +28,7 @@ SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 # A file of this text stands for random weights; names of numbers then say `stand-in`.
 STAND_IN = "A stand-in for the weights of Inception-2015: random numbers, for rehearsals alone.\n"
 STAND_IN_NAME = "stand-in"
+STAND_IN_FILE = "stand-in.txt"  # lies in a folder of random numbers
 STAND_IN_SHA256 = hashlib.sha256(STAND_IN.encode()).hexdigest()
 
 # The shipped features do without it.

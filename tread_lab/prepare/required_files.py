@@ -14,13 +14,13 @@ from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.metrics.dinov2 import VARIABLE as DINOV2
 from tread_lab.metrics.dinov2 import dinov2_weights
 from tread_lab.metrics.fidelity import SHA256, inception_weights
+from tread_lab.metrics.fidelity import STAND_IN_FILE as MARK
 from tread_lab.metrics.fidelity import VARIABLE as INCEPTION
 from tread_lab.metrics.reference_file import VARIABLE as REFERENCES
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import ReferenceSpec
 
-MARK = "stand-in.txt"  # lies in a folder of random numbers
 STANDS_IN = "a stand-in of random numbers"
 
 

@@ -15,11 +15,11 @@ from PIL import Image
 
 from tread_lab.data.autoencoder import FED, new_autoencoder
 from tread_lab.data.npy import write_npz
-from tread_lab.metrics.fidelity import STAND_IN
+from tread_lab.metrics.fidelity import STAND_IN, STAND_IN_FILE
 from tread_lab.metrics.pretrained import new_network, new_tokenizer
 from tread_lab.metrics.reference_file import FEWEST, IMAGES
 from tread_lab.prepare.images import centre_crop
-from tread_lab.prepare.required_files import MARK, REQUIRED
+from tread_lab.prepare.required_files import REQUIRED
 from tread_lab.records.durable import writing
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.errors import UserError
@@ -95,7 +95,7 @@ def write_stand_ins(folder: Path) -> Iterator[tuple[str, Path]]:
             path = folder / file.replace(" ", "-")
             path.mkdir()
             write(path, crops_NHWC)
-            mark = path / MARK
+            mark = path / STAND_IN_FILE
             mark.write_text(STAND_IN)
             yield REQUIRED[file].named_by, mark if file == "Inception-2015" else path
 

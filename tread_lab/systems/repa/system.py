@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tread_lab.engine.system import Added, Beside, Joining, Part, System, Tokens
@@ -44,6 +45,11 @@ class Repa(System):
 
     def files(self, spec: RunSpec) -> Hashable:
         return spec.repa
+
+    def network_folder(self, spec: RunSpec) -> Path | None:
+        from tread_lab.systems.repa.encoder import weights_folder
+
+        return weights_folder(RepaSpec.of(spec))
 
     def check(self, spec: RunSpec, train: Samples | None, heldout: Samples) -> None:
         from tread_lab.systems.repa.encoder import check_encoder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Hashable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tread_lab.engine.system import Condition, Joining, Part, System
@@ -40,6 +41,11 @@ class TextToImage(System):
 
     def files(self, spec: RunSpec) -> Hashable:
         return spec.captions
+
+    def network_folder(self, spec: RunSpec) -> Path:
+        from tread_lab.systems.text_to_image.text_encoder import encoder_folder
+
+        return encoder_folder(CaptionSpec.of(spec))
 
     def check(self, spec: RunSpec, train: Samples | None, heldout: Samples) -> None:
         from tread_lab.systems.text_to_image.captions import check_captions
