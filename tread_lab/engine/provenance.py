@@ -110,12 +110,13 @@ def decoded_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> di
 
 
 def named(data: DataSpec) -> str:
-    """Return what data are called: their source, and their digest or else their scale.
+    """Return what data are called: their source, their digest and their scale.
 
-    Data of one name are the same, wherever they lie.
+    Data of one name are the same to a network, wherever they lie.
     """
     scale, _ = data.scales
-    return " ".join([data.source, data.digest or (f"x {scale:g}" if scale != 1 else "")]).rstrip()
+    parts = data.source, data.digest, f"x {scale:g}" if scale != 1 else ""
+    return " ".join(filter(None, parts))
 
 
 def packages_of(spec: RunSpec | EvaluationSpec) -> dict[str, str]:

@@ -453,6 +453,8 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
     one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
     run(lab, Task(one))
     check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
+    scaled = replace(one, data=replace(one.data, scale=0.5))  # as an axis of a sweep
+    check_provenance(lab, [Task(one), Task(scaled)], [Task(scaled)], "cpu")
     shutil.move(tmp_path / "one", tmp_path / "there")
     there = replace(one, data=replace(one.data, path=str(tmp_path / "there")))
     evaluations = decode_evaluations([{"heldout_loss": {"images": 4}}])
