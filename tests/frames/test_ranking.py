@@ -64,6 +64,27 @@ def test_a_number_of_few_runs_of_another_sweep_is_no_key() -> None:
     assert ranking_key(alone.assign(role="trial")) == "heldout/loss"  # no baseline at all
 
 
+@pytest.mark.parametrize(
+    ("axis", "key"),
+    [
+        ("train.lr", "heldout/loss"),
+        ("data.flips", "heldout/loss"),
+        ("data.scale", "gap/heldout"),
+        ("data", "gap/heldout"),
+        ("process", "gap/heldout"),
+        ("process.p_mean", "gap/heldout"),
+    ],
+)
+def test_losses_of_other_data_or_processes_rank_no_cells(axis: str, key: str) -> None:
+    columns = {"heldout/loss": [1.0, 2.0, 3.0], "gap/heldout": [None, None, 1.0]}
+    frame = table("dense", "other", "a", **columns)
+    frame["role"] = ["baseline", "baseline", "trial"]
+    frame.attrs["axes"] = ["route", axis]
+    assert ranking_key(frame) == key
+    frame = frame.assign(**{"baseline": frame["run"], "fd@1k": 1.0})  # no gap but to itself
+    assert ranking_key(frame) == ("fd@1k" if key == "gap/heldout" else key)
+
+
 def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_order() -> None:
     names = ("dense", "unmeasured", "worse", "better", "broken")
     numbers = {"gap/heldout": [None, None, 0.5, -0.5, -9.0], "is@1k": [2.0, None, 3.0, 1.0, 9.0]}

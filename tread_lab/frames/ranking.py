@@ -35,6 +35,8 @@ from tread_lab.records.status import RunState, without_comparison
 from tread_lab.specs.errors import UserError
 
 NEAREST = 300  # rivals of one seed whose losses are read; further ones count as not told apart
+# Fields of the data that leave the held-out samples as they are.
+ONE_LOSS = ("data.flips", "data.posterior", "data.decoder_scale", "data.decoder_range")
 BEST = ":best"  # columns of the best cell beside those of another
 
 
@@ -42,14 +44,26 @@ def ranking_key(frame: pd.DataFrame) -> str | None:
     """The metric that cells of `trials_frame`'s rows are ranked by, `None` before any is measured.
 
     The gap in held-out loss where all trials are compared with the same kind of baseline; held-out
-    loss itself where there are several kinds, since a gap to another baseline is another scale; a
-    metric of samples where neither was measured.
+    loss itself where there are several kinds, since a gap to another baseline is another scale, and
+    the gap again where the losses are, too: of several data sets or processes. A metric of samples
+    where neither was measured, or no gap and losses of several scales.
     """
     kinds = frame.loc[frame["role"] == "baseline", "cell"].nunique()
-    first = (GAP_HELDOUT, HELDOUT_LOSS) if kinds == 1 else (HELDOUT_LOSS, GAP_HELDOUT)
     own = own_metrics(frame)
     samples = [column for column in own if "@" in column and ":" not in column]
-    return next((c for c in (*first, *samples) if c in own and frame[c].notna().any()), None)
+    keys = (HELDOUT_LOSS, GAP_HELDOUT, *samples)
+    if kinds == 1:
+        keys = (GAP_HELDOUT, HELDOUT_LOSS, *samples)
+    elif any(map(_scales_loss, frame.attrs.get("axes", ()))):
+        compared = frame[frame["run"] != frame["baseline"]]  # not a baseline with itself
+        paired = GAP_HELDOUT in own and compared[GAP_HELDOUT].notna().any()
+        keys = (*((GAP_HELDOUT,) if paired else ()), *samples, HELDOUT_LOSS)
+    return next((c for c in keys if c in own and frame[c].notna().any()), None)
+
+
+def _scales_loss(axis: str) -> bool:
+    """Return whether held-out losses along an axis are of other data or another process."""
+    return axis not in ONE_LOSS and axis.partition(".")[0] in ("data", "process")
 
 
 def ranking_caption(metric: str, comparison: str = "") -> str:
