@@ -231,6 +231,25 @@ def test_a_run_is_measured_on_as_its_metrics_were_without_guidance(lab: Lab) -> 
     assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_was_measured_of_a_stopped_run_is_of_that_step_once_it_went_on(
+    lab: Lab, begun: bool
+) -> None:
+    run, spec = lab.run("abc"), HeldoutSpec()
+    run.evaluation(spec).write(spec, {"heldout/loss": 2.0}, step=8)
+    if begun:
+        run.evaluation(HeldoutSpec(step=8)).path.mkdir()
+    assert run.evaluation(spec).done
+    run.finish(RunState.COMPLETED, step=20)
+    assert not run.evaluation(spec).done and run.evaluation(HeldoutSpec(step=8)).done != begun
+    assert [e.step for e in run.evaluations()] == [8] * (not begun)
+    run.evaluation(spec).write(spec, {"heldout/loss": 1.0}, step=20)
+    run.reopen()
+    run.finish(RunState.FAILED)
+    run.finish(RunState.COMPLETED, step=20)
+    assert run.evaluation(spec).done
+
+
 def test_an_evaluation_is_done_while_its_files_are_as_they_were(lab: Lab) -> None:
     folder, spec = lab.run("abc").evaluation(HeldoutSpec()), HeldoutSpec()
     assert folder.read() is None and not folder.done and folder.step is None

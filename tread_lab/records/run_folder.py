@@ -262,10 +262,27 @@ class RunFolder:
         return f"run {self.name} is stopped ({how}); --retry-failed=stopped goes on with it"
 
     def finish(self, state: RunState, **facts: Any) -> None:
-        """Record the state in which the run has ended; this is written last."""
+        """Record the state in which the run has ended; this is written last.
+
+        Evaluations of weights that were the last ones, of a run that went on, are of their step.
+        """
         assert RunState(state).ended, state
+        for evaluation in list(self.end_evaluations()) if "step" in facts else ():
+            tree = evaluation.read() or {}
+            if (step := tree.get("step")) not in (None, facts["step"]):
+                self._rename_evaluation(evaluation, {**tree["spec"], "step": step})
         files = file_checksums([self.path / "spec.yaml", self.log_path])
         write_json(self.path / "result.json", {"state": state, **facts, "files": files})
+
+    def _rename_evaluation(self, evaluation: EvaluationFolder, spec: Mapping[str, Any]) -> None:
+        """Give an evaluation another spec; where one of it has begun, that one stays."""
+        place = evaluation.path.with_name(signature(spec))
+        if place.exists() and place != evaluation.path:
+            (evaluation.path / "metrics.json").unlink()
+            return
+        evaluation.path.replace(place)
+        record = place / "metrics.json"
+        write_json(record, {**(read_json(record) or {}), "spec": spec})
 
     def damaged(self) -> list[str]:
         """Return the files that were cut or changed since the run ended."""
