@@ -136,6 +136,8 @@ def draw_legend(places: Placements, fig: style.Figure) -> None:
 def baseline_title(frame: pd.DataFrame, metric: str) -> str:
     """Return what the baseline has itself: of the metric, or of the loss for a loss gap."""
     column = BASELINE_OF.get(metric, metric)
+    if column not in frame:  # a loss of other settings than the default has another name
+        return ""
     dense = frame.loc[frame["role"] == "baseline", column]
     name = style.label(column).replace("\n", "")
     return f"dense baseline: {name} = {dense.mean():.4g}" if dense.notna().any() else ""

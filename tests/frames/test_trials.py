@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from tests.synthetic import (
     FD,
     PAPER_PLACEMENTS,
+    Route,
     Synthetic,
     fd_gap,
     heldout_gap,
@@ -26,6 +28,7 @@ from tread_lab.frames import (
     cells_frame,
     metric_columns,
     own_metrics,
+    ranking_key,
     trials_frame,
 )
 from tread_lab.records import metric_names
@@ -156,6 +159,21 @@ def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: 
     assert found[f"{FD} w=3.5"] == 9.0
     assert frame.attrs["planned"] == ["heldout/loss", FD, "heldout/loss_routed"]
     assert frame.attrs["foreign"] == [f"{FD} w=3.5"]
+
+
+@pytest.mark.parametrize(("lacking", "key"), [((), "gap/heldout"), ([(0, 4)], FD)])
+def test_losses_of_another_sweep_are_compared_where_every_run_has_them(
+    lacking: list[Route], key: str, tmp_path: Path
+) -> None:
+    lab = write_sweep(tmp_path, small())
+    path = lab.sweep("placement").plan_path
+    plan = read_json(path)
+    write_json(path, {**plan, "evaluate": plan["evaluate"][1:]})
+    for route in lacking:
+        shutil.rmtree(lab.run_of(tiny_spec(route)).evaluation(small().evaluations[0]).path)
+    frame = trials_frame(lab, "placement")
+    assert ranking_key(frame) == key
+    assert ("gap/heldout" in frame) == (not lacking)
 
 
 def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     `names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with `:low`
     and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs. Metric
     columns are those with `/` or `@` in their name. **Only completed runs have numbers**: any other
-    trial is a row with its state and NaN.
+    trial is a row with its state and NaN. Gaps of losses that another sweep has measured are there
+    only if every completed run has such losses.
 
     A completed trial whose baseline ended without a result has that as its reason.
 
@@ -182,6 +183,8 @@ class SweepReader:
     def _finished(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a frame with its columns in order, whole numbers whole, its `attrs` set."""
         axes = self.plan.axes
+        if not self._compares_losses:
+            frame = frame[[c for c in frame if not str(c).startswith("gap/")]]
         metrics = metric_columns(frame)
         settings = frame.columns.drop([*FIRST, *metrics], errors="ignore")
         frame = frame.reindex(columns=[*dict.fromkeys([*FIRST, *axes, *settings]), *metrics])
@@ -200,6 +203,14 @@ class SweepReader:
         frame.attrs["devices"] = _Shared({run: n for run, n in counts.items() if n > 1})
         frame.attrs["comparison"] = self.plan.comparison
         return frame
+
+    @property
+    def _compares_losses(self) -> bool:
+        """Whether the plan asks for held-out losses, or every completed run has some."""
+        if any(tree["kind"] == "heldout_loss" for tree in self.plan.evaluate):
+            return True
+        records = (self._records[trial.run] for trial in self.plan.trials)
+        return all(r.losses or r.losses_at for r in records if r.state is RunState.COMPLETED)
 
     def read_gaps(self) -> None:
         """Read the gaps of all trials in order of baselines, so that each baseline is read once."""

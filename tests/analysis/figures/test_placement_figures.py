@@ -11,6 +11,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from tread_lab.analysis.figures.placement_figures import (
+    baseline_title,
     draw_legend,
     draw_route_bars,
     draw_route_grid,
@@ -85,6 +86,14 @@ def test_letters_on_every_colour_have_a_contrast_of_4_5() -> None:
 def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:
     with pytest.raises(UserError, match="places no single route"):
         route_bars(paper_frame[paper_frame["role"] == "baseline"])
+
+
+def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
+    paper_frame: pd.DataFrame,
+) -> None:
+    assert baseline_title(paper_frame, "gap/heldout").startswith("dense baseline: held-out loss = ")
+    other = paper_frame.rename(columns={"heldout/loss": "heldout/loss images=32"})
+    assert baseline_title(other, "gap/heldout") == ""
 
 
 def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.DataFrame) -> None:
