@@ -63,6 +63,8 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
 
     settings = plan.search or {}
     objective = str(next(iter(settings.get("objectives") or ()), ranking_key(frame)))
+    planned = frame.attrs.get("planned", ())  # whose names say the guidance, too
+    objective = next((c for c in planned if c.split(" ")[0] == objective), objective)
     tree = {"sampler": settings.get("sampler"), "trials": plan.wanted, "objective": objective}
     if "unread" in set(frame["state"]) or objective not in frame:
         return {**tree, "cells": [], "values": [], "best": []}

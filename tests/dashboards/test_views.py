@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.synthetic import small, write_sweep
+from tests.synthetic import FD, small, write_sweep
 from tread_lab.dashboards import views
 from tread_lab.frames import trials_frame
 from tread_lab.records.durable import write_json
@@ -44,6 +44,17 @@ def test_a_search_shows_trials_in_order_the_best_so_far_and_what_decides(tmp_pat
     tree = views.search(dataclasses.replace(plan, search=faster), frame)
     known = [value for value in tree["values"] if value is not None]
     assert len({*known}) > 1 and tree["best"][2:] == list(np.maximum.accumulate(known))
+
+
+def test_a_search_by_guided_samples_shows_its_trials(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    search = {"sampler": "tpe", "objectives": [FD]}
+    plan = dataclasses.replace(lab.sweep("placement").plan(), search=search)
+    frame, column = trials_frame(lab, "placement"), f"{FD} w=2"
+    frame = frame.rename(columns={FD: column})
+    frame.attrs["planned"] = [column]
+    tree = views.search(plan, frame)
+    assert tree["objective"] == column and len(tree["values"]) == 3 and None not in tree["values"]
 
 
 def test_a_budget_is_told_in_the_terminals_words(tmp_path: Path) -> None:
