@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from tread_lab.analysis.figures.samples import how_drawn
-from tread_lab.analysis.figures.similarity import read_similarity
+from tread_lab.analysis.figures.similarity import common_evaluation, read_similarity
 from tread_lab.analysis.report.sheet import typeset
 from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
 from tread_lab.dashboards.live import last_entries
@@ -81,7 +81,9 @@ def cell(
     specs = {stored.run: stored.spec for stored in plan.trials}
     run, baseline = str(trial["run"]), trial["baseline"]
     known = isinstance(baseline, str) and baseline in specs
-    spec, measured = specs[run], stages(lab, plan, [run, *([str(baseline)] if known else [])])
+    runs = [run, *([str(baseline)] if known else [])]
+    spec, measured = specs[run], stages(lab, plan, runs)
+    matrix = common_evaluation(map(lab.run, runs), plan.planned)
     return {
         "number": number,
         "role": role,
@@ -93,8 +95,8 @@ def cell(
         "reason": str(trial["reason"]),
         "ended": ending(lab.run(run), lab.sweep(plan.name).stopped(), again),
         "metrics": _metrics(frame, trial),
-        "run": _run(lab.run(run), spec, measured.get(run)),
-        "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline))
+        "run": _run(lab.run(run), spec, measured.get(run), matrix),
+        "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline), matrix)
         if known
         else None,
         "differences": differences(specs[baseline], spec) if known else [],
@@ -190,9 +192,15 @@ def pictures(run: RunFolder) -> list[Tree]:
     return sorted(grids, key=lambda grid: grid["drawn"])
 
 
-def _run(run: RunFolder, spec: Mapping[str, Any], measured: Tree | None) -> Tree:
-    """Return what one run left behind; `measured` are its `stages`."""
-    matrix = read_similarity(run) if (run.path / "spec.yaml").exists() else None
+def _run(
+    run: RunFolder, spec: Mapping[str, Any], measured: Tree | None, evaluation: str | None
+) -> Tree:
+    """Return what one run left behind; `measured` are its `stages`.
+
+    Args:
+        evaluation: whose similarity of blocks is shown.
+    """
+    matrix = read_similarity(run, evaluation) if (run.path / "spec.yaml").exists() else None
     result = run.result() or {}
     return {
         "name": run.name,

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from tread_lab.records.run_folder import RunFolder
 
 Array = NDArray[np.float64]
 Route = tuple[int, int]
+FILE = "similarity.npz"
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,23 @@ class Similarity:
         return f"route {style.arrow(texts)}" if texts else "dense"
 
 
-def read_similarity(run: RunFolder) -> Similarity | None:
-    """Return the recorded matrix of a run, the one over most images; `None` without one."""
-    folders = [f for f in run.end_evaluations() if (f.path / "similarity.npz").exists()]
-    if not folders:
-        return None
-    folder = max(folders, key=lambda folder: (folder.read() or {}).get("spec", {}).get("images", 0))
+def common_evaluation(runs: Iterable[RunFolder], planned: Collection[str] = ()) -> str | None:
+    """Return the evaluation whose matrices are compared: a planned one, else that of most runs, of
+    these the one over most images; `None` without any."""
+    having: Counter[str] = Counter()
+    images: dict[str, int] = {}
+    for folder in (folder for run in runs for folder in run.end_evaluations()):
+        if (folder.path / FILE).exists():
+            having[folder.path.name] += 1
+            images[folder.path.name] = (folder.read() or {}).get("spec", {}).get("images", 0)
+    order = {name: (name in planned, having[name], images[name], name) for name in having}
+    return max(order, key=lambda name: order[name], default=None)
+
+
+def read_similarity(run: RunFolder, evaluation: str | None) -> Similarity | None:
+    """Return the matrix of a run that an evaluation has recorded; `None` without one."""
     try:
-        with np.load(folder.path / "similarity.npz", allow_pickle=False) as file:
+        with np.load(run.path / "evaluations" / str(evaluation) / FILE, allow_pickle=False) as file:
             mean = np.asarray(file["mean"], dtype=np.float64)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
@@ -62,10 +73,15 @@ def read_similarity(run: RunFolder) -> Similarity | None:
 
 
 def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
-    """Return the matrices of all completed runs of a frame, dense ones first; one seed a route."""
+    """Return the matrices of all completed runs of a frame, dense ones first; one seed a route.
+
+    All are of one evaluation.
+    """
     completed = frame[frame["state"] == "completed"].drop_duplicates(["role", "cell"])
     ordered = completed.sort_values(["length", "start"], kind="stable")
-    matrices = (read_similarity(lab.run(run)) for run in ordered["run"].drop_duplicates())
+    runs = [lab.run(run) for run in ordered["run"].drop_duplicates()]
+    evaluation = common_evaluation(runs, frame.attrs.get("evaluations", ()))
+    matrices = (read_similarity(run, evaluation) for run in runs)
     return [matrix for matrix in matrices if matrix is not None]
 
 

@@ -10,16 +10,33 @@ import pytest
 from tests.synthetic import Synthetic, similarity_matrix, tiny_spec, write_sweep
 from tread_lab.analysis.figures.kind import SweepRecords
 from tread_lab.analysis.figures.similarity import (
+    common_evaluation,
     pair,
     read_similarity,
+    similarities,
     window_means,
 )
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.specs import SimilaritySpec
 
 
 def test_a_run_without_one_has_none(paper_lab: Lab) -> None:
-    assert read_similarity(paper_lab.run_of(tiny_spec((7, 8)))) is None
+    run = paper_lab.run_of(tiny_spec((7, 8)))
+    assert read_similarity(run, common_evaluation([run])) is None
+
+
+def test_all_matrices_are_of_one_evaluation_the_planned_one(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, Synthetic(routes=((2, 8),), history=False))
+    frame, other = trials_frame(lab, "placement"), SimilaritySpec(images=64)
+    folder = lab.run(frame["run"].iloc[0]).evaluation(other)
+    folder.path.mkdir()
+    np.savez(folder.path / "similarity.npz", mean=np.zeros((12, 12)))
+    folder.write(other, {"similarity/adjacent": 0.0})  # by another sweep that shares the dense run
+    for planned in (frame.attrs["evaluations"], []):
+        frame.attrs["evaluations"] = planned
+        dense, route = similarities(lab, frame)
+        assert np.array_equal(dense.mean, similarity_matrix(None)) and route.routes == ((2, 8),)
 
 
 def test_numbers_of_a_matrix_with_known_blocks() -> None:
