@@ -19,11 +19,13 @@ from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
-from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.plan.storage import store_plan
 
 Tiny = Callable[..., RunSpec]
@@ -57,6 +59,42 @@ def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
         assert isinstance(found, SamplesSpec)
         assert (found.sampler.steps, found.sampler.guidance.weight) == (steps, weight)
         assert (found.reference.name if found.reference else None) == compared
+
+
+@pytest.mark.parametrize("evaluate", [["heldout_loss"], ["is@1k"], ["samples"]])
+def test_what_a_plan_does_not_say_is_as_its_experiment_says(
+    evaluate: list[str], lab: Lab, tiny: Tiny
+) -> None:
+    usual = {"sampler": {"steps": 7, "guidance": 2}, "reference": {"name": "imagenet256"}}
+    experiment = decode(Experiment, {"name": "tiny", "run": encode(tiny()), **usual})
+    sweep = decode(SweepSpec, {"experiment": "tiny", "evaluate": evaluate})
+    store_plan(lab.sweep("lossy"), make_plan("lossy", sweep, experiment))
+    ((_, (found,)),) = _of_sweep(lab, "lossy", ["fid@1k"], None)
+    assert isinstance(found, SamplesSpec) and found.reference
+    assert (found.sampler.steps, found.sampler.guidance.weight) == (7, 2.0)
+    assert found.reference.name == "imagenet256"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "words", "method"),
+    [
+        ({}, ["weight=1.5", "weak.rate=0.9"], "SG(0/0.9)"),  # as in a sweep file
+        ({"weight": 2}, ["weak.step=100"], "AG(100)"),
+        ({"weight": 2, "weak": {"rate": 0.9}}, ["weak.rate=0"], "CFG"),
+        ({"weight": 2, "weak": {"rate": 0.9, "label": "none"}}, ["weak.rate=0.5"], "CFG+SG(0/0.5)"),
+        (0, ["weight=2"], "CFG"),
+    ],
+)
+def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for(
+    recorded: Any, words: list[str], method: str
+) -> None:
+    sampler = encode(decode(SamplerSpec, {"guidance": recorded}))
+    settings = [f"sampler.guidance.{word}" for word in words]
+    (found,) = _decoded(["fd@1k", *settings], sampler, None, None)
+    assert isinstance(found, SamplesSpec) and found.sampler.guidance.method == method
+    assert _decoded(["fd@1k"], sampler, None, None)[0] == SamplesSpec(
+        metrics=("fd",), count=1000, sampler=decode(SamplerSpec, sampler)
+    )
 
 
 @pytest.mark.parametrize(

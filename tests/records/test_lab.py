@@ -18,6 +18,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.specs import (
+    GuidanceSpec,
     HeldoutSpec,
     RunSpec,
     SamplerSpec,
@@ -228,6 +229,19 @@ def test_a_run_is_measured_on_as_its_metrics_were_without_guidance(lab: Lab) -> 
     for spec in asked:
         run.evaluation(spec).write(spec, {"fid@100": 1.0})
     assert run.recorded_sampler() == encode(usual)
+    assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
+
+
+def test_of_several_samplers_the_least_guided_that_measured_something_counts(lab: Lab) -> None:
+    run = lab.run("abc")
+    named = ReferenceSpec(name="coco", path="/coco.npz")
+    for weight in (1.0, 4.0, 2.0, 3.0, 1.5):
+        sampler = SamplerSpec(guidance=GuidanceSpec(weight=weight))
+        fid = SamplesSpec(metrics=("fid",), count=100, sampler=sampler, reference=named)
+        score = SamplesSpec(metrics=("is",), count=100, sampler=sampler)  # compares with nothing
+        for spec in [score, fid] if weight > 1 else [SamplesSpec(sampler=sampler)]:
+            run.evaluation(spec).write(spec, {"fid@100": 1.0})
+    assert run.recorded_sampler()["guidance"]["weight"] == 1.5
     assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
 
 

@@ -22,10 +22,12 @@ from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs.decode import encode
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
+from tread_lab.specs.guidance import GuidanceSpec
+from tread_lab.specs.metrics import METRICS
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
@@ -187,17 +189,23 @@ def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[Evalua
 
 
 def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:
-    """Return the sweep's runs with the named evaluations, or with those of the plan."""
+    """Return the sweep's runs with the named evaluations, or with those of the plan.
+
+    What a named one does not say is as planned, else as recorded, else as the experiment says.
+    """
     plan = load_plan(lab.sweep(name))
     planned = {task.run: task.evaluations for task in started_tasks(plan, lab)}
     if named:
+        usual = plan.sources.get("experiment") or {}
+        sampler, recorded = usual.get("sampler") or {}, usual.get("reference")
         samples = [spec for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
+        measured = next((run for run in map(lab.run, planned) if run.recorded_sampler()), None)
         if samples:
-            sampler, recorded = encode(samples[0].sampler), encode(samples[0].reference)
-        else:
-            folders = [*map(lab.run, planned)]
-            folder = next((run for run in folders if run.recorded_sampler()), folders[0])
-            sampler, recorded = folder.recorded_sampler(), folder.recorded_reference()
+            sampler = encode(samples[0].sampler)
+            comparing = (s for s in samples if any(METRICS[name].compares for name in s.metrics))
+            recorded = next((encode(spec.reference) for spec in comparing), recorded)
+        elif measured is not None:
+            sampler, recorded = measured.recorded_sampler(), measured.recorded_reference()
         planned = dict.fromkeys(planned, _decoded(named, sampler, recorded, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
 
@@ -214,6 +222,19 @@ def _decoded(
     compared = reference_of(recorded if reference is None else reference)
     settings = sampler_settings([word for word in named if "=" in word])
     items = evaluations_of([word for word in named if "=" not in word])
+    sampler = _as_written(sampler)
     if settings and not items:
         raise UserError("name what to measure with this sampler: fd@1k sampler.steps=40")
     return decode_evaluations(items, sampler, reference=compared, cells=[settings])
+
+
+def _as_written(sampler: Tree) -> Tree:
+    """Return a recorded sampler without the label of the weak branch, where the other settings of
+    its guidance imply it: other ones may imply another."""
+    if "guidance" not in sampler:
+        return sampler
+    guidance = decode(GuidanceSpec, sampler["guidance"])
+    if replace(guidance, weak=replace(guidance.weak, label=None)) != guidance:
+        return sampler
+    tree = encode(guidance)
+    return {**sampler, "guidance": {**tree, "weak": {**tree["weak"], "label": None}}}

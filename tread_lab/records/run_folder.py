@@ -336,22 +336,31 @@ class RunFolder:
         if self.exported:
             config = read_json(self.path / CONFIG) or {}
             return dict(config.get("sampler") or {})
-        sampled = sorted((tree for tree in self._measured() if tree.get("sampler")), key=_departs)
-        return dict(sampled[0]["sampler"]) if sampled else {}
+        return next((dict(tree["sampler"]) for tree in self._sampled()), {})
 
     def recorded_reference(self) -> dict[str, Any] | None:
         """Return the tree of the reference that a run was measured with, `None` for held-out; a
         metric that compares with nothing, such as `is`, does not say it."""
-        comparing = (tree for tree in self._measured() if _compares(tree))
+        comparing = filter(_compares, self._sampled())
         return next((tree.get("reference") for tree in comparing), None)
 
-    def _measured(self) -> Iterator[dict[str, Any]]:
-        """Yield the trees of the finished evaluations."""
-        return (tree["spec"] for one in self.evaluations() if (tree := one.read()))
+    def _sampled(self) -> list[dict[str, Any]]:
+        """Return the trees of the finished evaluations of samples: those with metrics before bare
+        pictures, of these the least guided first, then those of most images."""
+        trees = [tree["spec"] for one in self.evaluations() if (tree := one.read())]
+        return sorted((tree for tree in trees if tree.get("sampler")), key=_by_guidance)
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
         yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
+
+
+def _by_guidance(tree: Mapping[str, Any]) -> tuple[bool, float, float]:
+    guidance = tree["sampler"].get("guidance")
+    weight = guidance.get("weight") if isinstance(guidance, Mapping) else guidance
+    known = weight if isinstance(weight, int | float) else 1.0
+    count = tree.get("count")
+    return not tree.get("metrics"), abs(known - 1), -count if isinstance(count, int) else 0
 
 
 _RESULT: Mapping[str, Kind] = {"step": int, "devices": int, "kind": str, "reason": str}
@@ -370,13 +379,6 @@ def _is_result(tree: Any) -> bool:
         and fits_all(tree.get("metrics", {}), NUMBER)
         and are_checksums(tree.get("files", {}))
     )
-
-
-def _departs(tree: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether images were looked at alone, and whether they were guided."""
-    guidance = tree["sampler"].get("guidance")
-    weight = guidance.get("weight", 1) if isinstance(guidance, dict) else 1
-    return not tree.get("metrics"), weight != 1
 
 
 def _compares(tree: Mapping[str, Any]) -> bool:
