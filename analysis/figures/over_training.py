@@ -54,7 +54,9 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     """
     own = [c for c in own_metrics(frame) if c.split(" ")[0] == metric and ":" not in c]
     columns, axis = own or [metric], training_axis(frame)
-    plain = "without guidance" if len(columns) > 1 else ""
+    plain = ""
+    if len(columns) > 1:
+        plain = "without guidance" if "@" in metric else "as planned first"
     panels = [(_title(column, metric) or plain, curves(frame, column, axis)) for column in columns]
     return OverTraining(tuple(panels), schedule_warning(frame))
 

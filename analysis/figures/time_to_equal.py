@@ -224,4 +224,4 @@ def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
             left.set_title(records.title(stages))
             draw_time_to_equal(published_time_to_equal(), right)
             right.set_title("DiT-XL/2, ImageNet-256 (published)")
-            yield Drawn(named("time_to_equal", metric), caption(ours), fig, metric)
+            yield Drawn(named("time_to_equal", metric), caption(ours), fig, column)

@@ -165,16 +165,18 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         return Record(state, reason, steps)
     costs, folder = result.get("metrics", {}), run.path / "evaluations"
     names = sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208 - called often
-    place = {name: number for number, name in enumerate(planned)}
-    names.sort(key=lambda name: place.get(name, len(place)))
     trees = {name: EvaluationFolder(folder / name).read() for name in names}
-    at_steps: dict[int, dict[str, dict[str, Any]]] = {0: {}}  # 0 is the end
-    losses: dict[int, dict[str, Path]] = {0: {}}
+    found = []
     for name, tree in trees.items():
         if tree is None:
             continue
         step = int(tree["spec"].get("step") or 0)
-        own = end_signature(tree["spec"]) if step else name
+        found.append((step, end_signature(tree["spec"]) if step else name, name, tree))
+    place = {name: number for number, name in enumerate(planned)}
+    found.sort(key=lambda one: place.get(one[1], len(place)))
+    at_steps: dict[int, dict[str, dict[str, Any]]] = {0: {}}  # 0 is the end
+    losses: dict[int, dict[str, Path]] = {0: {}}
+    for step, own, name, tree in found:
         at_steps.setdefault(step, {})[own] = tree
         if tree["spec"].get("kind") == "heldout_loss":
             losses.setdefault(step, {})[own] = folder / name / "losses.npz"

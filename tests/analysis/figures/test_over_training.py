@@ -75,6 +75,15 @@ def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
         assert len(found.factors) == 1 and budget_metrics(frame)[1] == metric
 
 
+def test_two_ways_of_one_metric_are_told_apart_by_what_they_are(stages: pd.DataFrame) -> None:
+    two = stages.assign(**{"heldout/loss": 1.0, "heldout/loss images=16": 1.0, f"{FD} w=2": 1.0})
+    assert [title for title, _ in over_training(two, FD).panels] == [
+        "without guidance", "with guidance, $w$ = 2"
+    ]  # fmt: skip
+    panels = over_training(two, "heldout/loss").panels
+    assert [title for title, _ in panels] == ["as planned first", "images=16"]
+
+
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
     assert stage_metrics(stages.drop(columns=STEP)) == []
     last = stages[stages[STEP] == max(STEPS)]
