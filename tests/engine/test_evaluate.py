@@ -262,6 +262,16 @@ def test_classes_that_no_step_has_seen_are_told() -> None:
         assert line.startswith("train.label_drop is 1, so that no step sees a class, and what is")
 
 
+def test_a_weak_branch_that_is_no_earlier_checkpoint_is_told() -> None:
+    sampler = {"guidance": {"weight": 2, "weak": {"step": 4}}}
+    asked = decode_evaluations([{"samples": {"sampler": sampler, "at": [3, 4, 5, "end"]}}])
+    lines = check_measurable([(small_run(), spec) for spec in asked])
+    assert [line.partition(" a guidance has a branch of step 4, ")[::2] for line in lines] == [
+        ("samples: at step 3", "which is better trained"),
+        ("samples: at step 4", "which is the same network"),
+    ]
+
+
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

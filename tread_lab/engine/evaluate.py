@@ -196,7 +196,22 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
         )
     for data in dict.fromkeys(data for data, *_ in distinct):
         check_decoded(data, open_data(data, "heldout"))
-    return [*untrained_classes(asked), *stand_ins((run for run, _ in asked), asked)]
+    warnings = [*untrained_classes(asked), *stand_ins((run for run, _ in asked), asked)]
+    return [*warnings, *late_branches(asked)]
+
+
+def late_branches(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterator[str]:
+    """Yield warnings where a branch of a guidance is no earlier checkpoint than what is measured."""
+    steps = {
+        (spec.step, branch.step)
+        for _, spec in asked
+        if isinstance(spec, SamplesSpec) and isinstance(spec.step, int)
+        for branch in spec.sampler.guidance.branches
+        if branch.step is not None and branch.step >= spec.step
+    }
+    for at, step in sorted(steps):
+        effect = "which is the same network" if step == at else "which is better trained"
+        yield f"samples: at step {at} a guidance has a branch of step {step}, {effect}"
 
 
 def untrained_classes(

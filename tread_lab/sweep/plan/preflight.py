@@ -12,7 +12,7 @@ from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.evaluate import stand_ins, untrained_classes
+from tread_lab.engine.evaluate import late_branches, stand_ins, untrained_classes
 from tread_lab.engine.probes import PICKS, check_probe
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.system import files_read
@@ -72,6 +72,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     warnings = [line for data in opened for line in _check_probes(tasks, data, opened[data][1])]
     asked = [(task.spec, e) for task in tasks for e in task.evaluations]
     warnings += untrained_classes(asked, lambda data: opened[data][0])
+    warnings += late_branches(asked)
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
     _check_samples(tasks, opened)
