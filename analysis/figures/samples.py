@@ -66,8 +66,10 @@ def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
     shown = []
     labels: tuple[int, ...] = ()
     shape: tuple[int, ...] = ()
-    for run, name, state in zip(cells["run"], cells["cell"], cells["state"]):
+    for run, name, state, own in zip(*(cells[c] for c in ("run", "cell", "state", "own"))):
         images, own_labels = _images(folders[run].path / "evaluations" / evaluation)
+        if own != "completed":  # weights of another step than those of the other rows
+            images = None
         if images is None:
             state = "unmeasured" if state == "completed" else state
         elif not labels:
@@ -117,8 +119,8 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     if GAP_HELDOUT in cells:
         cells = best_first(cells, GAP_HELDOUT)
     cells = cells.assign(trial=cells["role"] != "baseline").sort_values("trial", kind="stable")
-    first = frame.drop_duplicates(["role", "cell"])
-    return cells.merge(first[["role", "cell", "run"]], on=["role", "cell"], how="left")
+    first = frame.drop_duplicates(["role", "cell"]).assign(own=frame["state"])
+    return cells.merge(first[["role", "cell", "run", "own"]], on=["role", "cell"], how="left")
 
 
 def _evaluation(runs: Iterable[RunFolder]) -> tuple[str | None, dict[str, Any]]:

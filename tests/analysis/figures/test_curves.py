@@ -123,6 +123,17 @@ def test_samples_of_other_sizes_or_labels_are_not_shown_and_eight_rows_are(tmp_p
     assert {row.state for row in rows.rows[2:]} == {*endings.values(), "unmeasured"}
 
 
+def test_samples_of_a_stopped_run_are_not_shown_as_those_of_a_trained_one(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(pictures=True))
+    frame = trials_frame(lab, "placement")
+    run = lab.run(frame["run"].iloc[-1])
+    run.reopen()
+    run.finish(RunState.STOPPED, step=200)
+    rows = sample_rows(lab, trials_frame(lab, "placement"))
+    assert rows is not None
+    assert [row.state for row in rows.rows if row.images is None] == ["stopped"]
+
+
 def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     plan = lab.sweep("placement").plan()
