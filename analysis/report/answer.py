@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ from tread_lab.frames import (
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
 from tread_lab.records.plan import StoredPlan
+
+ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,10 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
     if dense.empty or not (text := result_texts(dense, HELDOUT_LOSS)[0]):
         return ""
     own = result_texts(cells.loc[[best.name]], HELDOUT_LOSS)[0]
-    share = float(best[GAP_HELDOUT]) / float(dense[HELDOUT_LOSS].iloc[0])
+    gap, loss = float(best[GAP_HELDOUT]), float(dense[HELDOUT_LOSS].iloc[0])
+    if not math.isclose(float(best[HELDOUT_LOSS]) - loss, gap, abs_tol=ROUNDING * loss):
+        return ""  # of other images or levels than the gap
+    share = gap / loss
     than = "less" if share < 0 else "more"
     return f"{own} against dense's {text}, {number(100 * abs(share))}% {than}"
 

@@ -39,9 +39,14 @@ def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Pa
     lab = write_sweep(tmp_path, small(images=4, levels=2))
     frame = trials_frame(lab, "placement")
     columns = ["gap/heldout", "gap/heldout:low", "gap/heldout:high"]
-    frame.loc[frame["role"] == "trial", columns] = intervals
+    trial = frame["role"] == "trial"
+    frame.loc[trial, columns] = intervals
+    frame.loc[trial, "heldout/loss"] = frame["heldout/loss"].iloc[0] + frame["gap/heldout"]
     sentence = answer(lab, frame).sentence
     assert INTERVALS[intervals] in sentence
+    others = frame.assign(**{"heldout/loss": frame["heldout/loss"] * 1.01})  # of other images
+    others.loc[trial, "heldout/loss"] += 1e-3
+    assert "against dense's" in sentence and "against dense's" not in answer(lab, others).sentence
     some_worse = sum(low > 0 for _, low, _ in intervals)
     assert ("Every cell" in sentence) == (some_worse == 3)
     assert ("1 worse, 2 cannot be" in sentence) == (some_worse == 1)
