@@ -29,7 +29,6 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.cell import Trial
-from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.metrics import ReferenceSpec
 
 SPEC = decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})

@@ -201,7 +201,7 @@ def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[st
 
 
 def late_branches(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterator[str]:
-    """Yield warnings where a branch of a guidance is no earlier checkpoint than what is measured."""
+    """Yield warnings where a branch of a guidance is of no earlier step than what is measured."""
     steps = {
         (spec.step, branch.step)
         for _, spec in asked
