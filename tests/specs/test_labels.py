@@ -257,6 +257,40 @@ def test_trials_whose_baselines_alone_differ_are_cells_of_their_own() -> None:
     assert cells == [{"route": "2->8", "baseline.train.lr": lr} for lr in (0.006, 0.1)]
 
 
+def cells_of_extension(*sweeps: dict[str, Any]) -> list[dict[str, Any]]:
+    trials = [t for more in sweeps for t in planned(**{"axes": {"route": ["2->8"]}, **more})]
+    found = [with_baseline_cells(own) for own in (trials, list(map(Trial.stored, trials)))]
+    first, stored = ([t.cell for t in own if t.role == "trial"] for own in found)
+    assert first == stored
+    return first
+
+
+def test_cells_are_told_apart_under_other_seeds_too_and_by_no_seed() -> None:
+    slow: dict[str, Any] = {"baseline": {"routes": [], "train.lr": 0.1}}
+    cells = cells_of_extension({}, {"seeds": [1], **slow})
+    assert cells == [{"route": "2->8", "baseline.train.lr": lr} for lr in (0.006, 0.1)]
+    less: dict[str, Any] = {"fixed": {"train.batch": 8}}
+    assert cells_of_extension({}, less, {**less, **slow}) == [
+        {"route": "2->8", "train.batch": 16},
+        *({"route": "2->8", "train.batch": 8, "baseline.train.lr": lr} for lr in (0.006, 0.1)),
+    ]
+    then = [{"then": {"routes": [], "train": {"steps": n, "warmup": 0}}} for n in (5, 6)]
+    cells = cells_of_extension(
+        {"fixed": then[0], "baseline": None}, {"fixed": then[1], "baseline": None, "seeds": [1]}
+    )
+    assert cells == [{"route": "2->8", "train.steps": n} for n in (5, 6)]
+
+
+def test_seeds_of_one_cell_are_no_reason_to_compare_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    then = {"then": {"routes": [], "train": {"steps": 5, "warmup": 0}}}
+    trials = planned(axes={"route": ["2->8"]}, fixed=then, baseline=None, seeds=[0, 1])
+    monkeypatch.setattr("tread_lab.specs.labels.settings_of", None)  # slow: a hash of each run
+    for own in (trials, tuple(map(Trial.stored, trials))):
+        assert with_baseline_cells(own) == tuple(own)
+
+
 def test_a_run_that_is_two_cells_stays_two_and_seeds_have_the_values_that_were_planned_first() -> (
     None
 ):

@@ -23,6 +23,7 @@ OneSpec = TypeVar("OneSpec", bound=Spec)
 Key = TypeVar("Key")
 Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
+_SEEDS = re.compile(r"(init_from\.run\.)*seed")  # of a run and of those that it descends from
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
 
 
@@ -154,17 +155,30 @@ def _with_whole_cells(
     )
 
 
-def _some_cell_has_several_kinds(trials: Iterable[Trial[Spec]]) -> bool:
-    """Return whether trials of one cell may differ in more than their seeds."""
-    specs: dict[str, list[Any]] = {}
-    baselines: dict[tuple[str, int], str | None] = {}
+def _some_cell_has_several_kinds(trials: Sequence[Trial[Spec]]) -> bool:
+    """Return whether trials of one cell, or their baselines, may differ in more than seeds."""
+    own = {trial.run: _but_seeds(trial.spec) for trial in trials}
+    cells: dict[str, Any] = {}
     for trial in (trial for trial in trials if trial.role == "trial"):
-        spec = trial.spec if isinstance(trial.spec, Mapping) else vars(trial.spec)
-        own, cell = [value for name, value in spec.items() if name != "seed"], repr(trial.cell)
-        first = baselines.setdefault((cell, trial.seed), trial.baseline)
-        if first != trial.baseline or specs.setdefault(cell, own) != own:
+        both = own[trial.run], own.get(trial.baseline or "")
+        if cells.setdefault(repr(trial.cell), both) != both:
             return True
     return False
+
+
+def _but_seeds(spec: Spec) -> list[Any]:
+    """Return the values of a spec and its ancestors without their seeds, for a quick comparison."""
+    if isinstance(spec, RunSpec):
+        values = {name: getattr(spec, name) for name in RunSpec.__dataclass_fields__}
+        start = values.get("init_from")
+        start = start and {name: getattr(start, name) for name in start.__dataclass_fields__}
+    else:
+        values, start = dict(spec), spec.get("init_from")
+    own = [value for name, value in values.items() if name not in ("seed", "init_from")]
+    if start and start.get("run") is not None:
+        own.append(_but_seeds(start["run"]))
+        start = {name: value for name, value in start.items() if name != "run"}
+    return [*own, start]
 
 
 def _with_fields_told(
@@ -179,10 +193,12 @@ def _with_fields_told(
     runs, told = {trial.run: trial for trial in trials}, dict[tuple[str, Kind], Cell]()
     for cell, own in cells.items():
         fields = _told_apart(own)
-        if not any(fields.values()):
-            dense = {kind: runs.get(trial.baseline or "", trial) for kind, trial in own.items()}
-            of_dense = _told_apart(dense)
-            fields = {k: {f"baseline.{n}": v for n, v in of_dense[k].items()} for k in own}
+        alike: dict[str, dict[Kind, Trial[AnySpec]]] = {}  # kind -> its baseline
+        for kind, trial in own.items():
+            baseline = runs.get(trial.baseline or "", trial)
+            alike.setdefault(repr(fields[kind]), {})[kind] = baseline
+        for kind, more in (item for one in alike.values() for item in _told_apart(one).items()):
+            fields[kind] |= {f"baseline.{name}": value for name, value in more.items()}
         told |= {(cell, kind): fields[kind] for kind in own}
     return tuple(
         replace(trial, cell={**trial.cell, **told.get((repr(trial.cell), kind), {})})
@@ -203,7 +219,7 @@ def _told_apart(trials: Mapping[Key, Trial[Spec]]) -> dict[Key, dict[str, Any]]:
     fields = [
         name
         for name in names
-        if name != "seed" and len({repr(tree.get(name)) for tree in trees.values()}) > 1
+        if not _SEEDS.fullmatch(name) and len({repr(tree.get(name)) for tree in trees.values()}) > 1
     ]
     return {run: {name: tree.get(name) for name in fields} for run, tree in trees.items()}
 
