@@ -332,10 +332,17 @@ def _costs(
 
 
 def _on_other_devices_until(origins: Sequence[Mapping[str, Any]]) -> float:
-    """Return when the devices that ended a run took it over from others; 0 if it had one kind."""
-    kinds = [(one.get("model", one.get("device")), one.get("devices", 1)) for one in origins]
-    others = [number for number, kind in enumerate(kinds) if kind != kinds[-1]]
-    return float(origins[others[-1] + 1].get("started", 0.0)) if others else 0.0
+    """Return when the devices that ended a run took it over from others; 0 if it had one kind.
+
+    What an attempt does not say, as those of earlier versions their number, is taken to be equal.
+    """
+    last = origins[-1] if origins else {}
+    known = [name for name in ("devices", "model" if "model" in last else "device") if name in last]
+    others = [
+        n for n, one in enumerate(origins) if any(one.get(k, last[k]) != last[k] for k in known)
+    ]
+    since = float(origins[others[-1] + 1].get("started", 0.0)) if others else 0.0
+    return round(since, 3)  # as times in logs are
 
 
 def _power(entries: Sequence[Entry], steps: int, seconds: float) -> dict[str, float]:
