@@ -298,9 +298,9 @@ def test_parents_that_came_without_weights_are_paid_for_once(lab: Lab, tiny: Tin
     parent, *children = plan.tasks
     assert len(children) == 2 and [task.spec.parent for task in children] == [parent.spec] * 2
 
-    def forecast() -> tuple[float, ...]:
+    def forecast(*tasks: Task) -> tuple[float, ...]:
         budget, times = Budget(lab, plan, lambda task: None), Forecast(lab, rates=RATES["cpu"])
-        todo = plan.open_tasks(lab)
+        todo = tasks or plan.open_tasks(lab)
         before, seconds = budget.flops, times.total(todo).seconds
         for task in todo:
             budget.admit(task)
@@ -318,5 +318,11 @@ def test_parents_that_came_without_weights_are_paid_for_once(lab: Lab, tiny: Tin
     write_json(folder.path / IMPORTED, {})
     again = forecast()
     assert again[::2] == pytest.approx(whole[::2]) and own[1] < again[1] < whole[1]
+    measured = replace(parent, evaluations=children[0].evaluations)  # which trains it again itself
+    assert forecast(measured, *children)[::2] == pytest.approx(whole[::2])
+    folder.reopen()  # by the one that trains it again, which was interrupted at once
+    assert parent in plan.open_tasks(lab), "and counts itself"
+    assert forecast()[::2] == pytest.approx(whole[::2])
+    folder.finish(RunState.COMPLETED, step=parent.spec.train.steps)
     lab.run(children[0].run).finish(RunState.COMPLETED, step=5)  # which has started from it
     assert trained_again(lab, children[0]) == {} != trained_again(lab, children[1])

@@ -127,13 +127,13 @@ class Forecast:
         return left * self.training(task.spec) + measuring + TRIAL_SECONDS
 
     def _again(self, todo: Sequence[Task]) -> list[float]:
-        """Return for each task the seconds of the parents that it is the first to train again."""
-        seen: dict[str, float] = {}
-        seconds = []
+        """Return for each task the seconds of the parents that it is the first to train again;
+        those that are among the tasks count by themselves."""
+        seen, seconds = {task.run for task in todo}, []
         for task in todo:
             parents = trained_again(self.lab, task).items()
             new = {run: self.training(spec) for run, spec in parents if run not in seen}
-            seen |= new
+            seen |= new.keys()
             seconds.append(sum(new.values()))
         return seconds
 

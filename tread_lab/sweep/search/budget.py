@@ -90,7 +90,8 @@ class Budget:
         new = [task for task in tasks if task.run not in self._admitted]
         flops = sum(cost(task.spec).train_flops - self._executed(task) for task in new)
         again = {k: spec for task in new for k, spec in trained_again(self.lab, task).items()}
-        flops += sum(cost(again[run]).train_flops for run in again.keys() - self._trained_again)
+        counted = self._trained_again | self._admitted | {task.run for task in new}
+        flops += sum(cost(again[run]).train_flops for run in again.keys() - counted)
         return flops, sum(task.run in self._trials and not self._has_begun(task) for task in new)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:

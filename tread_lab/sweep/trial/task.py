@@ -94,12 +94,21 @@ def done_share(lab: Lab, task: Task) -> float:
 
 
 def trained_again(lab: Lab, task: Task) -> dict[str, RunSpec]:
-    """Return by run the ancestors that a task trains again first: they came without weights."""
+    """Return by run the ancestors that a task trains again first: they came without weights.
+
+    One that has no result is a task of its own.
+    """
+    if task.spec.parent is None:
+        return {}
     folder = lab.run(task.run)
     if folder.result() is not None or list_checkpoints(folder.checkpoints):
         return {}  # it has started from them
     nearest_first = ((signature(spec), spec) for spec in reversed(task.spec.ancestors))
-    return dict(takewhile(lambda parent: lab.run(parent[0]).lacks_weights, nearest_first))
+    return dict(takewhile(lambda parent: _is_lost(lab.run(parent[0])), nearest_first))
+
+
+def _is_lost(folder: RunFolder) -> bool:
+    return folder.lacks_weights and folder.result() is not None
 
 
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
