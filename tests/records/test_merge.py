@@ -122,6 +122,10 @@ def test_of_a_run_in_both_the_further_one_stays_and_no_weights_go(
         " then import again"
     )
     assert transfer.lines == ((line,) if became == HAS_WEIGHTS else ())
+    theirs.remarks.add_note("theirs")
+    packed(source, tmp_path / "b.zip")
+    merged(lab, tmp_path / "b.zip")
+    assert run.remarks.notes == ["mine", "theirs"]
 
 
 def test_a_request_to_stop_is_no_progress(source: Lab, lab: Lab, tmp_path: Path) -> None:

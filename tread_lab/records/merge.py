@@ -47,7 +47,8 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
     became of it.
 
     Of the same execution the lab gets what it lacks: evaluations, and weights if it has none. Notes
-    and tags arrive in any case, requests to stop with the run that they are about alone.
+    and tags arrive unless a process works at the run, requests to stop with the run that they are
+    about alone.
     """
     if not mine.path.exists():
         _move(theirs.path, mine.path, stage)
@@ -61,6 +62,7 @@ def _merge_run(mine: RunFolder, theirs: RunFolder, stage: Path) -> str:
             if _progress(theirs) <= _progress(mine):
                 return ADDED if _add_said(mine, theirs) else KEPT
             if _lost_weights(mine, theirs):
+                _add_said(mine, theirs)
                 return HAS_WEIGHTS
             _join_lines(mine.remarks.path, theirs.remarks.path)
             theirs.keep_steps(mine.kept_steps(), asked=mine.asked_steps())
