@@ -110,6 +110,9 @@ def test_a_run_that_several_suggestions_share_stands_once_and_in_order() -> None
     assert (
         dataclasses.replace(more, search={}, space=space * 4, sources=sources).to_suggest == 9 - 2
     )
+    sources = {"sweep": {"search": {"trials": 9, "of_another_version": 1}}}
+    assert dataclasses.replace(plan, search={}, sources=sources).wanted == 9
+    assert dataclasses.replace(plan, search={}).wanted == 20, "the default"
     assert plan.trials == (trial("dense"),)
 
 

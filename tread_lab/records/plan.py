@@ -14,7 +14,7 @@ from tread_lab.records.checksums import sealed_parts
 from tread_lab.records.durable import read_json
 from tread_lab.records.kinds import Kind, fits
 from tread_lab.specs.cell import Spec, Tree, Trial
-from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.expansion import ExcludedCells
@@ -77,7 +77,7 @@ class StoredPlan:
         """How many cells a search tries, by its sweep file; 0 without a search."""
         if self.search is None:
             return 0
-        return decode(SearchSpec, self.sweep_file.get("search") or {}).trials
+        return int((self.sweep_file.get("search") or {}).get("trials", SearchSpec.trials))
 
     @property
     def to_suggest(self) -> int:
