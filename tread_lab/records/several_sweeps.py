@@ -11,13 +11,13 @@ from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import CellNames, Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import (
+    OF_BASELINE,
     ROUTE_AXES,
     Kind,
     cell_label,
     kind_of,
     settings_of,
     value_text,
-    with_baseline_cells,
 )
 from tread_lab.specs.signature import signature
 
@@ -99,12 +99,12 @@ def between(plans: Sequence[StoredPlan]) -> StoredPlan:
     both sweeps has an axis, the other's is what its run says. Runs that both share and cells that
     the first lacks are left out.
     """
-    first, *others = plans
-    trials, pairs = with_baseline_cells(first.trials), []
+    first, *others = (plan.with_baseline_cells for plan in plans)
+    trials, pairs = first.trials, []
     for plan in others:
         axes = [*first.axes, *plan.axes]
         own = {_place(t, axes): t for t in trials} | {_place(t): t for t in trials}
-        for trial in with_baseline_cells(plan.trials):
+        for trial in plan.trials:
             dense = own.get(_place(trial)) or own.get(_place(trial, axes))
             if dense is not None and dense.run != trial.run:
                 pairs.append((dense, replace(trial, cell={**trial.cell, SWEEP: plan.name})))
@@ -124,6 +124,8 @@ def _place(trial: Trial[Tree], axes: Iterable[str] = ()) -> Place:
     names = CellNames(trial.spec, trial.cell)
     values = {}
     for axis in {*trial.cell, *axes}.difference(told):
+        if axis.startswith(OF_BASELINE):  # which is another one here
+            continue
         with contextlib.suppress(KeyError, UserError):  # not all axes are fields
             values[axis] = value_text(names(axis))
     return cell_label(replace(trial, cell=route)), trial.seed, frozenset(values.items())

@@ -24,6 +24,7 @@ Key = TypeVar("Key")
 Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
 _SEEDS = re.compile(r"(init_from\.run\.)*seed")  # of a run and of those that it descends from
+OF_BASELINE = "baseline."  # begins the names of fields by which baselines tell trials apart
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
 
 
@@ -198,7 +199,7 @@ def _with_fields_told(
             baseline = runs.get(trial.baseline or "", trial)
             alike.setdefault(repr(fields[kind]), {})[kind] = baseline
         for kind, more in (item for one in alike.values() for item in _told_apart(one).items()):
-            fields[kind] |= {f"baseline.{name}": value for name, value in more.items()}
+            fields[kind] |= {OF_BASELINE + name: value for name, value in more.items()}
         told |= {(cell, kind): fields[kind] for kind in own}
     return tuple(
         replace(trial, cell={**trial.cell, **told.get((repr(trial.cell), kind), {})})
