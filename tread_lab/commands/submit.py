@@ -21,7 +21,7 @@ from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan, with_whole_parents
-from tread_lab.sweep.plan.preflight import check_extensions, check_shares
+from tread_lab.sweep.plan.preflight import check_extensions, check_guided, check_shares
 from tread_lab.terminal.console import say, show_pairs
 from tread_lab.terminal.notify import VARIABLE, notification_target
 
@@ -99,6 +99,7 @@ def _check(options: Slurm, lab: Lab, resources: TrialResources) -> str:
     plan = make_plan(name, spec, experiment, devices.names(), seconds)
     check_shares(plan.possible_tasks, resources.devices)
     check_extensions(plan.possible_tasks)
+    check_guided(lab, plan.possible_tasks)
     return name
 
 

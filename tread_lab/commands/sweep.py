@@ -37,6 +37,7 @@ from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_t
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
+    check_guided,
     check_provenance,
     preflight,
 )
@@ -128,6 +129,7 @@ def sweep(options: Sweep) -> int:
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
+    check_guided(lab, plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     retried: list[Task] = []
     begun = started_tasks(plan, lab)

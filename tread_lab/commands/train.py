@@ -26,7 +26,7 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.plan import with_whole_parents
-from tread_lab.sweep.plan.preflight import preflight
+from tread_lab.sweep.plan.preflight import check_guided, preflight
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 from tread_lab.terminal.console import notices, say, show_lines
@@ -95,6 +95,7 @@ def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
     if is_complete(lab, task):
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
+    check_guided(lab, open_tasks)
     here, per_run = Devices.here(executor.device), executor.worker.processes.count
     devices = replace(here, per_run=per_run)
     show_lines(notices, preflight(open_tasks, devices))

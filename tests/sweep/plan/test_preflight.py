@@ -36,6 +36,7 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
+    check_guided,
     check_measured,
     check_memory,
     check_provenance,
@@ -468,6 +469,18 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
         run(lab, Task(one, decode_evaluations(["heldout_loss"])))
     assert lab.run_of(one).attempts.read() == attempts
     assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
+
+
+def test_guidance_by_the_weights_that_are_measured_is_refused_before_it_is_measured(
+    lab: Lab, tiny: Tiny
+) -> None:
+    sampler = {"guidance": {"weight": 2, "weak": {"step": 2}}}
+    evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
+    task = Task(tiny(steps=2), evaluations)  # as stored plans may have it
+    with pytest.raises(UserError, match=r"guidance: step 2 is that of both branches"):
+        check_guided(lab, [task])
+    lab.run(task.run).evaluation(evaluations[0]).write(evaluations[0], {})
+    check_guided(lab, [task])
 
 
 def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(

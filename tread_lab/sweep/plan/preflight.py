@@ -35,6 +35,7 @@ from tread_lab.specs.evaluation import (
     SamplesSpec,
     SimilaritySpec,
 )
+from tread_lab.specs.guidance import check_branches
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.model import BACKBONES
 from tread_lab.specs.recipe import SCHEDULES
@@ -193,6 +194,22 @@ def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
             f" room for {counted(max(1, fits), 'run')};"
             " give each run a larger share by --gpus, or fewer runs by --concurrent"
         )
+
+
+def check_guided(lab: Lab, tasks: Iterable[Task]) -> None:
+    """Refuse guidance by the weights that are measured, where it is not measured already.
+
+    Stored plans may have such evaluations, and are read, measured on and cleared all the same.
+    """
+    for task in tasks:
+        for evaluation in task.evaluations:
+            if not isinstance(evaluation, SamplesSpec):
+                continue
+            try:
+                check_branches(task.spec, evaluation.sampler.guidance, evaluation.step)
+            except UserError:
+                if not lab.run(task.run).evaluation(evaluation).done:
+                    raise
 
 
 def check_provenance(

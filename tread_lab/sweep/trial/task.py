@@ -20,7 +20,7 @@ from tread_lab.specs.evaluation import (
     at_steps,
     check_solver,
 )
-from tread_lab.specs.guidance import check_branches, check_guidance
+from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.units import counted
@@ -43,7 +43,6 @@ class Task:
             if isinstance(evaluation, SamplesSpec):
                 check_solver(self.spec, evaluation.sampler)
                 check_guidance(self.spec, evaluation.sampler.guidance)
-                check_branches(self.spec, evaluation.sampler.guidance, evaluation.step)
 
     @cached_property
     def run(self) -> str:
