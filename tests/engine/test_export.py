@@ -24,7 +24,7 @@ from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate, open_evaluations, record_of
-from tread_lab.engine.export import export, load_exported, model_card
+from tread_lab.engine.export import _recorded, export, load_exported, model_card
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of
@@ -241,6 +241,8 @@ def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: 
     export(folder, tmp_path / "early", step=2)
     config = json.loads((tmp_path / "early/config.json").read_text())
     assert (config["step"], config["heldout"], config["decoder"]) == (2, "newer", None)
+    folder.evaluation(HELDOUT).write(HELDOUT, {}, made_with={"decoder of latents 3f2a": "vae"})
+    assert _recorded(folder, "decoder of latents 3f2a x 0.18") == "vae"  # of an earlier version
     model = load_exported(tmp_path / "early")
     early = trained(folder, CPU, step=2).network.state_dict()
     assert model.step == 2

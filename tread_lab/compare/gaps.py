@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tread_lab.compare.intervals import pairing_kept, t_interval
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
+from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import EvaluationFolder, RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
@@ -209,9 +210,11 @@ def _gaps_of_files(trial: Stamped, baseline: Stamped | None) -> dict[str, Paired
 
 
 def _measured_on(path: Path) -> frozenset[tuple[str, str]]:
-    """Return which held-out data the losses in a file are of."""
+    """Return which held-out data the losses in a file are of; their digest tells the scale, which
+    names of earlier versions leave out."""
     made_with = (EvaluationFolder(path.parent).read() or {}).get("made_with", {})
-    return frozenset(fact for fact in made_with.items() if fact[0].startswith("held-out data"))
+    named = (fact for fact in made_with.items() if fact[0].startswith("held-out data"))
+    return frozenset((without_scale(name), digest) for name, digest in named)
 
 
 @functools.lru_cache(maxsize=16)  # a baseline is met again by each of its trials

@@ -22,6 +22,7 @@ from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_text
 from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -138,7 +139,9 @@ def _recorded(folder: RunFolder, name: str) -> str | None:
     """Return the digest of what a run was made or measured with, `None` if it has no record."""
     measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
     made = [*measured, *(attempt.fingerprint for attempt in folder.attempts.read())]
-    return next((found[name] for found in reversed(made) if found and name in found), None)
+    names = (name, without_scale(name))  # a run has data of one scale
+    digests = (found[n] for found in reversed(made) if found for n in names if n in found)
+    return next(digests, None)
 
 
 def _config(spec: RunSpec, step: int) -> Mapping[str, object]:

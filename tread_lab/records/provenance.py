@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 
+HELDOUT = "held-out data "
 NOW = "now"  # stands for the runs that are still to be made
 
 
@@ -43,6 +44,11 @@ class ProvenanceDifference:
         return f"{self.what} differs: {', '.join(parts)}{changed}"
 
 
+def without_scale(what: str) -> str:
+    """Return what earlier versions called data with a digest, and what decodes them."""
+    return re.sub(r" x \S+$", "", what)
+
+
 def provenances_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
     """Return the provenance of every attempt at these runs, and of every evaluation of them."""
     folders = map(lab.run, runs)
@@ -65,7 +71,7 @@ def provenance_differences(
 ) -> list[ProvenanceDifference]:
     """Return what differs among all attempts at the runs; records without digests say nothing."""
     seen: dict[str, dict[str, dict[str, None]]] = {}
-    for run, attempts in made.items():
+    for run, attempts in _as_now(made).items():
         for facts in attempts:
             for what, digest in facts.items():
                 seen.setdefault(what, {}).setdefault(digest, {})[run] = None
@@ -74,3 +80,27 @@ def provenance_differences(
         for what, digests in sorted(seen.items())
         if len(digests) > 1
     ]
+
+
+def _as_now(
+    made: Mapping[str, Iterable[Mapping[str, str]]],
+) -> dict[str, list[Mapping[str, str]]]:
+    """Return provenances, those of earlier versions with the scale in the names of their data, as
+    far as others have it: the digests of held-out data tell which it is."""
+    listed = {run: [*attempts] for run, attempts in made.items()}
+    facts = {fact for attempts in listed.values() for one in attempts for fact in one.items()}
+    heldout = ((without_scale(what), what, d) for what, d in facts if what.startswith(HELDOUT))
+    scaled = {(old, d): what for old, what, d in heldout if old != what}
+
+    def renamed(one: Mapping[str, str]) -> Mapping[str, str]:
+        for old in scaled.keys() & one.items():
+            before, after = (what.removeprefix(HELDOUT) for what in (old[0], scaled[old]))
+            one = {
+                what.removesuffix(before) + after if what.endswith(f" {before}") else what: digest
+                for what, digest in one.items()
+            }
+        return one
+
+    return (
+        {run: [*map(renamed, attempts)] for run, attempts in listed.items()} if scaled else listed
+    )
