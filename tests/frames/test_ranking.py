@@ -80,6 +80,8 @@ def test_losses_of_other_data_or_processes_rank_no_cells(axis: str, key: str) ->
     frame = table("dense", "other", "a", **columns)
     frame["role"] = ["baseline", "baseline", "trial"]
     frame.attrs["axes"] = ["route", axis]
+    assert ranking_key(frame.assign(**{axis: 0.5})) == "heldout/loss"  # an axis of one value
+    frame[axis] = [0.5, 1.0, 1.0]
     assert ranking_key(frame) == key
     frame = frame.assign(**{"baseline": frame["run"], "fd@1k": 1.0})  # no gap but to itself
     assert ranking_key(frame) == ("fd@1k" if key == "gap/heldout" else key)
