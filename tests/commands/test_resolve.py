@@ -70,6 +70,7 @@ def test_the_named_gpu_is_the_only_one_that_workers_see(
     device: Any, ray: bool, visible: Any, left: Any, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setenv("RAY_ADDRESS", "")  # names no cluster
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert visible_device(device, ray=ray) == found

@@ -108,6 +108,10 @@ def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: P
 )
 def test_a_reference_is_heldout_images_a_name_or_a_file(written: object, meant: object) -> None:
     assert reference_of(written) == meant
+    with pytest.raises(
+        UserError, match=r"^reference: unknown key 'of'|^reference\.of: unknown key"
+    ):
+        reference_of({"of": written})
     home = ReferenceSpec(name="coco", path=str(Path.home() / "coco.npz"))
     assert reference_of("~/coco.npz") == home
 

@@ -263,7 +263,7 @@ def test_classes_that_no_step_has_seen_are_told() -> None:
 
 
 def test_a_weak_branch_that_is_no_earlier_checkpoint_is_told() -> None:
-    sampler = {"guidance": {"weight": 2, "weak": {"step": 4}}}
+    sampler = {"guidance": {"weight": 2, "weak": {"step": 4, "label": "none"}}}
     asked = decode_evaluations([{"samples": {"sampler": sampler, "at": [3, 4, 5, "end"]}}])
     lines = check_measurable([(small_run(), spec) for spec in asked])
     assert [line.partition(" a guidance has a branch of step 4, ")[::2] for line in lines] == [

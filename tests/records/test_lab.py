@@ -87,6 +87,7 @@ def test_a_lab_that_is_only_read_must_be_a_folder(in_folder: Path) -> None:
 def test_mlflows_store_lies_in_the_lab_unless_the_user_names_one(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
     assert lab.mlflow_uri == f"sqlite:///{lab.root}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://x")
     assert lab.mlflow_uri == "http://x"

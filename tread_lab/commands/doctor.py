@@ -25,7 +25,7 @@ def doctor(options: Doctor) -> int:
     with question(lab.root, [task for tasks in plans.values() for task in tasks]) as asked:
         name, driver = of_driver(asked)
         nodes = {name: driver}
-        if "RAY_ADDRESS" in os.environ:
+        if os.environ.get("RAY_ADDRESS"):
             from tread_lab.sweep.execution.ray_probe import nodes_health
 
             nodes |= nodes_health(asked)

@@ -125,7 +125,7 @@ def visible_device(device: str | None, *, ray: bool = False) -> str | None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if not ray or not name.startswith("cuda:") or not name[5:].isdecimal():
         return device
-    if "RAY_ADDRESS" in os.environ:
+    if os.environ.get("RAY_ADDRESS"):
         raise UserError(f"--device {name}: the cluster gives each run its GPU; say --device cuda")
     index = int(name[5:])
     if index >= torch.cuda.device_count():

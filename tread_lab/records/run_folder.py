@@ -384,7 +384,7 @@ def _is_result(tree: Any) -> bool:
 def _compares(tree: Mapping[str, Any]) -> bool:
     """Return whether a metric of an evaluation compares images with real ones."""
     names = (name for name in tree.get("metrics") or () if isinstance(name, str))
-    return any(name in METRICS and METRICS[name].compares for name in names)
+    return any(name not in METRICS or METRICS[name].compares for name in names)
 
 
 def _is_evaluation(tree: Any) -> bool:

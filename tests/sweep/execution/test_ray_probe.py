@@ -135,10 +135,10 @@ def asked(probe: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ("RayTaskError", ("f", "trace", "no exception"), "cuda:1", Unavailable, "offers GPUs"),
         (
             "GetTimeoutError",
-            ("too late",),
+            ("too late\nat 9",),
             "cpu",
             Unavailable,
-            r"^node host \(abababababab\) does not answer \(too late",
+            r"^node host \(abababababab\) does not answer \(too late\); mend",
         ),
     ],
 )

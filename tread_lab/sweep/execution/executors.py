@@ -135,7 +135,7 @@ def _ray_devices(resources: TrialResources) -> Devices:
         UserError: a run is to have more than there is.
         Unavailable: the cluster does not answer.
     """
-    if "RAY_ADDRESS" in os.environ:
+    if os.environ.get("RAY_ADDRESS"):
         from tread_lab.sweep.execution.ray_probe import cluster_devices
 
         return cluster_devices(resources)
