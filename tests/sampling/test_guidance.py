@@ -49,11 +49,13 @@ class Watched:
     labels: list[Tensor] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
+    kept: set[tuple[int, ...]] = field(default_factory=set)
 
     def __call__(self, x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
         self.labels.append(y)
         self.sizes.append(len(x))
         self.tokens.append(routing[0].keep_BK.shape[1] if routing else run().tokens)
+        self.kept |= {tuple(routing[0].keep_BK.flatten().tolist())} if routing else set()
         return self.inner(x, t, y, routing)
 
 
@@ -95,6 +97,7 @@ def test_sparse_guidance_drops_the_class_where_the_weak_branch_says_so_alone(lab
     seen = Watched(network())
     images({**SG, "weak": {"rate": 0.75} | ({"label": label} if label == "none" else {})}, seen)
     assert seen.tokens == [12, 4] * 7  # 16 tokens at .25 and .75
+    assert len(seen.kept) == 2 * 4  # each level draws its own
     for labels, tokens in zip(seen.labels, seen.tokens):
         dropped = label == "none" and tokens == 4
         assert torch.equal(labels, torch.full((5,), CLASSES) if dropped else seen.labels[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from matplotlib import patches
 
@@ -58,3 +59,7 @@ def test_a_difference_of_zero_is_neither_better_nor_worse() -> None:
     for metric, differences in values.items():
         colours = [style.difference_colour(metric, value) for value in differences]
         assert colours == [style.BLUE, style.GREY, style.ORANGE]
+
+
+def test_differences_have_the_digits_of_the_largest_whatever_its_sign() -> None:
+    assert style.signed(np.array([-12.0, 0.5, np.nan])) == ["\N{MINUS SIGN}12.0", "+0.5", ""]
