@@ -169,10 +169,12 @@ def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: An
         study._storage.remove_session()
 
 
-def test_the_plan_stays_as_it_was_while_more_trials_go_on(lab: Lab, tiny: Any) -> None:
+def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(
+    lab: Lab, tiny: Any
+) -> None:
     plan, folder = planned(tiny, trials=2), lab.sweep("searched")
     store_plan(folder, plan)
-    text = folder.plan_path.read_bytes()
+    stored = folder.plan()
     searched(lab, plan)
     assert len(load_plan(folder).tasks) == 2 + 2 * 2
     frame = trials_frame(lab, "searched")
@@ -182,7 +184,9 @@ def test_the_plan_stays_as_it_was_while_more_trials_go_on(lab: Lab, tiny: Any) -
     assert plan_to_run(folder, more_trials, extend=True) is more_trials
     more = searched(lab, more_trials)
     assert len(more.done) == 2 * 2 and len(cells(lab)) == 4
-    assert folder.plan_path.read_bytes() == text
+    again = folder.plan()
+    assert (stored.wanted, again.wanted) == (2, 4)
+    assert (again.trials[:2], again.created) == (stored.trials[:2], stored.created)
     with pytest.raises(UserError, match="planned with other"):
         check_plan(folder, planned(tiny, seed=1))
 
