@@ -29,6 +29,7 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.cell import Trial
+from tread_lab.specs.guidance import BranchSpec
 from tread_lab.specs.metrics import ReferenceSpec
 
 SPEC = decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})
@@ -255,13 +256,40 @@ def test_what_was_measured_of_a_stopped_run_is_of_that_step_once_it_went_on(
         run.evaluation(HeldoutSpec(step=8)).path.mkdir()
     assert run.evaluation(spec).done
     run.finish(RunState.COMPLETED, step=20)
-    assert not run.evaluation(spec).done and run.evaluation(HeldoutSpec(step=8)).done != begun
-    assert [e.step for e in run.evaluations()] == [8] * (not begun)
+    assert not run.evaluation(spec).done and run.evaluation(HeldoutSpec(step=8)).done
+    assert [e.step for e in run.evaluations()] == [8]
     run.evaluation(spec).write(spec, {"heldout/loss": 1.0}, step=20)
     run.reopen()
     run.finish(RunState.FAILED)
     run.finish(RunState.COMPLETED, step=20)
     assert run.evaluation(spec).done
+
+
+def test_what_was_measured_of_a_run_at_its_first_stop_is_not_of_its_second(lab: Lab) -> None:
+    run, spec, at_8 = lab.run("abc"), HeldoutSpec(), HeldoutSpec(step=8)
+    run.evaluation(spec).write(spec, {"heldout/loss": 2.0}, step=8)
+    run.reach(8)
+    assert run.evaluation(spec).done
+    run.reach(14)
+    assert not run.evaluation(spec).done and run.evaluation(at_8).done
+    run.evaluation(spec).write(spec, {"heldout/loss": 2.0}, step=8)
+    run.reach(14)
+    assert [e.path for e in run.evaluations()] == [run.evaluation(at_8).path]
+    assert not run.evaluation(spec).path.exists()
+
+
+@pytest.mark.parametrize(
+    ("weak", "weights", "of"), [(None, (4, 8), 8), (6, (4, 6), None), (None, (4, 20), None)]
+)
+def test_an_evaluation_whose_first_branch_names_a_step_is_of_its_last_weights(
+    weak: int | None, weights: tuple[int, ...], of: int | None, lab: Lab
+) -> None:
+    run, branches = lab.run("abc"), (BranchSpec(step=4), BranchSpec(step=weak))
+    guidance = GuidanceSpec(weight=2.0, strong=branches[0], weak=branches[1])
+    spec = SamplesSpec(sampler=SamplerSpec(guidance=guidance))
+    run.evaluation(spec).write(spec, {}, step=4, weights={str(step): "" for step in weights})
+    run.finish(RunState.COMPLETED, step=20)
+    assert [e.step for e in run.evaluations()] == [of]
 
 
 def test_an_evaluation_is_done_while_its_files_are_as_they_were(lab: Lab) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -262,24 +263,30 @@ class RunFolder:
         return f"run {self.name} is stopped ({how}); --retry-failed=stopped goes on with it"
 
     def finish(self, state: RunState, **facts: Any) -> None:
-        """Record the state in which the run has ended; this is written last.
-
-        Evaluations of weights that were the last ones, of a run that went on, are of their step.
-        """
+        """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
-        for evaluation in list(self.end_evaluations()) if "step" in facts else ():
-            tree = evaluation.read() or {}
-            if (step := tree.get("step")) not in (None, facts["step"]):
-                self._rename_evaluation(evaluation, {**tree["spec"], "step": step})
+        if "step" in facts:
+            self.reach(facts["step"])
         files = file_checksums([self.path / "spec.yaml", self.log_path])
         write_json(self.path / "result.json", {"state": state, **facts, "files": files})
 
+    def reach(self, step: int) -> None:
+        """Give evaluations of weights that were the last ones before this step the step that they
+        are of."""
+        for evaluation in list(self.end_evaluations()):
+            tree = evaluation.read() or {}
+            if (measured := _last_step(tree)) not in (None, step):
+                self._rename_evaluation(evaluation, {**tree["spec"], "step": measured})
+
     def _rename_evaluation(self, evaluation: EvaluationFolder, spec: Mapping[str, Any]) -> None:
-        """Give an evaluation another spec; where one of it has begun, that one stays."""
+        """Give an evaluation another spec; where one of it is complete, that one stays."""
         place = evaluation.path.with_name(signature(spec))
-        if place.exists() and place != evaluation.path:
-            (evaluation.path / "metrics.json").unlink()
-            return
+        if place != evaluation.path and place.exists():
+            if EvaluationFolder(place).done:
+                (evaluation.path / "metrics.json").unlink()
+                shutil.rmtree(evaluation.path)
+                return
+            shutil.rmtree(place)
         evaluation.path.replace(place)
         record = place / "metrics.json"
         write_json(record, {**(read_json(record) or {}), "spec": spec})
@@ -379,6 +386,19 @@ def _is_result(tree: Any) -> bool:
         and fits_all(tree.get("metrics", {}), NUMBER)
         and are_checksums(tree.get("files", {}))
     )
+
+
+def _last_step(tree: Mapping[str, Any]) -> int | None:
+    """Return the step of the last weights that an evaluation was made with; `None` where it is not
+    on record, or where a guidance names the steps of all its branches."""
+    step: int | None = tree.get("step")
+    guidance = (tree.get("spec", {}).get("sampler") or {}).get("guidance")
+    if not isinstance(guidance, Mapping):
+        return step
+    named = [(guidance.get(branch) or {}).get("step") for branch in ("strong", "weak")]
+    if named[0] is None:  # the step on record is that of the first branch
+        return step
+    return max({*map(int, tree.get("weights", {}))} - {*named}, default=None)
 
 
 def _compares(tree: Mapping[str, Any]) -> bool:

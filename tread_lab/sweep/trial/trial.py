@@ -271,6 +271,7 @@ def _train(
                 under_way.progress()
                 yield report
                 if asked := asked or request.asked():
+                    folder.reach(progress.step)
                     return replace(report, phase=RunState.STOPPED, note=asked)
     except Diverged as end:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
