@@ -60,7 +60,8 @@ def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
     """
     cells = _ordered(frame)
     folders = {run: lab.run(run) for run in cells["run"]}
-    evaluation, spec = _evaluation(folders.values())
+    completed = cells.loc[cells["own"] == "completed", "run"]
+    evaluation, spec = _evaluation(folders[run] for run in completed.unique())
     if evaluation is None:
         return None
     shown = []

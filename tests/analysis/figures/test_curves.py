@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from tread_lab.analysis.figures.time_to_equal import (
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.tables import published
 from tread_lab.frames import steps_frame, trials_frame
+from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode, encode
@@ -132,6 +134,16 @@ def test_samples_of_a_stopped_run_are_not_shown_as_those_of_a_trained_one(tmp_pa
     rows = sample_rows(lab, trials_frame(lab, "placement"))
     assert rows is not None
     assert [row.state for row in rows.rows if row.images is None] == ["stopped"]
+    for other in frame["run"].iloc[1:-1]:  # now one completed run has them, and by another sampler
+        shutil.rmtree(lab.run(other).path / "evaluations")
+    dense = lab.run(frame["run"].iloc[0])
+    for folder in [*dense.end_evaluations()]:
+        if (tree := folder.read()) is not None and tree["spec"]["kind"] == "samples":
+            record = folder.path / "metrics.json"
+            write_json(record, {**tree, "spec": {**tree["spec"], "count": 2000}})
+            folder.path.rename(folder.path.with_name("0" * 16))
+    rows = sample_rows(lab, trials_frame(lab, "placement"))
+    assert rows is not None and rows.rows[0].images is not None
 
 
 def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_path: Path) -> None:
