@@ -23,6 +23,7 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import make_plan
@@ -73,6 +74,14 @@ def test_what_a_plan_does_not_say_is_as_its_experiment_says(
     assert isinstance(found, SamplesSpec) and found.reference
     assert (found.sampler.steps, found.sampler.guidance.weight) == (7, 2.0)
     assert found.reference.name == "imagenet256"
+    run = lab.run(lab.sweep("lossy").plan().trials[0].run)
+    for metric, reference in {"is": "imagenet256", "fid": "coco"}.items():
+        compared = ReferenceSpec(name="coco", path="/coco.npz") if metric == "fid" else None
+        spec = SamplesSpec(metrics=(metric,), count=100, reference=compared)
+        run.evaluation(spec).write(spec, {f"{metric}@100": 1.0})
+        ((_, (found,)),) = _of_sweep(lab, "lossy", ["fid@1k"], None)
+        assert isinstance(found, SamplesSpec) and found.reference
+        assert found.reference.name == reference
 
 
 @pytest.mark.parametrize(

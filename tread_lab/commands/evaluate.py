@@ -199,12 +199,18 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
         usual = plan.sources.get("experiment") or {}
         sampler, recorded = usual.get("sampler") or {}, usual.get("reference")
         samples = [spec for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
+        comparing = [s for s in samples if any(METRICS[name].compares for name in s.metrics)]
+        measured = None
+        if not comparing:
+            measured = next((run for run in map(lab.run, planned) if run.recorded_sampler()), None)
         if samples:
             sampler = encode(samples[0].sampler)
-            comparing = (s for s in samples if any(METRICS[name].compares for name in s.metrics))
-            recorded = next((encode(spec.reference) for spec in comparing), recorded)
-        elif measured := next((r for r in map(lab.run, planned) if r.recorded_sampler()), None):
-            sampler, recorded = measured.recorded_sampler(), measured.recorded_reference()
+        elif measured is not None:
+            sampler = measured.recorded_sampler()
+        if comparing:
+            recorded = encode(comparing[0].reference)
+        elif measured is not None:
+            recorded = measured.recorded_reference(recorded)
         planned = dict.fromkeys(planned, _decoded(named, sampler, recorded, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
 

@@ -345,11 +345,17 @@ class RunFolder:
             return dict(config.get("sampler") or {})
         return next((dict(tree["sampler"]) for tree in self._sampled()), {})
 
-    def recorded_reference(self) -> dict[str, Any] | None:
+    def recorded_reference(
+        self, otherwise: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any] | None:
         """Return the tree of the reference that a run was measured with, `None` for held-out; a
-        metric that compares with nothing, such as `is`, does not say it."""
+        metric that compares with nothing, such as `is`, does not say it.
+
+        Args:
+            otherwise: what is returned where no metric says it.
+        """
         comparing = filter(_compares, self._sampled())
-        return next((tree.get("reference") for tree in comparing), None)
+        return next((tree.get("reference") for tree in comparing), otherwise)
 
     def _sampled(self) -> list[dict[str, Any]]:
         """Return the trees of the finished evaluations of samples: those with metrics before bare
