@@ -13,7 +13,7 @@ import yaml
 
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import common_evaluation, read_similarity
-from tread_lab.analysis.report.sheet import typeset
+from tread_lab.analysis.report.page import typeset
 from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
 from tread_lab.dashboards.live import last_entries
 from tread_lab.dashboards.views import choices, remarks

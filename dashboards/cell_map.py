@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
-from tread_lab.analysis.report.sheet import typeset
+from tread_lab.analysis.report.page import typeset
 from tread_lab.frames import (
     HIGH,
     LOW,

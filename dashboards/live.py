@@ -14,7 +14,7 @@ import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer, answer
 from tread_lab.analysis.report.differences import differences
-from tread_lab.analysis.report.sheet import Sheet
+from tread_lab.analysis.report.page import Sheet
 from tread_lab.analysis.report.times import newest_record
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.lab import Lab

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.kind import quality_metrics
 from tread_lab.analysis.figures.placements import other_axes
-from tread_lab.analysis.report.sheet import sheet
+from tread_lab.analysis.report.page import sheet
 from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex
 from tread_lab.dashboards.cell_map import Tree, cell_numbers, settled
 from tread_lab.dashboards.views import choices

@@ -7,8 +7,7 @@ from collections import Counter
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer
-from tread_lab.analysis.report.sheet import typeset
-from tread_lab.analysis.report.terms import terms
+from tread_lab.analysis.report.page import terms, typeset
 from tread_lab.dashboards.cell_map import (
     Tree,
     cell_numbers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tread_lab.analysis.report.sheet import Sheet, sheet
+from tread_lab.analysis.report.page import Sheet, sheet
 from tread_lab.analysis.tables.ranking import RATIOS, formatted, ranking
 from tread_lab.frames import plan_frame
 from tread_lab.records.lab import Lab

@@ -21,9 +21,8 @@ from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.differences import differences
+from tread_lab.analysis.report.page import Sheet, sheet, terms
 from tread_lab.analysis.report.reproduce import Repetition
-from tread_lab.analysis.report.sheet import Sheet, sheet
-from tread_lab.analysis.report.terms import terms
 from tread_lab.analysis.report.times import newest_record, times_text
 from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import (

@@ -20,7 +20,7 @@ from tread_lab.config.load import load_experiment
 from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
-from tread_lab.engine.evaluate import check_measurable
+from tread_lab.engine.measurable import check_measurable
 from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, measured_with
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab

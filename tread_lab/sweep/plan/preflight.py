@@ -12,7 +12,7 @@ from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.evaluate import late_branches, stand_ins, untrained_classes
+from tread_lab.engine.measurable import late_branches, stand_ins, untrained_classes
 from tread_lab.engine.probes import PICKS, check_probe
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.system import files_read

@@ -1,11 +1,18 @@
-"""The words of a page: what dense, a route, a gap and each metric that it shows are."""
+"""What report and dashboard show alike: tables of texts, and the words of a page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+import pandas as pd
+
+from tread_lab.analysis.figures.sentences import routed
+from tread_lab.analysis.figures.style import MINUS
 from tread_lab.records.metric_names import metric_kind
 
+ROWS = 60  # of a table; longer ones say how many are left out
 TERMS = {
     "dense": "training without routes: every token passes through every block",
     "route i→j": (
@@ -23,6 +30,31 @@ TERMS = {
         " other work ran beside the run or its baseline, and the time says nothing about a route"
     ),
 }
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table inside the page; columns of numbers stand to the right, `more` rows are left out."""
+
+    heads: list[str]
+    rows: list[list[str]]
+    numeric: list[bool]
+    more: int = 0
+
+
+def sheet(texts: pd.DataFrame, most: int = ROWS) -> Sheet:
+    """Return a table of texts as a page shows it."""
+    shown = texts.head(most).to_numpy().tolist()
+    rows = [[typeset(str(cell)) for cell in row] for row in shown]
+    numeric = [
+        all(re.match(r"[+\u2212]?\d|$", row[k]) for row in rows) for k in range(len(texts.columns))
+    ]
+    return Sheet(list(map(str, texts.columns)), rows, numeric, max(0, len(texts) - most))
+
+
+def typeset(text: str) -> str:
+    """Return the text with real arrows and minus signs."""
+    return routed(re.sub(r"(?<![\w.])-(?=\d)", MINUS, text))
 
 
 def terms(metrics: Iterable[str], name: Callable[[str], str] = str) -> dict[str, str]:
