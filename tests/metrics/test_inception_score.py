@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tread_lab.metrics import inception_score as module
 from tread_lab.metrics.inception_score import SplitSums
-from tread_lab.records.run_folder import EvaluationFolder
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.specs import SamplesSpec, decode
 from tread_lab.specs.decode import encode
 from tread_lab.specs.signature import signature

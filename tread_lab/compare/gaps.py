@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.compare.intervals import pairing_kept, t_interval
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
 from tread_lab.records.provenance import without_scale
-from tread_lab.records.run_folder import EvaluationFolder, RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
 

@@ -45,8 +45,9 @@ from tread_lab.metrics.reference_file import ReferenceFile, open_reference
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records import metric_names
 from tread_lab.records.durable import replacing
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import digest_of
-from tread_lab.records.run_folder import EXPORTED, EvaluationFolder, RunFolder
+from tread_lab.records.run_folder import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,

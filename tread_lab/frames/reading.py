@@ -10,10 +10,11 @@ from typing import Any
 
 import pandas as pd
 
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.run_folder import EvaluationFolder, RunFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import state_in_sweep
 from tread_lab.specs.cell import Tree

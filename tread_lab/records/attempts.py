@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.checksums import NUMBER, Kind, fits, fits_all
 from tread_lab.records.durable import FULL, DiskFull
-from tread_lab.records.kinds import NUMBER, Kind, fits, fits_all
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.specs.errors import UserError
 

@@ -1,4 +1,4 @@
-"""Checksums in files and of files: whatever was cut off or changed is noticed."""
+"""What tells a whole record: checksums in files and of files, and the kinds of its values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.kinds import Kind, fits, fits_all
-
+Kind = type | tuple[type, ...]
+NUMBER = (int, float)
+TEXT_OR_NONE = (str, type(None))
 Tree = dict[str, Any]
 FileChecksum = dict[str, int]  # `bytes` and `crc` of a finished file
 _CHECKSUM: Mapping[str, Kind] = {"bytes": int, "crc": int}
@@ -133,3 +134,19 @@ def _crc(path: Path, size: int) -> int:
         while size > 0 and (part := file.read(min(size, _CHUNK))):
             crc, size = zlib.crc32(part, crc), size - len(part)
     return crc
+
+
+def fits(tree: Any, kinds: Mapping[str, Kind], *, partly: bool = False) -> bool:
+    """Return whether it is a mapping with a value of its kind for each of these keys.
+
+    Args:
+        partly: keys may be absent.
+    """
+    if not isinstance(tree, dict) or not (partly or kinds.keys() <= tree.keys()):
+        return False
+    return all(isinstance(tree[key], kind) for key, kind in kinds.items() if key in tree)
+
+
+def fits_all(tree: Any, kind: Kind) -> bool:
+    """Return whether it is a mapping whose values are all of a kind."""
+    return isinstance(tree, dict) and all(isinstance(value, kind) for value in tree.values())

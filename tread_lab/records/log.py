@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from tread_lab.records.checksums import checksum
+from tread_lab.records.checksums import NUMBER, Kind, checksum, fits
 from tread_lab.records.durable import disk_error, writing
-from tread_lab.records.kinds import NUMBER, Kind, fits
 
 
 def with_checksum(tree: Mapping[str, Any]) -> str:

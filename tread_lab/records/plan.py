@@ -10,9 +10,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import sealed_parts
+from tread_lab.records.checksums import Kind, fits, sealed_parts
 from tread_lab.records.durable import read_json
-from tread_lab.records.kinds import Kind, fits
 from tread_lab.specs.cell import Spec, Tree, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError

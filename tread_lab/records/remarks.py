@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.kinds import NUMBER, Kind, fits
+from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.specs.errors import UserError, suggest
 

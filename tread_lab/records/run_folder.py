@@ -15,23 +15,26 @@ import yaml
 
 from tread_lab.records.attempts import Attempts
 from tread_lab.records.checksums import (
+    NUMBER,
+    TEXT_OR_NONE,
+    Kind,
     are_checksums,
     changed_files,
     file_checksums,
+    fits,
+    fits_all,
     yaml_body,
     yaml_text,
 )
 from tread_lab.records.durable import read_json, write_json, write_text
-from tread_lab.records.kinds import NUMBER, TEXT_OR_NONE, Kind, fits, fits_all
+from tread_lab.records.evaluation_folder import EvaluationFolder, by_guidance, compares, last_step
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
-from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec, with_old_meaning
 from tread_lab.specs.signature import signature
 
@@ -275,7 +278,7 @@ class RunFolder:
         are of."""
         for evaluation in list(self.end_evaluations()):
             tree = evaluation.read() or {}
-            if (measured := _last_step(tree)) not in (None, step):
+            if (measured := last_step(tree)) not in (None, step):
                 self._rename_evaluation(evaluation, {**tree["spec"], "step": measured})
 
     def _rename_evaluation(self, evaluation: EvaluationFolder, spec: Mapping[str, Any]) -> None:
@@ -354,34 +357,21 @@ class RunFolder:
         Args:
             otherwise: what is returned where no metric says it.
         """
-        comparing = filter(_compares, self._sampled())
+        comparing = filter(compares, self._sampled())
         return next((tree.get("reference") for tree in comparing), otherwise)
 
     def _sampled(self) -> list[dict[str, Any]]:
         """Return the trees of the finished evaluations of samples: those with metrics before bare
         pictures, of these the least guided first, then those of most images."""
         trees = [tree["spec"] for one in self.evaluations() if (tree := one.read())]
-        return sorted((tree for tree in trees if tree.get("sampler")), key=_by_guidance)
+        return sorted((tree for tree in trees if tree.get("sampler")), key=by_guidance)
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
         yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
 
 
-def _by_guidance(tree: Mapping[str, Any]) -> tuple[bool, float, float]:
-    guidance = tree["sampler"].get("guidance")
-    weight = guidance.get("weight") if isinstance(guidance, Mapping) else guidance
-    known = weight if isinstance(weight, int | float) else 1.0
-    count = tree.get("count")
-    return not tree.get("metrics"), abs(known - 1), -count if isinstance(count, int) else 0
-
-
 _RESULT: Mapping[str, Kind] = {"step": int, "devices": int, "kind": str, "reason": str}
-_NONE = type(None)
-_MEASURED: Mapping[str, Kind] = {
-    "metrics": (list, _NONE), "reference": (dict, _NONE), "sampler": (dict, _NONE),
-    "step": (int, _NONE),
-}  # fmt: skip
 
 
 def _is_result(tree: Any) -> bool:
@@ -392,80 +382,6 @@ def _is_result(tree: Any) -> bool:
         and fits_all(tree.get("metrics", {}), NUMBER)
         and are_checksums(tree.get("files", {}))
     )
-
-
-def _last_step(tree: Mapping[str, Any]) -> int | None:
-    """Return the step of the last weights that an evaluation was made with; `None` where it is not
-    on record, or where a guidance names the steps of all its branches."""
-    step: int | None = tree.get("step")
-    guidance = (tree.get("spec", {}).get("sampler") or {}).get("guidance")
-    if not isinstance(guidance, Mapping):
-        return step
-    named = [(guidance.get(branch) or {}).get("step") for branch in ("strong", "weak")]
-    if named[0] is None:  # the step on record is that of the first branch
-        return step
-    return max({*map(int, tree.get("weights", {}))} - {*named}, default=None)
-
-
-def _compares(tree: Mapping[str, Any]) -> bool:
-    """Return whether a metric of an evaluation compares images with real ones."""
-    names = (name for name in tree.get("metrics") or () if isinstance(name, str))
-    return any(name not in METRICS or METRICS[name].compares for name in names)
-
-
-def _is_evaluation(tree: Any) -> bool:
-    return (
-        fits(tree, {"metrics": dict, "spec": dict})
-        and fits_all(tree["metrics"], NUMBER)
-        and fits(tree["spec"], _MEASURED, partly=True)
-        and fits_all(tree.get("made_with", {}), str)
-        and fits_all(tree.get("weights", {}), str)
-        and are_checksums(tree.get("files", {}))
-    )
-
-
-@dataclass(frozen=True)
-class EvaluationFolder:
-    """One evaluation of a run: its spec, its numbers (written last), its arrays and pictures."""
-
-    path: Path
-
-    def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
-        beside = (path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
-        arrays = file_checksums(beside)
-        tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
-        write_json(self.path / "metrics.json", tree)
-        os.utime(self.path.parent)  # readers go by its time, which a file below it leaves
-
-    def read(self) -> dict[str, Any] | None:
-        """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
-        tree = read_json(self.path / "metrics.json")
-        return _renamed(tree) if _is_evaluation(tree) else None
-
-    @property
-    def step(self) -> int | None:
-        """The step of the run that it measures, `None` for its end."""
-        return tree["spec"].get("step") if (tree := self.read()) else None
-
-    @property
-    def done(self) -> bool:
-        """Whether it is complete and its files are as they were written."""
-        tree = self.read()
-        return tree is not None and not changed_files(self.path, tree.get("files", {}))
-
-
-def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
-    """Rename metrics of earlier versions.
-
-    These called torch-fidelity's score `is`, and a distance to held-out images `fid`.
-    """
-    spec = tree["spec"]
-    if not spec.get("metrics"):
-        return tree
-    metrics = tree["metrics"] if spec.get("reference") else heldout_named(tree["metrics"])
-    if "is" in spec["metrics"] and "inception_score" not in spec:
-        metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in metrics.items()}
-    return {**tree, "metrics": metrics}
 
 
 def safe(name: str) -> str:

@@ -17,16 +17,16 @@ from zipfile import ZipFile
 import tread_lab
 from tread_lab.records.archive import Archive, ArchiveWriter, open_archive
 from tread_lab.records.attempts import is_attempt
-from tread_lab.records.checksums import Tree
+from tread_lab.records.checksums import TEXT_OR_NONE, Tree, fits
 from tread_lab.records.durable import read_json, replacing, write_json, write_text
-from tread_lab.records.kinds import TEXT_OR_NONE, fits
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
 from tread_lab.records.log import is_entry, read_lines
 from tread_lab.records.merge import merge_runs, merge_sweep
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.remarks import is_remark
-from tread_lab.records.run_folder import CHECKPOINT, IMPORTED, LOCK, EvaluationFolder, RunFolder
+from tread_lab.records.run_folder import CHECKPOINT, IMPORTED, LOCK, RunFolder
 from tread_lab.records.sweep_folder import SweepFolder, is_spent, is_stopped, is_suggestion
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counted

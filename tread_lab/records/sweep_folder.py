@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.durable import modified, read_json, write_json, write_text
-from tread_lab.records.kinds import NUMBER, Kind, fits
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import StoredPlan, is_trial, read_plan

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from tread_lab.records.run_folder import EvaluationFolder, RunFolder
+from tread_lab.records.evaluation_folder import EvaluationFolder
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.evaluation_text import MetricNames, count_label
 
