@@ -72,7 +72,7 @@ def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:
     plain = cost(xl(model="DiT-S/2"))
     aligned = cost(repa)
     assert aligned.auxiliary == products + 2048 + 2048 + 768
-    assert aligned.auxiliary_macs == (256 * products, 256 * products)
+    assert {aligned.dense.auxiliary, aligned.routed.auxiliary} == {256 * products}
     kept = 4 * 256 * (384 + 3 * 768) + 2 * 256 * (384 + 4 * 2048)  # bf16
     assert aligned.activation_bytes == plain.activation_bytes + kept
     loss = {"kind": "discrimination", "hidden": 64, "bottleneck": 32, "prototypes": 100}
@@ -80,7 +80,7 @@ def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:
     masked = {"routes": ["0->B-1"], "bypass": "mask", "repa": {"block": 3, "hidden": 2048}}
     both = cost(xl(model="DiT-S/2", loss=loss, **masked))
     assert both.auxiliary == aligned.auxiliary + head + 64 + 64 + 32
-    assert both.auxiliary_macs == (256 * (head + products), 128 * (head + products))
+    assert both.dense.auxiliary == 2 * both.routed.auxiliary == 256 * (head + products)
 
 
 def test_a_fusion_has_a_matrix_a_bias_and_a_mask_token() -> None:

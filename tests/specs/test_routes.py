@@ -44,7 +44,7 @@ def run(**fields: Any) -> RunSpec:
 def test_without_routes_there_is_nothing_to_get_around(fields: dict[str, Any]) -> None:
     dense = run(**{"routes": [], **fields})
     assert dense == run() and (dense.fp32_block, dense.routes_until) == ("off", None)
-    assert dense.routed_steps == range(0) and dense.fp32_blocks == set()
+    assert dense.phases == ((range(100), ()),) and dense.fp32_blocks == set()
 
 
 def test_only_what_a_record_leaves_unsaid_has_the_old_meaning() -> None:

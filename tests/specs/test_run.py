@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.specs import RunSpec, UserError, decode, signature
+from tread_lab.specs import RunSpec, UserError, decode, encode, signature
+from tread_lab.specs.run import steps_alike
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"], "train": {"steps": 100}}
 
@@ -16,7 +17,7 @@ def test_routes_that_last_to_the_end_are_never_switched_off(
     run = decode(RunSpec, {**BASE, "routes_until": written})
     assert run.routes_until == until
     assert (signature(run) == signature(decode(RunSpec, BASE))) == (until is None)
-    assert run.routed_steps == range(until or 100)
+    assert [routes for _, routes in run.phases] == [run.routes, ()][: 1 if until is None else 2]
 
 
 def test_how_a_parent_was_initialised_is_none_of_its_childs_concern() -> None:
@@ -42,18 +43,29 @@ def test_the_blocks_in_fp32_are_those_at_the_ends_of_routes(
 @pytest.mark.parametrize(
     ("fields", "steps"),
     [
-        ({"routes_from": 5}, range(5, 100)),
-        ({"routes_from": 500}, range(100, 100)),
-        ({"routes_from": 0.125, "train": {"steps": 100}}, range(12, 100)),
-        ({"routes_from": 0.127}, range(13, 100)),
-        ({"routes_until": 0.509}, range(51)),
-        ({"routes_from": 1, "routes_until": 7}, range(1, 7)),
-        ({"routes_until": 500}, range(100)),
-        ({"routes_until": 0}, range(0)),
+        ({"routes_from": 5}, [("off", 5), ("on", 100)]),
+        ({"routes_from": 500}, [("off", 100)]),
+        ({"routes_from": 0.125, "train": {"steps": 100}}, [("off", 12), ("on", 100)]),
+        ({"routes_from": 0.127}, [("off", 13), ("on", 100)]),
+        ({"routes_until": 0.509}, [("on", 51), ("off", 100)]),
+        ({"routes_from": 1, "routes_until": 7}, [("off", 1), ("on", 7), ("off", 100)]),
+        ({"routes_from": 7, "routes_until": 3}, [("off", 100)]),
+        ({"routes_until": 500}, [("on", 100)]),
+        ({"routes_until": 0}, [("off", 100)]),
+        ({"train": {"steps": 0}}, []),
+        ({"routes": []}, [("off", 100)]),
     ],
 )
-def test_routes_are_on_in_these_steps(fields: dict[str, object], steps: range) -> None:
-    assert decode(RunSpec, {**BASE, **fields}).routed_steps == steps
+def test_routes_are_on_in_these_steps(
+    fields: dict[str, object], steps: list[tuple[str, int]]
+) -> None:
+    run = decode(RunSpec, {**BASE, **fields})
+    starts = [0, *(stop for _, stop in steps)]
+    assert run.phases == tuple(
+        (range(start, stop), run.routes if on == "on" else ())
+        for start, (on, stop) in zip(starts, steps, strict=False)
+    )
+    assert steps_alike(encode(run)) == (steps in ([], [("on", 100)]) or not run.routes)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ CONSTANT = {"train": {"schedule": "constant", "warmup": 4, "ema": 0.97}}
 
 def price(spec: RunSpec) -> float:
     """A routed step costs two thirds of a dense one."""
-    return spec.train.steps * 3 - len(spec.routed_steps)
+    return sum(len(steps) * (2 if routes else 3) for steps, routes in spec.phases)
 
 
 def expansion(**sweep: Any) -> Expansion:

@@ -119,10 +119,12 @@ class Batches:
 
     def _routing(self, step: int) -> Routing | None:
         """Return the routes of a step while they are on, else what the bypass drops then."""
-        spec, routed = self.spec, step in self.spec.routed_steps
-        shape, drop = (spec.train.batch, spec.tokens), spec.bypass.dropped(routed=routed)
-        routing = draw_routing if routed else dense_routing
-        return routing(spec.routes, shape, *self._name, step, path_drop=drop)
+        spec = self.spec
+        routes = next((routes for steps, routes in spec.phases if step in steps), ())
+        shape, drop = (spec.train.batch, spec.tokens), spec.bypass.dropped(routed=bool(routes))
+        if routes:
+            return draw_routing(routes, shape, *self._name, step, path_drop=drop)
+        return dense_routing(spec.routes, shape, *self._name, step, path_drop=drop)
 
     def stream(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield batches of the steps start..stop-1, read ahead by `execution.workers` threads.

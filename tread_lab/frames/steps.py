@@ -20,6 +20,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.run import steps_alike
 from tread_lab.specs.trials import QUESTIONS
 
 STEP = "step"  # the column, and an axis of the frame
@@ -110,9 +111,7 @@ def _rows(reader: SweepReader, trial: Trial[Tree]) -> Iterator[dict[str, Any]]:
     if whole["state"] is not RunState.COMPLETED:
         yield {**whole, STEP: None}
         return
-    spec, steps, batch = trial.spec, trial.steps, int(trial.spec["train"]["batch"])
-    first, last = spec.get("routes_from") or 0, spec.get("routes_until")
-    alike = not spec.get("routes") or (not first and last in (None, steps))
+    steps, batch, alike = trial.steps, int(trial.spec["train"]["batch"]), steps_alike(trial.spec)
     settings = {name: x for name, x in whole.items() if "/" not in name and "@" not in name}
     at_end = {name: x for name, x in whole.items() if name not in settings}
     for step, values in {**reader.measured_at(trial), steps: at_end}.items():

@@ -190,11 +190,15 @@ class RunSpec:
         return spans_of(self.routes)
 
     @property
-    def routed_steps(self) -> range:
-        """The steps in which the routes are on."""
+    def phases(self) -> tuple[tuple[range, tuple[RouteSpec, ...]], ...]:
+        """The parts of the steps in order, each with the routes that are on in all of it."""
         steps = self.train.steps
+        first = min(int(self.routes_from), steps)
         last = steps if self.routes_until is None else int(self.routes_until)
-        return range(min(int(self.routes_from), steps), last) if self.routes else range(0)
+        if not self.routes or first >= last:
+            first = last = 0
+        parts = (range(first), ()), (range(first, last), self.routes), (range(last, steps), ())
+        return tuple(part for part in parts if part[0])
 
     @property
     def ancestors(self) -> tuple[RunSpec, ...]:
@@ -234,6 +238,13 @@ class RunSpec:
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""
         return dataclasses.replace(self, routes=(), init_from=None)
+
+
+def steps_alike(recorded: Mapping[str, Any]) -> bool:
+    """Return whether the recorded tree of a run has the same routes in all its steps."""
+    first, last = recorded.get("routes_from") or 0, recorded.get("routes_until")
+    whole = not first and last in (None, recorded["train"]["steps"])
+    return whole or not recorded.get("routes")
 
 
 def with_old_meaning(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -124,10 +124,11 @@ def baseline_step(runs: Iterable[tuple[RunSpec, RunSpec, OfLength]]) -> int:
 def _shares(run: RunSpec, of_other_length: RunSpec) -> str:
     """Return what of a run is a share of all its steps; "" where nothing is."""
     steps = of_other_length.train.steps
-    stage = replace(run, train=replace(run.train, steps=steps))
-    if stage.train != of_other_length.train:
+    if replace(run.train, steps=steps) != of_other_length.train:
         return _SHARES["train.warmup"]
-    return "" if stage == of_other_length else _SHARES["routes_until"]
+    begun = (((part[: max(steps - part.start, 0)]), on) for part, on in run.phases)
+    alike = tuple(phase for phase in begun if phase[0]) == of_other_length.phases
+    return "" if alike else _SHARES["routes_until"]
 
 
 def written_shares(settings: Any) -> dict[str, set[float]]:

@@ -236,8 +236,9 @@ def test_a_step_pays_for_decoder_head_and_teacher() -> None:
     products = d * 12 + 12 * 12 + 12 * 4 + 4 * 6
     in_head = 13 * products
     assert price.routed_macs == student + decoder
-    assert price.auxiliary_macs == (16 * products, in_head)
-    assert price.teacher_macs == (teacher + 16 * products, teacher + in_head)
+    assert (price.dense.auxiliary, price.routed.auxiliary) == (16 * products, in_head)
+    taught = teacher + 16 * products, teacher + in_head
+    assert (price.dense.teacher, price.routed.teacher) == taught
     state = 3 * (price.parameters + price.auxiliary) + price.teacher
     assert price.checkpoint_bytes == price.weights_bytes + 4 * state
     trained_macs = student + decoder + in_head

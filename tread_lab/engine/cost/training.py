@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tread_lab.engine.cost.blocks import FP32, block_cost
 from tread_lab.engine.system import Added, systems_of
 from tread_lab.specs.recipe import outputs
+from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
@@ -17,6 +18,34 @@ FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
 TF32 = 2  # times that a GPU takes for a product in tf32 of what it takes in bf16
 HALF = 2  # bytes of bf16 and fp16; weights, EMA and moments stay fp32 in every precision
+
+
+@dataclass(frozen=True)
+class Step:
+    """MACs of one image in a training step, by what passes forward.
+
+    Attributes:
+        network: the network, under the routes of the step.
+        again: its second pass, where `loss: both` asks for one.
+        auxiliary: projector and head; the frozen encoder's own forward pass is not counted.
+        teacher: a teacher, which has no backward pass.
+    """
+
+    network: int
+    again: int
+    auxiliary: int
+    teacher: int
+
+    @property
+    def work(self) -> float:
+        """All passes of the network and its teacher's, in forward and backward passes."""
+        return self.network + self.again + self.teacher / TRAIN_PER_FORWARD
+
+    @property
+    def flops(self) -> int:
+        """Forward and backward."""
+        trained = self.network + self.again + self.auxiliary
+        return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * trained + self.teacher)
 
 
 @dataclass(frozen=True)
@@ -33,14 +62,9 @@ class Cost:
         tokens: tokens of the image that run each block, from the first block to the last; those of
             a caption run all of them.
         plain_macs: forward pass of the network without routes and without what a bypass adds.
-        dense_macs, routed_macs: forward pass without routes, and under the run's routes.
-        again_macs: a second forward and backward pass of every routed step (`loss: both`).
-        exact_macs: of them, all passes of a routed step through the blocks that stay in fp32.
-        auxiliary_macs: what projector and head add to a dense and to a routed training pass; the
-            frozen encoder's own forward pass is not counted.
-        teacher_macs: forward pass of a teacher in a dense and in a routed step.
-        images: training images in all, steps x batch.
-        dense_images: those of the steps in which the routes are off.
+        dense, routed: a step without routes, and one under the run's routes.
+        exact_macs: all passes of a routed step through the blocks that stay in fp32.
+        phases: images and FLOPs of one image in each part of the steps whose routes stay the same.
         activation_bytes: what the forward pass of one image keeps for the backward pass, in the
             steps that keep most (fused attention, no recomputation). A frozen encoder or decoder is
             not counted.
@@ -56,54 +80,59 @@ class Cost:
     positions: int
     tokens: tuple[int, ...]
     plain_macs: int
-    dense_macs: int
-    routed_macs: int
-    again_macs: int
+    dense: Step
+    routed: Step
     exact_macs: int
-    auxiliary_macs: tuple[int, int]
-    teacher_macs: tuple[int, int]
-    images: int
-    dense_images: int
+    phases: tuple[tuple[int, int], ...]
     activation_bytes: int
     working_bytes: int
     cast_bytes: int
     micro_batch: int
 
     @property
+    def images(self) -> int:
+        """Training images in all, steps x batch."""
+        return sum(images for images, _ in self.phases)
+
+    @property
+    def dense_macs(self) -> int:
+        """Forward pass without routes."""
+        return self.dense.network
+
+    @property
+    def routed_macs(self) -> int:
+        """Forward pass under the run's routes."""
+        return self.routed.network
+
+    @property
     def speedup(self) -> float:
         """Plain MACs over those of a routed step, all its passes of the network and its teacher's
         forward pass: an upper bound, reached when arithmetic decides the step time."""
-        return self.plain_macs / self._routed_work
+        return self.plain_macs / self.routed.work
 
     @property
     def speedup_on_gpu(self) -> float:
         """The same where the products of the fp32 block are tf32's, which take twice the time of
         bf16's by every datasheet: an upper bound, as the block's elementwise work is left out."""
-        return self.plain_macs / (self._routed_work + (TF32 - 1) * self.exact_macs)
-
-    @property
-    def _routed_work(self) -> float:
-        taught = self.teacher_macs[1] / TRAIN_PER_FORWARD
-        return self.routed_macs + self.again_macs + taught
+        return self.plain_macs / (self.routed.work + (TF32 - 1) * self.exact_macs)
 
     @property
     def train_flops_per_image(self) -> int:
         """Forward and backward of a routed step."""
-        macs = self.routed_macs + self.again_macs + self.auxiliary_macs[1]
-        return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[1])
-
-    @property
-    def dense_flops_per_image(self) -> int:
-        """Forward and backward of a step in which the routes are off."""
-        macs = self.dense_macs + self.auxiliary_macs[0]
-        return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * macs + self.teacher_macs[0])
+        return self.routed.flops
 
     @property
     def train_flops(self) -> int:
         """All training steps; optimizer and EMA are not counted."""
-        routed_images = self.images - self.dense_images
-        dense_flops = self.dense_images * self.dense_flops_per_image
-        return routed_images * self.train_flops_per_image + dense_flops
+        return self.flops_of(self.images)
+
+    def flops_of(self, images: int) -> int:
+        """Return the FLOPs of the first of the run's training images."""
+        spent = 0
+        for most, flops in self.phases:
+            spent += min(images, most) * flops
+            images -= min(images, most)
+        return spent
 
     @property
     def weights_bytes(self) -> int:
@@ -145,7 +174,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
     per_channel = 2 if learn_sigma else outputs(spec.process)
     key = (
         *(spec.model, spec.data, spec.routes, *spec.systems.items()),
-        *(spec.train.steps, spec.train.batch, spec.routed_steps, spec.precision, spec.fp32_block),
+        *(spec.phases, spec.train.batch, spec.precision, spec.fp32_block),
         *(spec.execution.micro_batch, per_channel),
     )
     if key not in _COSTS:
@@ -155,14 +184,11 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False) -> Cost:
 
 def executed_flops(spec: RunSpec, steps: int) -> int:
     """Return the training FLOPs of a run's first steps, in some of which the routes may be off."""
-    price, on = cost(spec), spec.routed_steps
-    routed = len(range(on.start, min(on.stop, steps)))
-    dense_flops = (steps - routed) * price.dense_flops_per_image
-    return spec.train.batch * (routed * price.train_flops_per_image + dense_flops)
+    return cost(spec).flops_of(steps * spec.train.batch)
 
 
 def _cost(spec: RunSpec, c_out: int) -> Cost:
-    tokens, whole = tokens_per_block(spec), (spec.tokens,) * spec.model.depth
+    tokens, whole = tokens_per_block(spec, spec.routes), tokens_per_block(spec, ())
     low = HALF if spec.precision in ("bf16", "fp16") else FP32
     systems = systems_of(spec)
     within = [system.added(spec, c_out) for system in systems]
@@ -171,14 +197,23 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     parameters = _parameters(spec, c_out) + sum(part.parameters for part in within)
     trained_beside = sum(part.parameters for part in auxiliary)
     plain_macs = _forward_macs(spec, whole, c_out)
-    most_tokens = tokens if len(spec.routed_steps) == spec.train.steps else whole
-    dense_macs = plain_macs + _macs(within, whole)
     again = any(system.passes_again(spec) for system in systems)
     again_bytes = _kept_by_network(spec, whole, low) if again else 0
     averages = [part for part in beside if part.averages_network]
     averaged = [part.averaged for part in averages]
     encoder = len(averages) * (plain_macs - _final_macs(spec, c_out))
-    taught = [encoder + _macs(averaged, seen) for seen in (whole, tokens)]
+
+    def step(seen: tuple[int, ...], *, routed: bool) -> Step:
+        return Step(
+            network=_forward_macs(spec, seen, c_out) + _macs(within, seen),
+            again=plain_macs + _macs(within, whole) if routed and again else 0,
+            auxiliary=_macs(auxiliary, seen),
+            teacher=encoder + _macs(averaged, seen),
+        )
+
+    seen_in = {routes: tokens_per_block(spec, routes) for _, routes in spec.phases}
+    flops = {on: step(seen, routed=bool(on)).flops for on, seen in seen_in.items()}
+    kept = [_kept_by_network(spec, seen, low) for seen in seen_in.values()]
     averaged_values = _averaged_network(spec) if averages else 0
     averaged_values += sum(part.buffers for part in averages)
     exact_macs = sum(
@@ -194,15 +229,11 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
         positions=_positions(spec)[0] + sum(part.positions for part in within),
         tokens=tokens,
         plain_macs=plain_macs,
-        dense_macs=dense_macs,
-        routed_macs=_forward_macs(spec, tokens, c_out) + _macs(within, tokens),
-        again_macs=dense_macs if again else 0,
+        dense=step(whole, routed=False),
+        routed=step(tokens, routed=True),
         exact_macs=exact_macs,
-        auxiliary_macs=(_macs(auxiliary, whole), _macs(auxiliary, tokens)),
-        teacher_macs=(taught[0], taught[1]),
-        images=spec.train.steps * spec.train.batch,
-        dense_images=(spec.train.steps - len(spec.routed_steps)) * spec.train.batch,
-        activation_bytes=_kept_by_network(spec, most_tokens, low)
+        phases=tuple((len(steps) * spec.train.batch, flops[on]) for steps, on in spec.phases),
+        activation_bytes=max(kept, default=0)
         + again_bytes
         + sum(part.activation_bytes(low) for part in (*within, *auxiliary)),
         working_bytes=(spec.tokens + spec.text_tokens)
@@ -216,14 +247,14 @@ def _macs(parts: Iterable[Added], tokens: tuple[int, ...]) -> int:
     return sum(part.macs(tokens) for part in parts)
 
 
-def tokens_per_block(spec: RunSpec) -> tuple[int, ...]:
+def tokens_per_block(spec: RunSpec, routes: Iterable[RouteSpec]) -> tuple[int, ...]:
     """K in blocks i..j of a route, both inclusive; N in all others.
 
     K = N - floor(s N) for tokens, floor(s U) of U rows less where rows leave whole; for Bernoulli
     selection, whose numbers vary, what is expected.
     """
     tokens = [spec.tokens] * spec.model.depth
-    for route in spec.routes:
+    for route in routes:
         for block in route.blocks:
             tokens[block] -= route.routed(spec.tokens)
     return tuple(tokens)

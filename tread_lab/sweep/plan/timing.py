@@ -11,7 +11,6 @@ from tread_lab.engine.compiled import EAGER, arithmetic
 from tread_lab.engine.cost.calibration import STEPS, trial_batch
 from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import PROBE, Kind, Rates, Speed, kind_of, step_flops
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PEAK_FLOPS
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -146,9 +145,9 @@ def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     """Return whether its median is of steps after the warm-up, all alike, compiled as now."""
     made = folder.attempts.read()[-1].fingerprint
     computed = made.get(f"blocks of {spec.model.backbone}", EAGER)
-    mixed = bool(spec.routes) and cost(spec).dense_images > 0
+    alike = [routes for _, routes in spec.phases] == [spec.routes]
     warm = spec.train.steps > spec.execution.log_every
-    return warm and not mixed and computed == arithmetic(spec, devices.type)
+    return warm and alike and computed == arithmetic(spec, devices.type)
 
 
 def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> dict[str, float]:

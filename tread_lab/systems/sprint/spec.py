@@ -54,7 +54,7 @@ class SprintBypass(Bypass):
         with steps without routes."""
         self.one_route(run.routes)
         share = self.path_drop if self.dense_path_drop is None else self.dense_path_drop
-        dense_steps = len(run.routed_steps) < run.train.steps
+        dense_steps = any(not routes for _, routes in run.phases)
         written = dense_steps and (share > 0 or self.path_drop > 0)
         return dataclasses.replace(self, dense_path_drop=share if written else None)
 
