@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from tread_lab.engine.batches import Batch
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.objective import Objective
 from tread_lab.routing import Routing, draw_routing
+from tread_lab.routing.select import dense_routing
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.systems.mdt.system import BothPasses
 
 SIDE, DEPTH, WIDTH, HEADS, DECODER = 4, 5, 16, 2, 2
+N = SIDE * SIDE
 
 
 def mdt(**changes: Any) -> RunSpec:
@@ -55,13 +58,13 @@ def batch(spec: RunSpec) -> tuple[Batch, Routing]:
 def reference(w: Weights, z: np.ndarray, t: float, y: int, kept: list[int] | None) -> np.ndarray:
     """F(z; t, y) of the full latent, or of one of which the encoder sees the kept tokens alone
     (Gao et al. 2023, section 3)."""
-    everywhere = list(range(SIDE * SIDE))
+    everywhere = list(range(N))
     x, c = embedded(w, z, t, y, 4)
     places = everywhere if kept is None else kept
     x = x[places]
     for l in range(DEPTH - DECODER):
         x = block(w, f"blocks.{l}", x, c, HEADS, places, SIDE)
-    u = np.tile(w["re_enter.mask_token"][0], (SIDE * SIDE, 1))
+    u = np.tile(w["re_enter.mask_token"][0], (N, 1))
     u[places] = x
     u = u + w["re_enter.decoder_pos_embed"][0]
     if kept is not None:
@@ -91,7 +94,7 @@ def test_the_loss_is_that_of_both_latents_at_one_noise(weight: float) -> None:
     """L = L_full + weight L_masked under EDM, the process of this run; the paper trains DDPM."""
     spec = mdt()
     network, (seen, (route,)) = woken(build_network(spec)), batch(spec)
-    found = Objective(spec, build_process(spec.process), [BothPasses(weight)])(network, seen)
+    found = Objective(spec, build_process(spec.process), [BothPasses(weight, N)])(network, seen)
     w = exact(network)
     for b in range(3):
         x, n = (t[b].double().numpy() for t in (seen.x_BCHW, seen.noise_BCHW))
@@ -105,13 +108,15 @@ def test_the_loss_is_that_of_both_latents_at_one_noise(weight: float) -> None:
         assert found[b].item() == pytest.approx(total, rel=1e-5)
 
 
-def test_steps_without_routes_train_the_full_latent_alone() -> None:
-    spec = mdt()
+@pytest.mark.parametrize("bypass", ["mdt", "sprint"])  # which drops paths in dense steps, too
+def test_steps_without_routes_train_the_full_latent_alone(bypass: str) -> None:
+    spec = mdt(bypass=bypass, routes_until=0)
     network, (seen, _) = woken(build_network(spec)), batch(spec)
-    dense = Batch(seen.x_BCHW, seen.y_B, seen.noise_BCHW, seen.u_B, None)
+    routing = dense_routing(spec.routes, (3, N), "mdt", path_drop=spec.bypass.dropped(routed=False))
+    dense = replace(seen, routing=routing)
     both, plain = (
         Objective(spec, build_process(spec.process), parts)(network, dense)
-        for parts in ([BothPasses(1)], [])
+        for parts in ([BothPasses(1, N)], [])
     )
     assert torch.equal(both, plain)
 

@@ -28,7 +28,8 @@ class MDT(System):
         return {"re_enter": SideInterpolater(spec.model, side=side, spans=spec.spans)}
 
     def part(self, run: Joining) -> Part | None:
-        return BothPasses(run.spec.loss.weight) if isinstance(run.spec.loss, BothLoss) else None
+        loss = run.spec.loss
+        return BothPasses(loss.weight, run.spec.tokens) if isinstance(loss, BothLoss) else None
 
     def passes_again(self, spec: RunSpec) -> bool:
         return isinstance(spec.loss, BothLoss)
@@ -50,14 +51,14 @@ class MDT(System):
 
 
 class BothPasses(Part):
-    """L_full + weight * L_masked; without routes the one pass is the full one."""
+    """L_full + weight * L_masked; where none of N tokens is routed the one pass is the full one."""
 
-    def __init__(self, weight: float) -> None:
+    def __init__(self, weight: float, N: int) -> None:
         super().__init__()
-        self.weight = weight
+        self.weight, self.N = weight, N
 
     def loss(self, loss_B: Tensor, done: ForwardPass) -> Tensor:
-        if done.batch.routing is None:
+        if all(route.whole(self.N) for route in done.batch.routing or ()):
             return loss_B
         return done.again(None).loss() + self.weight * loss_B
 
