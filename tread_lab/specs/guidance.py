@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes
+from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import short
 
@@ -177,20 +177,23 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
         UserError: there is a rate but no route to apply it to, a selection the network lacks, or a
             path to drop in a network that has only one.
     """
-    if any(branch.path == "dropped" for branch in guidance.branches):
-        if not run.bypass.two_paths:
-            raise UserError(
-                "guidance: path: dropped needs a network of two paths; this run has no"
-                " `bypass: sprint`"
-            )
-        return run.routes
-    if all(branch.rate.zero for branch in guidance.branches):
+    dropped = any(branch.path == "dropped" for branch in guidance.branches)
+    if dropped and not run.bypass.two_paths:
+        raise UserError(
+            "guidance: path: dropped needs a network of two paths; this run has no `bypass: sprint`"
+        )
+    if not dropped and all(branch.rate.zero for branch in guidance.branches):
         return ()
     routes = resolve_routes(guidance.routes, run.model.depth) or run.routes
     if not routes:
         raise UserError(
             "guidance.routes: a branch has a selection rate, but this run was trained without"
             ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
+        )
+    if run.bypass.weights(run.routes) is not None and spans_of(routes) != run.spans:
+        raise UserError(
+            f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
+            " part of the network; leave them out"
         )
     try:
         check_selections(routes, run.tokens, scans=run.model.scans)
