@@ -81,6 +81,7 @@ def cell(
     specs = {stored.run: stored.spec for stored in plan.trials}
     run, baseline = str(trial["run"]), trial["baseline"]
     known = isinstance(baseline, str) and baseline in specs
+    losses = frame.drop_duplicates("run").set_index("run")["loss"].fillna("")
     runs = [run, *([str(baseline)] if known else [])]
     spec, measured = specs[run], stages(lab, plan, runs)
     matrix = common_evaluation(map(lab.run, runs), plan.planned)
@@ -99,6 +100,7 @@ def cell(
         "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline), matrix)
         if known
         else None,
+        "one_loss": known and bool(losses[run] == losses[baseline]),
         "differences": differences(specs[baseline], spec) if known else [],
     }
 

@@ -69,10 +69,11 @@ def gap_over_steps(
     """Return differences of training losses to the baseline of the same seed at equal steps.
 
     Runs of one seed share batches, noise and label drops, so the difference is far steadier than
-    either curve. Smoothing is an exponential mean of the differences; completed trials whose
-    baseline did not end without a result, the shortest route first, from rows of `trials_frame`
-    and of `history_frame`.
+    either curve. Smoothing is an exponential mean of the differences; completed trials that train
+    the loss of their baseline, which did not end without a result, the shortest route first, from
+    rows of `trials_frame` and of `history_frame`.
     """
+    frame = with_the_baselines_loss(frame)
     logged = history[history["key"] == TRAIN_LOSS]
     losses = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
     trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
@@ -241,9 +242,8 @@ def over_steps(records: SweepRecords) -> Iterator[Drawn]:
 @figure_kind()
 def all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
     """Loss gap over training, all cells"""
-    several = records.panels > 1
-    frame = with_the_baselines_loss(records.frame) if several else records.frame
-    if several and (curves := gap_over_steps(frame, records.history)):
+    curves = gap_over_steps(records.frame, records.history) if records.panels > 1 else []
+    if curves:
         height = max(2.2, 0.5 + 0.13 * len(curves))
         fig, (ax,) = style.figure(width=style.PAGE, height=height)
         draw_gap_over_steps(curves, ax, named=True)

@@ -26,7 +26,7 @@ export function showPanel(panel, details, names, { remove, seed }) {
   if (baseline) columns.push({ name: "dense", run: baseline.baseline, colour: COLOURS[0] });
   for (const [k, d] of details.entries()) {
     const colour = d.role === "baseline" ? COLOURS[0] : COLOURS[1 + (k % 4)];
-    columns.push({ name: names[k], run: d.run, base: d.baseline, colour });
+    columns.push({ name: names[k], run: d.run, base: d.baseline, oneLoss: d.one_loss, colour });
   }
   put(
     panel,

@@ -22,7 +22,7 @@ export function curves(columns) {
   }));
   const loss = lines(drawn, { metric: "training loss" });
   if (!loss) return null;
-  const compared = columns.filter((c) => c.base); // each with its own baseline, of its seed
+  const compared = columns.filter((c) => c.oneLoss); // each with its own baseline, of its seed
   const gaps = compared.map((c) => {
     const dense = c.base.curve;
     const base = new Map(dense.step.map((step, k) => [step, dense.loss[k]]));

@@ -62,6 +62,13 @@ def test_a_time_that_other_work_on_the_machine_decided_is_marked(tmp_path: Path)
     assert marked == ["throughput/step_seconds"]
 
 
+def test_training_losses_are_compared_only_if_they_are_one_loss(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(similarity=False))
+    plan, frame = lab.sweep("placement").plan(), trials_frame(lab, "placement")
+    frame.loc[1, "loss"] = "both"
+    assert [cell(lab, plan, frame, number)["one_loss"] for number in (1, 2)] == [False, True]
+
+
 def test_a_failure_has_its_attempts_the_end_of_its_log_and_what_to_do(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states={(2, 8): "failed"}, history=True))
     plan = lab.sweep("placement").plan()

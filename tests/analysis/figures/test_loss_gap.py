@@ -72,6 +72,7 @@ def test_cells_of_several_panels_stand_in_one_figure_if_they_minimise_the_same_l
     cells = ("5->8 s=0.25", "5->8 s=0.5", "0->4 s=0.25", "0->4 s=0.5", "2->8 s=0.25")
     assert [name.replace(r"$\to$", "->") for name in names] == [*cells]
     assert [*all_over_steps.draw(replace(records, panels=1))] == []
+    assert {gap.name for gap in gap_over_steps(frame, records.history)} == {*cells}
 
 
 def test_a_trial_that_is_its_own_baseline_has_no_curve(

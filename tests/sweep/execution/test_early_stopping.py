@@ -55,6 +55,14 @@ def test_runs_of_several_lengths_are_judged_at_equal_steps(lab: Lab, tiny: Tiny)
     assert early.gap(next(iter(early.judged)), 10) is None  # it has logged nothing
 
 
+def test_gaps_of_several_losses_are_refused(lab: Lab, tiny: Tiny) -> None:
+    ensemble = {"kind": "ensemble", "weight": 0.1}
+    axes = {"route": ["0->1", "0->2"], "loss": ["plain", ensemble]}
+    with pytest.raises(UserError, match=r"compare: a loss less itself, equation 0\.1 less plain; "):
+        EarlyStopping.of(planned(tiny, axes=axes), lab)
+    assert EarlyStopping.of(planned(tiny, fixed={"loss": ensemble}), lab)
+
+
 def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, tiny: Tiny) -> None:
     fixed = {"execution": {"log_every": 25}}
     line = (

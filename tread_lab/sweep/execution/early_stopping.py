@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tread_lab.engine.checkpoint import newest_whole_step
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
+from tread_lab.specs.cell import Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -40,8 +41,8 @@ class EarlyStopping:
         judged at the same steps, those of the shortest.
 
         Raises:
-            UserError: no run is so long that it is judged, or a run logs no training loss before a
-                step at which it is judged.
+            UserError: no run is so long that it is judged, a run logs no training loss before a
+                step at which it is judged, or the training losses of two do not compare.
         """
         if plan.stop_early is None:
             return None
@@ -63,6 +64,7 @@ class EarlyStopping:
                 f" {max(lengths)} steps; write a smaller one"
             )
         _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
+        _check_losses(plan.possible_trials, judged)
         return EarlyStopping(spec, lab, plan.name, judged)
 
     def rungs(self, run: str) -> tuple[int, ...]:
@@ -110,6 +112,20 @@ class EarlyStopping:
             for entry in self.lab.run(run).entries()
             if entry.key == metric_names.TRAIN_LOSS and rung / 2 < entry.step <= rung
         }
+
+
+def _check_losses(trials: Sequence[Trial[RunSpec]], judged: Collection[str]) -> None:
+    """Refuse gaps of several losses, such as that of both passes of MDT beside those of one."""
+    losses = {t.run: metric_names.parameters(t.spec)["loss"] or "plain" for t in trials}
+    pairs = {
+        (losses[t.run], losses.get(t.baseline or "", "plain")) for t in trials if t.run in judged
+    }
+    gaps = {f"{own} less {dense}" if own != dense else "a loss less itself" for own, dense in pairs}
+    if len(gaps) > 1:
+        raise UserError(
+            "stop_early: judges by the training loss less the baseline's, and these do not compare:"
+            f" {', '.join(sorted(gaps))}; leave out stop_early, or all but one of them"
+        )
 
 
 def _check_logged(stop: StopEarlySpec, runs: Iterable[RunSpec]) -> None:
