@@ -24,12 +24,18 @@ from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.evaluate import evaluate, open_evaluations, record_of
-from tread_lab.engine.export import _recorded, export, load_exported, model_card
+from tread_lab.engine.export import (
+    _recorded,
+    export,
+    load_exported,
+    model_card,
+    without_folders,
+)
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, signature
+from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)
@@ -113,6 +119,13 @@ def test_a_card_tells_every_rate_and_measure_of_the_last_attempt_and_no_folder(
         "- data latents: da7a",
     ):
         assert line in lines, line
+
+
+def test_no_folder_of_a_run_or_of_those_it_descends_from_is_exported() -> None:
+    folders = {"data": {**LATENTS, "path": "/home/x"}, "repa": {"path": "/home/y"}}
+    spec = small_run(**folders, init_from={"run": encode(small_run(**folders))})
+    assert "/home" not in str(encode(without_folders(spec)))
+    assert signature(without_folders(spec)) == signature(spec)
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ def without_folders(spec: RunSpec) -> RunSpec:
     start = spec.init_from
     if start is not None and start.file is not None:
         start = replace(start, file=Path(start.file).name)
+    elif start is not None and start.run is not None:
+        start = replace(start, run=without_folders(start.run))
     parts: dict[str, Any] = {name: p.without_folders() for name, p in spec.systems.items()}
     return replace(spec, data=replace(spec.data, path=None), init_from=start, **parts)
 
