@@ -221,13 +221,14 @@ def test_what_was_sent_is_not_sent_again_but_counts(sweeps: Sweeps) -> None:
 
 def test_a_run_that_went_on_gets_what_is_new(sweeps: Sweeps) -> None:
     sent = "stamp=earlier log=1 born=2000 files=others"
-    old = kept(tags={"tread_lab.sent": sent}, params={"seed": "0"}, status="RUNNING", end_time=None)
+    tags = {"tread_lab.sent": sent, "disturbed": "train/time", "paper": "figure 8"}
+    old = kept(tags=tags, params={"seed": "0"}, status="RUNNING", end_time=None)
     client, view = Client([PARENT, old]), replace(VIEW, tags={"cell": "dense", "role": "other"})
     report = synced(sweeps, client, {"dense": view})
     assert report == SyncReport("placement", runs=2, updated=1, values=3)
-    files, ended, first, second, batch = client.of("old")
+    files, ended, *deleted, batch = client.of("old")
     assert files == ("log_artifacts", {"deep/note.txt": "x", "raw": "y"})
-    assert {first, second} == {("delete_tag", "mlflow.note.content"), ("delete_tag", "problem")}
+    assert {call[1] for call in deleted} == {"mlflow.note.content", "problem", "disturbed"}
     assert ended == ("set_terminated", ("status", "FINISHED"), ("end_time", 5000))
     assert batch == (
         "log_batch",

@@ -49,6 +49,7 @@ from tread_lab.tracking.stored_run import (
     LAB,
     NAME,
     PARENT_RUN,
+    PASSING,
     SENT,
     SHARED,
     SWEEP,
@@ -273,7 +274,7 @@ class _SweepSync:
         run_id, have, own = run.info.run_id, run.data, own_tags(run, tags)
         if run.info.run_name != name_of(run, name):
             self._client.update_run(run_id, name=name)
-        for place in set(SHARED) & own.keys() - tags.keys():
+        for place in {*SHARED, *PASSING} & own.keys() - tags.keys():
             self._client.delete_tag(run_id, place)
         tags = {k: v for k, v in tags.items() if k not in have.tags or k in own}
         texts = {place: text for place, text in tags.items() if place in SHARED}

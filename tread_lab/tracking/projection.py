@@ -99,7 +99,7 @@ def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
 
 
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
-FORMAT = 4  # of what is shown; another number sends everything once more
+FORMAT = 5  # of what is shown; another number sends everything once more
 STATUS = {
     RunState.RUNNING: "RUNNING",
     RunState.INTERRUPTED: "KILLED",

@@ -16,7 +16,8 @@ from tread_lab.tracking.projection import View, file_mark
 
 NAME = "name"  # of the run, beside the names of tags
 NOTE = "mlflow.note.content"
-FACTS = ("cell", "role", "state", "signature", "code", "device")  # tags that the sync alone writes
+PASSING = ("compared", "disturbed")  # tags that the sync alone writes, and takes back
+FACTS = ("cell", "role", "state", "signature", "code", "device", *PASSING)
 SHARED = (NAME, NOTE, "problem", "attempts", "tags")  # places where a person may have written too
 
 
