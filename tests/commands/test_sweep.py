@@ -17,6 +17,7 @@ from tread_lab.commands import sweep
 from tread_lab.records import run_folder as records
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import UserError, extensions
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import BudgetSpec
@@ -308,8 +309,10 @@ def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pretended.error = error
+    Lab.at("lab").sweep("s").add_stopped(Stopped("run", 5, "of a session with stop_early"))
     assert main(COMMAND) == code
     assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
+    assert Lab.at("lab").sweep("s").stopped() == {}, "and an interrupted run is shown as that"
 
 
 def test_hours_that_are_over_are_no_interruption(

@@ -241,6 +241,8 @@ def _drive(launch: _Launch) -> int:
             write_json(folder.budget_path, encode(plan.budget))
         else:
             folder.budget_path.unlink(missing_ok=True)
+        if plan.stop_early is None:  # all runs go on
+            folder.stopped_path.unlink(missing_ok=True)
         _show(launch, notices)
         queue = _queue(lab, plan, open_tasks, launch.forecast)
         mistake = None
