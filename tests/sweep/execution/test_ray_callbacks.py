@@ -36,8 +36,9 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
 FINISHED = "FINISHED"  # of a searcher of Ray Tune
 
 
-def searcher_of(ray: Any, queue: ListQueue) -> Any:
-    return ray.QueueSearcher(queue, ray.CallbackErrors(), ray.Refusals(), SHARE)
+def searcher_of(ray: Any, queue: ListQueue, share: Any = SHARE, **more: int) -> Any:
+    watcher = SimpleNamespace(errors=ray.CallbackErrors(), refusals=ray.Refusals(), deferred=[])
+    return ray.QueueSearcher(queue, watcher, share, **more)
 
 
 def error_file(lab: Lab, error: Exception | None) -> str:
@@ -106,7 +107,7 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
 
     tasks = [Task(tiny()), Task(tiny(seed=1))]
     watcher = Watched(lab, tasks[0]).watcher
-    searcher = ray.QueueSearcher(Broken(tasks), watcher.errors, watcher.refusals, SHARE)
+    searcher = ray.QueueSearcher(Broken(tasks), watcher, SHARE)
     assert isinstance(searcher.suggest("one"), dict) and not watcher.stop_all()
     searcher.on_trial_complete("one")
     assert watcher.stop_all() and searcher.suggest("two") is not None
@@ -219,8 +220,12 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     assert sent.task == parent and str(sent) == parent.run
     assert sent.expected == of_nodes(fingerprint(parent.spec, "cpu"))
     assert searcher.suggest("two") is None  # until its parent has ended
-    for _ in range(2):
-        searcher.on_trial_complete("one")
+    searcher.deferred.append(parent)
+    assert searcher.suggest("two") is None
+    searcher.on_trial_complete("one")
+    assert ended == [] and searcher.suggest("two") == FINISHED  # it has a turn of its own first
+    searcher.deferred.clear()
+    searcher.queue.ended(parent)
     assert ended == [parent.run] and searcher.suggest("two")["task"].task == child
     searcher.on_trial_result("two", {})
     assert searcher.suggest("three") == FINISHED
@@ -237,7 +242,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
     seen = Watched(lab, Task(tiny()))
     monkeypatch.setattr(ray, "fitting_nodes", lambda share: {"bad", "good"})
     queue = ListQueue([seen.task])
-    searcher = ray.QueueSearcher(queue, seen.watcher.errors, seen.refusals, SHARE)
+    searcher = ray.QueueSearcher(queue, seen.watcher, SHARE)
     place = searcher.suggest("one")["task"].place
     assert place._bound.arguments == {"bundles": [{"CPU": 1.0}], "strategy": "PACK"}
     assert searcher.suggest("two") is None  # the first may come back
@@ -264,9 +269,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
 
 
 def test_a_run_on_several_devices_asks_for_a_bundle_of_each(tiny: Tiny, ray: Any) -> None:
-    share = {"cpu": 4, "gpu": 2.0}
-    queue, errors = ListQueue([Task(tiny())]), ray.CallbackErrors()
-    searcher = ray.QueueSearcher(queue, errors, ray.Refusals(), share, devices=2)
+    searcher = searcher_of(ray, ListQueue([Task(tiny())]), {"cpu": 4, "gpu": 2.0}, devices=2)
     asked = searcher.suggest("one")["task"].place._bound.arguments
     assert asked == {"bundles": [{"CPU": 2.0, "GPU": 1.0}] * 2, "strategy": "STRICT_PACK"}
 

@@ -18,7 +18,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import IMPORTED
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
-from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
@@ -196,22 +196,6 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     assert later.flops == queue.budget.flops
     later.admit(plan.tasks[2])
     assert later.flops == dense + first + second + third
-
-
-def test_a_run_that_waits_for_a_whole_device_stays_booked(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, budget={"flops": 1e18})
-    task, budget = plan.tasks[1], Budget(lab, plan, lambda task: None)
-    attempts = lab.run(task.run).attempts
-    attempts.close(attempts.open(), "oom")
-    child = decode(RunSpec, {**encode(task.spec), "init_from": {"run": encode(task.spec)}})
-    for waiting in (task, Task(child)):  # for a device to itself, or for its parent
-        budget.admit(waiting)
-        budget.ended(waiting)
-    assert budget.flops == 2 * cost(task.spec).train_flops
-    lab.run(task.run).finish(RunState.FAILED, kind="oom")
-    for _ in range(2):
-        budget.ended(task)
-        assert budget.flops == cost(child).train_flops
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from tread_lab.sweep.trial.retry import (
     failed_kind,
     failed_tasks,
     reopen,
-    waits_for_whole_device,
 )
 from tread_lab.sweep.trial.task import Task
 
@@ -72,17 +71,6 @@ def test_what_follows_is_said_of_the_last_ending_and_the_tries_that_count(
 ) -> None:
     attempts = [replace(one, forgiven=one.n <= forgiven) for one in history(*kinds)]
     assert consequence(attempts) == follows
-
-
-def test_a_task_waits_for_a_whole_device_where_it_or_its_parent_found_no_memory(
-    lab: Lab, tiny: Tiny
-) -> None:
-    child, parent = Task(tiny(seed=1, init_from={"run": encode(tiny())})), lab.run_of(tiny())
-    assert not waits_for_whole_device(lab, child)
-    parent.attempts.close(parent.attempts.open(pid=1), "oom")
-    assert waits_for_whole_device(lab, child) and waits_for_whole_device(lab, Task(tiny()))
-    parent.finish(RunState.COMPLETED, step=20)
-    assert not waits_for_whole_device(lab, child)
 
 
 def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:

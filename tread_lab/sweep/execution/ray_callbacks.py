@@ -85,14 +85,14 @@ class QueueSearcher(_InDriver, Searcher):
     def __init__(
         self,
         queue: TaskQueue,
-        errors: CallbackErrors,
-        refusals: Refusals,
+        watcher: TrialWatcher,
         resources: Mapping[str, float],
         devices: int = 1,
     ) -> None:
         super().__init__()
-        self.queue, self.errors, self.refusals, self.resources = queue, errors, refusals, resources
-        self.devices = devices
+        self.queue, self.resources, self.devices = queue, resources, devices
+        self.errors, self.refusals = watcher.errors, watcher.refusals
+        self.deferred = watcher.deferred
         self.count = 0
         self.running: dict[str, Task] = {}
         self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
@@ -106,7 +106,8 @@ class QueueSearcher(_InDriver, Searcher):
                 task = returned.pop(0) if returned else self.queue.next()
         if task is None:
             all_out = self.queue.finished and not self._may_come_back
-            over = all_out or self.count >= _PER_EXPERIMENT or self.errors.first
+            stuck = self.deferred and not self.running  # all that is left waits for these
+            over = all_out or stuck or self.count >= _PER_EXPERIMENT or self.errors.first
             return Searcher.FINISHED if over else None
         self.count += 1
         self.running[trial_id] = task
@@ -135,7 +136,7 @@ class QueueSearcher(_InDriver, Searcher):
     ) -> None:
         self._may_come_back.discard(trial_id)
         task = self.running.pop(trial_id, None)
-        if task is not None and task not in self.refusals.tasks:
+        if task is not None and task not in (*self.refusals.tasks, *self.deferred):
             with self.errors.collect():
                 self.queue.ended(task)
 

@@ -76,34 +76,32 @@ class RayExecutor:
         processes = OneProcess() if devices == 1 else ActorProcesses(devices, self.resources.cpus)
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
-            queue = all_work = as_queue(work)
-            deferred: list[Task] = []
-            for whole in (False, True):  # what needs a whole device has a turn of its own
+            queue, whole = as_queue(work), list[Task]()
+            while whole or not queue.finished:  # what needs a whole device has turns of its own
+                turn = as_queue(whole) if whole else queue
                 resources = whole_device(part) if whole else part
                 watcher = TrialWatcher(
                     lab,
                     on_report,
-                    lambda: stopping() or all_work.stop,
+                    lambda: stopping() or queue.stop,
                     HeartbeatMonitor(lab, end_attempt),
                     user_errors,
                     refusals,
                     resources,
                 )
                 worker = WorkerInfo(
-                    whole=whole,
+                    whole=bool(whole),
                     runs_per_device=1 if whole else most_on_one_device(self.resources),
                     processes=processes,
                     hang_timeout=self.hang_timeout,
                 )
-                while not queue.finished or refusals.tasks:
-                    self._tune(lab, queue, watcher, resources, worker)
+                while refusals.tasks or not (turn.finished or watcher.deferred):
+                    self._tune(lab, turn, watcher, resources, worker)
                     watcher.raise_if_stopped()
                     gc.collect()  # an experiment's objects refer to each other
-                if not watcher.deferred:
-                    break
-                deferred, queue = watcher.deferred, as_queue(watcher.deferred)
-            for task in deferred:
-                all_work.ended(task)
+                for task in whole:
+                    queue.ended(task)
+                whole = watcher.deferred
         user_errors.raise_first()
 
     def _tune(
@@ -127,9 +125,7 @@ class RayExecutor:
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=QueueSearcher(
-                    queue, watcher.errors, watcher.refusals, resources, self.resources.devices
-                ),
+                search_alg=QueueSearcher(queue, watcher, resources, self.resources.devices),
                 scheduler=None
                 if self.early is None
                 else EarlyStoppingScheduler(self.early, watcher.errors),

@@ -10,7 +10,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
-from tread_lab.sweep.trial.retry import waits_for_whole_device
 from tread_lab.sweep.trial.task import Task, TaskQueue, done_share, trained_again
 
 Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
@@ -74,8 +73,8 @@ class Budget:
         self._trained_again |= trained_again(self.lab, task).keys()
 
     def ended(self, task: Task) -> None:
-        """Count of a run no more than it has executed, unless it goes on alone on a device."""
-        if task.run in self._admitted and not waits_for_whole_device(self.lab, task):
+        """Count of a run no more than it has executed."""
+        if task.run in self._admitted:
             self._admitted.remove(task.run)
             self._count(task, -1)
 

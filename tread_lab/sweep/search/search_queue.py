@@ -75,7 +75,7 @@ class SearchQueue:
         self._queue.ended(task)
         self._promised.pop(task.run, None)  # a cell may share a run that was under way
         self._ended.add(task.run)
-        self._observe(task.run)
+        self._observe()
 
     def _may_suggest(self) -> bool:
         """Return whether a slot is free and the results that a suggestion needs are known."""
@@ -125,24 +125,12 @@ class SearchQueue:
     def _open(self, trials: Sequence[Trial[RunSpec]]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
-    def _observe(self, ended: str = "") -> None:
-        """Read the results of the open cells; store the study once all of them have results.
-
-        Args:
-            ended: the run of which a failed cell is read again: it may have waited for a device.
-        """
-        self.observations = [
-            o if o.over and not self._failed_by(o, ended) else self._observed(o)
-            for o in self.observations
-        ]
+    def _observe(self) -> None:
+        """Read the results of the open cells; store the study once all of them have results."""
+        self.observations = [o if o.over else self._observed(o) for o in self.observations]
         if self.observations and all(o.over for o in self.observations):
             path, goals = self.folder.study_path, self.searched.objectives
             store_study(path, self.plan.name, goals, self.space, self.observations, self._facts)
-
-    def _failed_by(self, observation: Observation, run: str) -> bool:
-        return observation.state == "failed" and run in (
-            trial.run for trial in self._trials_of(observation.cell)
-        )
 
     def _observed(self, observation: Observation) -> Observation:
         """Return what is known of an open cell by now."""

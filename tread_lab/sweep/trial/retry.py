@@ -47,12 +47,6 @@ def decide(attempts: Sequence[Attempt]) -> Decision:
     return Decision(whole_device=any(reason.whole_device for reason in exit_reasons.values()))
 
 
-def waits_for_whole_device(lab: Lab, task: Task) -> bool:
-    """Return whether a task is not tried again before it, or its parent, has a device to itself."""
-    family = (lab.run_of(spec) for spec in (*task.spec.ancestors, task.spec))
-    return any(run.result() is None and decide(run.attempts.read()).whole_device for run in family)
-
-
 def consequence(attempts: Sequence[Attempt]) -> str:
     """Return what follows from the end of the last attempt, for people."""
     kind, tries = attempts[-1].ended, EXIT_REASONS[attempts[-1].ended].tries

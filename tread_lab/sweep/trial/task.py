@@ -151,8 +151,7 @@ class TaskQueue(Protocol):
         """Return a task that can start now; `None` while every task left waits for others."""
 
     def ended(self, task: Task) -> None:
-        """Note that a task has come to an end in this session, however it went; one that waited for
-        a whole device has come to an end twice."""
+        """Note that a task has come to an end in this session, however it went."""
 
 
 class ListQueue:
