@@ -101,6 +101,30 @@ def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab, tiny
     assert [now.price(trial.spec) for trial in now.trials] == [0.6, 0.6]
 
 
+@pytest.mark.parametrize(
+    ("sweep", "line"),
+    [
+        ({"seeds": [0, 1]}, "the seed of tiny is 7, and this sweep trains seeds=[0, 1]"),
+        ({"seeds": [0, 7]}, ""),
+        ({"axes": {"routes_from": [19, 20, 1.0]}},
+         "1 run with routes, trained densely in all steps: routes_from is 20, and the routes end"
+         " at step 20"),
+        ({"axes": {"routes_from": [5], "routes_until": [4, 6]}},
+         "1 run with routes, trained densely in all steps: routes_from is 5, and the routes end"
+         " at step 4"),
+        ({"axes": {"routes_until": [0], "train.steps": [0, 20]}}, ""),
+    ],
+)  # fmt: skip
+def test_settings_without_effect_are_said_before_the_plan(
+    lab: Lab, tiny: Tiny, sweep: dict[str, Any], line: str
+) -> None:
+    base = Experiment(name="tiny", run={**encode(tiny(routes=["0->1"], steps=20)), "seed": 7})
+    tree, lines = {"experiment": "tiny", "seeds": [7], "trials": [{}], **sweep}, list[str]()
+    devices = Devices.here("cpu")
+    plan_sweep(lab, "p", decode(SweepSpec, tree), base, devices, say=lines.append)
+    assert lines == [line] * bool(line)
+
+
 def test_a_parent_that_is_no_trial_is_counted_apart(tiny: Tiny) -> None:
     plan = planned(tiny, axes={}, baseline=None, variants={"f": {"a": {"then": THEN}}})
     assert (len(plan.trials), len(plan.tasks)) == (2, 4)

@@ -17,6 +17,7 @@ from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.trials import Completion, Price
+from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
@@ -168,7 +169,24 @@ def plan_sweep(
     stored = lab.sweep(name).stored_plan()
     seconds = TrainSeconds(lab, devices, rates, stored.sources.get("speeds") if stored else None)
     digests = DataDigests(lab, lab.sweep(name), say)
-    return make_plan(name, whole, base, devices.names(), seconds, digests.planned)
+    plan = make_plan(name, whole, base, devices.names(), seconds, digests.planned)
+    if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
+        say(f"the seed of {base.name} is {seed}, and this sweep trains seeds={[*sweep.seeds]}")
+    for line in never_routed(trial.spec for trial in plan.possible_trials):
+        say(line)
+    return plan
+
+
+def never_routed(specs: Iterable[RunSpec]) -> Iterator[str]:
+    """Yield a line about runs whose routes end before they begin; that of a dense phase,
+    `routes_until: 0`, is meant."""
+    family = {run: None for spec in specs for run in (*spec.ancestors, spec)}
+    if dense := [run for run in family if run.routes_from >= run.routed_steps.stop > 0]:
+        first = dense[0]
+        yield (
+            f"{counted(len(dense), 'run')} with routes, trained densely in all steps: routes_from"
+            f" is {first.routes_from}, and the routes end at step {first.routed_steps.stop}"
+        )
 
 
 def make_plan(
