@@ -284,6 +284,24 @@ def test_a_finetune_family_shares_its_parent_and_is_compared_at_equal_steps() ->
     assert len(runs) == 6
 
 
+@pytest.mark.parametrize(
+    ("baseline", "routes"),
+    [
+        ({"routes": []}, [(), (), ()]),
+        ({"routes": [], "then.routes": ["0->8"]}, [(), (0,), ()]),
+        ({"routes": ["0->8"]}, [(0,), (3,), ()]),
+        ({"routes": [], "then": None}, [()]),
+    ],
+)
+def test_a_baseline_without_routes_has_none_in_any_phase(
+    baseline: dict[str, Any], routes: list[tuple[int, ...]]
+) -> None:
+    then = {"routes": ["3->8"], "then": {"routes": []}}
+    dense = expansion(trials=[{"route": "2->8", "then": then}], baseline=baseline).trials[0].spec
+    family = [*dense.ancestors, dense]
+    assert [tuple(route.blocks[0] for route in run.routes) for run in family] == routes
+
+
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
 
 

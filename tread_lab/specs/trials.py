@@ -11,7 +11,7 @@ from tread_lab.specs.cell import Cell, CellNames, Trial, labelled
 from tread_lab.specs.decode import decode, decode_field
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import BASELINE
-from tread_lab.specs.fields import TOP, dotted, field_value, run_of, with_fields
+from tread_lab.specs.fields import TOP, dotted, field_value, leaves_of, run_of, with_fields
 from tread_lab.specs.recipe import TrainSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -206,7 +206,7 @@ class Trials:
         Raises:
             UserError: the cell is no possible run, or its baseline is none.
         """
-        fields = CellNames(tree, cell).settled(self.baseline)
+        fields = _in_all_phases(CellNames(tree, cell).settled(self.baseline), tree)
         tree, labels = {**tree, "seed": seed}, labelled(cell)
         if self.baseline is None:
             return None, Trial("trial", labels, seed, *self._run(tree), None)
@@ -249,6 +249,16 @@ class Trials:
             spec = self._whole(spec)
             self._runs[key] = spec, signature(spec)
         return self._runs[key]
+
+
+def _in_all_phases(fields: Mapping[str, Any] | None, tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a baseline; one without routes has none in a phase of `then` either."""
+    fields, name, phase = leaves_of(fields or {}), "then", tree.get("then")
+    while isinstance(phase, Mapping) and fields.get("routes") == [] and "then" not in fields:
+        if phase.get("routes"):
+            fields = {f"{name}.routes": [], **fields}
+        name, phase = f"{name}.then", phase.get("then")
+    return fields
 
 
 def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
