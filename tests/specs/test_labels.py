@@ -163,6 +163,7 @@ def test_runs_of_a_sweep_are_told_apart_by_what_they_serve(
         (cell_text({}), "the base run"),
         (without_axis("2->8 s=0.5 steps=9", "rate"), "2->8 steps=9"),
         (without_axis("2->8 s=0.5 steps=9", "train.steps"), "2->8 s=0.5"),
+        (without_axis("0->1 s=0.25 + 3->4 s=0.5", "rate"), "0->1 s=0.25 + 3->4"),
         (value_text(0.50), "0.5"),
         (value_text(1e-4), "0.0001"),
         (value_text(0.9999999), "0.9999999"),

@@ -226,10 +226,10 @@ def _told_apart(trials: Mapping[Key, Trial[Spec]]) -> dict[Key, dict[str, Any]]:
 
 
 def without_axis(label: str, axis: str) -> str:
-    """Return a cell's label without the value of one numeric axis."""
+    """Return a cell's label without the value of one numeric axis; a route's own rate stays."""
     short = "s" if axis == "rate" else re.escape(axis.rpartition(".")[2])
     long = re.escape(axis)
-    return re.sub(rf" (?:{short}|{long})=\S+", "", label)
+    return re.sub(rf" (?:{short}|{long})=\S+(?!\S| \+)", "", label)
 
 
 def value_text(value: Any) -> str:
