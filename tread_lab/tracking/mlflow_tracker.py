@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tread_lab.frames import Memory, own_metrics
+from tread_lab.frames import Memory, own_metrics, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -170,6 +170,7 @@ class _SweepSync:
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
             metrics=own_metrics(frame),
+            ranked_by=ranking_key(frame),
             varied={v for k, v in PARAMETERS.items() if k in frame and frame[k].nunique() > 1},
             pictures=self._projection.pictures(),
             seed=min(trial.stored.seed for trial in trials),

@@ -42,6 +42,7 @@ class SavedViews:
     Attributes:
         condition: the search that finds the sweep's trials and nothing else.
         metrics: the metrics that its trials have, by the names of `trials_frame`.
+        ranked_by: the one of them that its cells are ranked by.
         varied: the parameters that differ between its trials.
         pictures: keys of the pictures that its trials have.
         seed: whose pictures are shown.
@@ -53,6 +54,7 @@ class SavedViews:
     sweep: str
     condition: str
     metrics: Collection[str]
+    ranked_by: str | None
     varied: Collection[str]
     pictures: Sequence[str]
     seed: int
@@ -81,10 +83,11 @@ class SavedViews:
         return json.dumps({"name": f"{self.sweep}{name}", **times, "state": packed})
 
     def _headlines(self) -> list[str]:
-        """What a cell is judged by, the held-out gap first, then samples' measures of quality."""
-        names = sorted(name for name in self.metrics if "@" in name and ":" not in name)
-        samples = [name for name in names if metric_kind(name).nature == "quality"]
-        return [to_mlflow(name) for name in (GAP_HELDOUT, *samples) if name in self.metrics]
+        """What a cell is judged by: the ranking's metric, the held-out gap, samples' quality."""
+        samples = sorted(name for name in self.metrics if "@" in name and ":" not in name)
+        names = [n for n in (self.ranked_by, GAP_HELDOUT, *samples) if n in self.metrics]
+        quality = (name for name in names if metric_kind(name).nature == "quality")
+        return [*dict.fromkeys(map(to_mlflow, quality))]
 
     def _cells(self) -> dict[str, Any]:
         """Bars of every cell, the map over start and end, curves; seeds averaged."""
@@ -121,7 +124,7 @@ class SavedViews:
     def _state(self, condition: str, charts: list[dict[str, Any]]) -> dict[str, Any]:
         headlines = self._headlines()
         columns = [f"params.`{name}`" for name in COLUMNS]
-        columns += [f"metrics.`{name}`" for name in (*headlines, HELDOUT_LOSS)]
+        columns += [f"metrics.`{name}`" for name in dict.fromkeys([*headlines, HELDOUT_LOSS])]
         sections = dict.fromkeys(chart["metricSectionId"] for chart in charts)
         return {
             "searchFilter": condition,
