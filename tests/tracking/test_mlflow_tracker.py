@@ -352,6 +352,7 @@ def test_views_are_of_what_the_sweep_varies_and_are_sent_once(
             "sweep": "placement",
             "condition": f"{SEARCHED[2]} AND tags.`role` != 'sweep'",
             "metrics": [],
+            "ranked_by": None,
             "varied": {"route_end", "route_length"},
             "pictures": ["pictures/samples"],
             "seed": 0,
