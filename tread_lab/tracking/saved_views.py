@@ -85,9 +85,9 @@ class SavedViews:
     def _headlines(self) -> list[str]:
         """What a cell is judged by: the ranking's metric, the held-out gap, samples' quality."""
         samples = sorted(name for name in self.metrics if "@" in name and ":" not in name)
-        names = [n for n in (self.ranked_by, GAP_HELDOUT, *samples) if n in self.metrics]
-        quality = (name for name in names if metric_kind(name).nature == "quality")
-        return [*dict.fromkeys(map(to_mlflow, quality))]
+        names = dict.fromkeys([self.ranked_by or GAP_HELDOUT, GAP_HELDOUT, *samples])
+        own = (name for name in names if name in self.metrics)
+        return [to_mlflow(name) for name in own if metric_kind(name).nature == "quality"]
 
     def _cells(self) -> dict[str, Any]:
         """Bars of every cell, the map over start and end, curves; seeds averaged."""
