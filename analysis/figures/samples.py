@@ -22,8 +22,7 @@ from tread_lab.frames import best_first, cells_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs.decode import decode
-from tread_lab.specs.guidance import GuidanceSpec, beyond_weight
+from tread_lab.specs.guidance import beyond_weight
 
 Images = NDArray[np.uint8]
 COLUMNS, ROWS = 12, 8  # most that are shown
@@ -167,7 +166,7 @@ def how_drawn(spec: Mapping[str, Any]) -> str:
     `guidance w = 1.5 AG(250), heun 40 steps`."""
     weight, sampler = _weight(spec), spec["sampler"]
     guidance = "without guidance" if weight == 1 else f"guidance w = {weight:g}"
-    guidance += beyond_weight(decode(GuidanceSpec, sampler.get("guidance", {})))
+    guidance += beyond_weight(sampler.get("guidance", {}))
     return f"{guidance}, {sampler['solver']} {sampler['steps']} steps"
 
 

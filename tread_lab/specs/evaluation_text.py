@@ -280,6 +280,5 @@ def _settings(tree: Tree) -> dict[str, Any]:
     if own.get("reference"):
         own["reference"] = own["reference"]["name"]
     if sampler := own.get("sampler"):
-        guidance = in_short(decode(GuidanceSpec, sampler["guidance"]))
-        own["sampler"] = {**sampler, "guidance": guidance}
+        own["sampler"] = {**sampler, "guidance": in_short(sampler["guidance"])}
     return dict(dotted(own))
