@@ -11,7 +11,7 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
-from tread_lab.engine.cost.speed import RATES
+from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
@@ -20,8 +20,9 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.sweep import BudgetSpec
-from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, Forecast
 from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.task import ListQueue, Task, trained_again
@@ -40,7 +41,7 @@ def carried_out(
 ) -> tuple[list[str], Any]:
     """The routes of what was carried out, and the queue."""
     folder, done = lab.sweep("budgeted"), Pretender(lab, slots)
-    budget = Budget(lab, plan, lambda task: seconds)
+    budget = Budget(lab, plan, lambda todo: [seconds] * len(todo))
     watch = Stopwatch(folder.spent_path)
     if plan.search is None:
         queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
@@ -54,7 +55,7 @@ def carried_out(
 def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     flops = [cost(task.spec).train_flops for task in planned(tiny).tasks]
     plan = planned(tiny, budget={"flops": sum(flops[:4]) + 1})
-    budget = Budget(lab, plan, lambda task: None)
+    budget = Budget(lab, plan, lambda todo: [None] * len(todo))
     fitting, left = budget.split(plan.open_tasks(lab), 2)
     assert len(fitting) == 4 and len(left) == 3
     done, queue = carried_out(lab, plan)
@@ -68,13 +69,13 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     again, queue = carried_out(lab, planned(tiny, budget={"trials": 5}))
     assert len(again) == 3 and queue.full
     plan = planned(tiny, budget={"trials": 6})
-    budget, (baseline, *_, last) = Budget(lab, plan, lambda task: None), plan.tasks
+    budget, (baseline, *_, last) = Budget(lab, plan, lambda todo: [None] * len(todo)), plan.tasks
     budget.admit(baseline)  # which is no trial
     assert budget.spent.trials == 5 and budget.fits([baseline, last], 0.0)
     folder = lab.run_of(last.spec)
     folder.create(last.spec)
     folder.attempts.close(folder.attempts.open(), "exception")  # before its first entry
-    assert Budget(lab, plan, lambda task: None).spent.trials == 6
+    assert Budget(lab, plan, lambda todo: [None] * len(todo)).spent.trials == 6
     rest, queue = carried_out(lab, planned(tiny, budget={}))
     assert len(rest) == 1 and not queue.full
     plan = planned(tiny, axes={"route": ["0->1"], "rate": [0, 0.25]}, budget={"trials": 1})
@@ -103,7 +104,7 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
     tiny: Tiny,
 ) -> None:
     plan = planned(tiny, budget={"hours": hours})
-    budget = Budget(lab, plan, lambda task: seconds)
+    budget = Budget(lab, plan, lambda todo: [seconds] * len(todo))
     budget.spent = Spent(0.0, spent / 3600, 0)
     assert [len(part) for part in budget.split(plan.open_tasks(lab), slots)] == [
         fitting, 7 - fitting
@@ -112,7 +113,9 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     watch._started -= 7200.0
     watch.note(now=True)
-    assert Budget(lab, plan, lambda task: None).spent.hours == pytest.approx(2.0, abs=3e-3)
+    assert Budget(lab, plan, lambda todo: [None] * len(todo)).spent.hours == pytest.approx(
+        2.0, abs=3e-3
+    )
 
 
 @pytest.mark.parametrize(("slots", "stop_early"), [(1, None), (4, None), (4, "asha")])
@@ -145,7 +148,7 @@ def test_only_the_flops_that_a_begun_run_has_left_are_charged(
     folder.create(task.spec)
     with folder.log() as log:
         log(5, **{"train/loss": 1.0})
-    budget, plain = Budget(lab, plan, lambda task: None), cost(plan.tasks[0].spec)
+    budget, plain = Budget(lab, plan, lambda todo: [None] * len(todo)), cost(plan.tasks[0].spec)
     steps = routed * price.train_flops_per_image + dense * plain.train_flops_per_image
     assert budget.flops == task.spec.train.batch * steps
     budget.admit(task)
@@ -179,7 +182,9 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     flops = dense + first + half + third
     plan = planned(tiny, fixed=fixed, stop_early="asha", budget={"flops": flops})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    queue = BudgetedQueue(ListQueue(plan.tasks[:5]), Budget(lab, plan, lambda task: None), watch)
+    queue = BudgetedQueue(
+        ListQueue(plan.tasks[:5]), Budget(lab, plan, lambda todo: [None] * len(todo)), watch
+    )
     assert [queue.next() for _ in range(4)] == [*plan.tasks[:3], None] and not queue.finished
     assert queue.budget.fits(plan.tasks[:3], 0.0), "what is under way counts once"
     end_early(lab, plan.tasks[2], how)
@@ -192,7 +197,7 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     assert queue.next() is None and queue.full
 
     lab.run_of(plan.tasks[2].spec).reopen()
-    later = Budget(lab, replace(plan, stop_early=None), lambda task: None)
+    later = Budget(lab, replace(plan, stop_early=None), lambda todo: [None] * len(todo))
     assert later.flops == queue.budget.flops
     later.admit(plan.tasks[2])
     assert later.flops == dense + first + second + third
@@ -216,7 +221,7 @@ def test_what_a_budget_holds_exactly_fits(
     flops = cost(task.spec).train_flops
     if "flops" in limits:
         limits = {"flops": limits["flops"] * flops}
-    budget = Budget(lab, planned(tiny, budget=limits), lambda task: LONG)
+    budget = Budget(lab, planned(tiny, budget=limits), lambda todo: [LONG] * len(todo))
     assert budget.fits([task], 0.5) == fits
     budget.admit(task)
     assert (budget.flops, budget.count) == (flops, 1)
@@ -228,7 +233,9 @@ def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None = None) -> 
     """The first two tasks of a plan with so many hours; each takes so many seconds."""
     plan = planned(tiny, budget={"hours": hours})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    return BudgetedQueue(ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda task: seconds), watch)
+    return BudgetedQueue(
+        ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda todo: [seconds] * len(todo)), watch
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +290,10 @@ def test_parents_that_came_without_weights_are_paid_for_once(lab: Lab, tiny: Tin
     assert len(children) == 2 and [task.spec.parent for task in children] == [parent.spec] * 2
 
     def forecast(*tasks: Task) -> tuple[float, ...]:
-        budget, times = Budget(lab, plan, lambda task: None), Forecast(lab, rates=RATES["cpu"])
+        budget, times = (
+            Budget(lab, plan, lambda todo: [None] * len(todo)),
+            Forecast(lab, rates=RATES["cpu"]),
+        )
         todo = tasks or plan.open_tasks(lab)
         before, seconds = budget.flops, times.total(todo).seconds
         for task in todo:
@@ -302,6 +312,11 @@ def test_parents_that_came_without_weights_are_paid_for_once(lab: Lab, tiny: Tin
     write_json(folder.path / IMPORTED, {})
     again = forecast()
     assert again[::2] == pytest.approx(whole[::2]) and own[1] < again[1] < whole[1]
+    a_step = Timing(Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0))
+    timed = Forecast(lab, {kind_of(child.spec): a_step for child in children})
+    hours = (parent.spec.train.steps + 2 * (5 + TRIAL_SECONDS)) / 3600
+    in_time = replace(plan, budget=decode(BudgetSpec, {"hours": hours}))
+    assert Budget(lab, in_time, timed.seconds).split(children, 1) == (children, [])
     measured = replace(parent, evaluations=children[0].evaluations)  # which trains it again itself
     assert forecast(measured, *children)[::2] == pytest.approx(whole[::2])
     folder.reopen()  # by the one that trains it again, which was interrupted at once

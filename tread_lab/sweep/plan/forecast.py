@@ -115,16 +115,20 @@ class Forecast:
             once[images] = max(seconds, once.get(images, 0.0))
         return sum(once.values())
 
-    def seconds(self, task: Task) -> float | None:
-        """Return the seconds left of a task in its slot; `None` if nothing was timed here."""
-        return (
-            None if self.timing(task.spec).stated else self._left(task) + sum(self._again([task]))
-        )
+    def seconds(self, todo: Sequence[Task]) -> list[float | None]:
+        """Return the seconds left of each task in its slot; `None` of what was not timed here."""
+        stated = (self.timing(task.spec).stated for task in todo)
+        return [None if rate else left for rate, left in zip(stated, self._left(todo))]
 
-    def _left(self, task: Task) -> float:
-        left = 1 - done_share(self.lab, task)
-        measuring = self.measuring(task, still=True)
-        return left * self.training(task.spec) + measuring + TRIAL_SECONDS
+    def _left(self, todo: Sequence[Task]) -> list[float]:
+        """Return the seconds left of each task, with those of the parents that it trains again."""
+        return [
+            (1 - done_share(self.lab, task)) * self.training(task.spec)
+            + self.measuring(task, still=True)
+            + TRIAL_SECONDS
+            + again
+            for task, again in zip(todo, self._again(todo))
+        ]
 
     def _again(self, todo: Sequence[Task]) -> list[float]:
         """Return for each task the seconds of the parents that it is the first to train again;
@@ -143,8 +147,7 @@ class Forecast:
             return RemainingTime(0.0, 0)
         if not self.known:
             return RemainingTime(None, len(todo))
-        left = [self._left(task) + again for task, again in zip(todo, self._again(todo))]
-        seconds = makespan(left, self.slots) + self.start
+        seconds = makespan(self._left(todo), self.slots) + self.start
         seconds += self._all_references(todo)
         trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
         by = Counter(self.timing(task.spec).source for task in todo)

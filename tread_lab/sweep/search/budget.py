@@ -12,7 +12,7 @@ from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
 from tread_lab.sweep.trial.task import Task, TaskQueue, done_share, trained_again
 
-Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
+Seconds = Callable[[Sequence[Task]], Sequence[float | None]]  # predicted, of what is left of runs
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Budget:
     A run fits if it and all runs admitted before it stay within every limit.
 
     Args:
-        seconds: the forecast of what is left of a run.
+        seconds: the forecast of what is left of runs.
     """
 
     def __init__(self, lab: Lab, plan: Plan, seconds: Seconds) -> None:
@@ -60,9 +60,13 @@ class Budget:
 
     def fits(self, tasks: Sequence[Task], hours: float) -> bool:
         """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
+        longest = max((left or 0.0 for left in self.seconds(tasks)), default=0.0)
+        return self._allows(tasks, hours + longest / 3600)
+
+    def _allows(self, tasks: Sequence[Task], hours: float) -> bool:
+        """Return whether these tasks fit if they end when `hours` of the budget are gone."""
         flops, count = self._cost(tasks)
-        longest = max((self.seconds(task) or 0.0 for task in tasks), default=0.0)
-        needed = self.flops + flops, self.count + count, hours + longest / 3600
+        needed = self.flops + flops, self.count + count, hours
         limits = self.spec.flops, self.spec.trials, self.spec.hours
         return all(limit is None or need <= limit for need, limit in zip(needed, limits))
 
@@ -95,9 +99,9 @@ class Budget:
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
         """Split an ordered list at the first task that does not fit on so many slots."""
-        begins = starts([self.seconds(task) or 0.0 for task in todo], slots)
-        for number, (task, begin) in enumerate(zip(todo, begins)):
-            if not self.fits([task], self.spent.hours + begin / 3600):
+        seconds = [left or 0.0 for left in self.seconds(todo)]
+        for number, (task, begin) in enumerate(zip(todo, starts(seconds, slots))):
+            if not self._allows([task], self.spent.hours + (begin + seconds[number]) / 3600):
                 return list(todo[:number]), list(todo[number:])
             self.admit(task)
         return list(todo), []
