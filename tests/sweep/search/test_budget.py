@@ -271,7 +271,7 @@ def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(
 ) -> None:
     queue = queued(lab, tiny, 1.0, 3601.0)
     assert queue.next() is None and queue.closed and queue.full and queue.finished
-    queue.budget.seconds = lambda task: 0.0
+    queue.budget.seconds = lambda todo: [0.0] * len(todo)
     assert not queue.stop and queue.closed and queue.next() is None
     assert not queue.over and queue.left.startswith("2 runs left")
     queue = queued(lab, tiny, 1.0)
