@@ -20,7 +20,6 @@ RUN = signature(tiny_spec((2, 8)))
     ("words", "first", "lines"),
     [
         ([], "sweep runs states", 2),
-        (["--watch"], "sweep runs states", 2),
         (["placement"], "placement: 4 completed", 6),
         (["placement", "--watch"], "placement: 4 completed", 1),
         ([RUN[:6]], f"run {RUN} (2->8 s=0.5 seed 0)", 12),
@@ -40,6 +39,8 @@ def test_what_is_named_is_shown_on_stdout_alone(
     ("words", "line"),
     [
         (["status", RUN, "--watch"], "no sweep"),
+        (["status", "--watch"], "--watch: shows the table of one sweep"),
+        (["status", "placement", "--watch", "--json"], "one sweep; name it, without --json"),
         (["status", "placment"], "lab, did you mean 'placement'?"),
         (["status", "--root", "absent"], "does not exist"),
         (["export", "placement", "out", "--step", "5"], "--step: of a run; placement is a sweep"),

@@ -130,6 +130,7 @@ def test_an_extension_is_said_and_draws_again_where_something_is_added(
         ([], 1, "s\n"),
         ([], 1, "s\n"),
         (["--extend"], 1, "s: adds nothing; 2 trials as before\n"),
+        ([BOTH, "--extend", "--plan", "--json"], 1, "s: adds 1 trial (2->7 s=0.5 seed 0)"),
         ([BOTH, "--extend"], 2, "s: adds 1 trial (2->7 s=0.5 seed 0); 2 trials as before\n"),
     ):
         assert main([*COMMAND, *more]) == 0 and len(drawn) == draws

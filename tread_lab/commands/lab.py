@@ -31,6 +31,8 @@ from tread_lab.tracking.trackers import check_installed
 def status(options: Status) -> int:
     """Show the lab, a sweep, or the run whose signature starts so; return the exit code."""
     lab, name = Lab.existing(options.root), options.name
+    if options.watch and (name is None or options.as_json):
+        raise UserError("--watch: shows the table of one sweep; name it, without --json")
     if name is None:
         return show_lab(lab, as_json=options.as_json)
     if options.watch:

@@ -101,7 +101,7 @@ def sweep(options: Sweep) -> int:
     check_one_device()
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
-    check_price(options.price_per_hour, plan=options.plan)
+    check_price(options.price_per_hour, printed=options.plan and not options.as_json)
     target = notification_target(options.notify)
     check_installed(options.tracker)
     device = visible_device(options.device, ray=options.executor == "ray")
@@ -122,9 +122,6 @@ def sweep(options: Sweep) -> int:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     name = options.name or name
     plan = plan_sweep(lab, name, spec, experiment, devices, rates=rates, say=say)
-    if options.as_json and options.plan:
-        print(plan_text(plan_with_costs(plan)), end="")
-        return DONE
     plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
@@ -147,6 +144,9 @@ def sweep(options: Sweep) -> int:
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
         return notified(target, lab, plan.name, lambda: _drive(launch))
+    if options.as_json:
+        print(plan_text(plan_with_costs(plan)), end="")
+        return DONE
     asked = asked_file(options.file, options.changes)
     if asked is not None:
         print(sweep_text(asked[1], [options.file, *options.changes]), end="", flush=True)
@@ -159,7 +159,7 @@ def _trackers(options: Sweep) -> Sequence[str]:
     return options.tracker or (() if options.no_mlflow else MLFLOW)
 
 
-def check_price(price: float | None, *, plan: bool) -> None:
+def check_price(price: float | None, *, printed: bool) -> None:
     """Refuse a price that is none, or one that nothing would show.
 
     Raises:
@@ -167,8 +167,8 @@ def check_price(price: float | None, *, plan: bool) -> None:
     """
     if price is None:
         return
-    if not plan:
-        raise UserError("--price-per-hour: of a plan only; add --plan")
+    if not printed:
+        raise UserError("--price-per-hour: of a printed plan only; add --plan, without --json")
     if not 0 < price < float("inf"):
         raise UserError(f"--price-per-hour: a positive number, got {price:g}")
 
