@@ -155,7 +155,8 @@ def recommend(
             runs are taken at the step at which their baseline ends.
 
     Raises:
-        UserError: the sweep varies something else, or fewer than two placements are measured.
+        UserError: the sweep varies something else, fewer than two placements are measured, or what
+            one costs is unknown where the cheapest is asked for.
     """
     folder = lab.known_sweep(sweep)
     frame, plan = trials_frame(lab, folder), folder.plan()
@@ -168,6 +169,8 @@ def recommend(
         frame = stages
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
     tables = tables_of(frame, depths, metric)
+    if cheapest and any(np.isnan(table.flops_K).any() for table in tables):
+        raise UserError("--cheapest: the training FLOPs of some placements are unknown")
     sets = [_best_set(lab, frame, table, metric) for table in tables]
     for prefer_cheap in (True, False) if cheapest else (False,):
         rule = best_rule(tables, sets, cheapest=prefer_cheap)

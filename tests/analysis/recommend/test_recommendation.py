@@ -26,6 +26,7 @@ from tread_lab.cli import main
 from tread_lab.config import load
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
 
 ROUTES = ((0, 4), (0, 5), (0, 8), (0, 10), (2, 8), (4, 8))
@@ -99,6 +100,11 @@ def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
     (e,) = cheap.evidence
     assert e.members_K[e.chosen]
     assert e.table.flops_K[e.chosen] == e.table.flops_K[e.members_K].min()
+    run = lab.run(e.table.runs_K[e.chosen])
+    run.reopen()
+    run.finish(RunState.COMPLETED, step=400)  # without its costs
+    with pytest.raises(UserError, match="--cheapest: the training FLOPs of some placements are"):
+        recommend(lab, "placement", cheapest=True)
 
 
 def test_each_depth_says_what_pairing_removed_there(tmp_path: Path) -> None:
