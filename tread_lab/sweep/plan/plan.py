@@ -181,11 +181,13 @@ def never_routed(specs: Iterable[RunSpec]) -> Iterator[str]:
     """Yield a line about runs whose routes end before they begin; that of a dense phase,
     `routes_until: 0`, is meant."""
     family = {run: None for spec in specs for run in (*spec.ancestors, spec)}
-    if dense := [run for run in family if run.routes_from >= run.routed_steps.stop > 0]:
+    routed = [run for run in family if run.routes and run.routes_until != 0]
+    if dense := [run for run in routed if {routes for _, routes in run.phases} == {()}]:
         first = dense[0]
         yield (
             f"{counted(len(dense), 'run')} with routes, trained densely in all steps: routes_from"
-            f" is {first.routes_from}, and the routes end at step {first.routed_steps.stop}"
+            f" is {first.routes_from}, and the routes end at step"
+            f" {first.routes_until or first.train.steps}"
         )
 
 
