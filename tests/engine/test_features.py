@@ -181,11 +181,16 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
     assert len(energies) > 0 and 0 < max(energies) < 1000  # joules, at 100 W
 
 
-def test_the_targets_are_features_of_the_stored_images(latents: Path, tmp_path: Path) -> None:
+def test_the_targets_are_features_of_the_stored_images(
+    latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, folder = spec_of(latents), RunFolder(tmp_path / "lab/runs/run")
     samples = open_data(spec.data, "train")
     assert spec.repa is not None
     with trainer.Trainer(spec, folder, CPU) as run:
+        with monkeypatch.context() as patch:  # a process that rank 0 has told to stop
+            patch.setattr(run, "ranks", SimpleNamespace(leads=False, go_on=lambda step: False))
+            assert [*run.prepare()] == []
         assert run.batches.at(0).target_BNE is None
         assert len([*run.prepare()]) == 1
         batch = run.batches.at(0)

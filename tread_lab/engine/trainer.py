@@ -113,8 +113,8 @@ class Trainer:
             UserError: an encoder cannot be opened, or there is no room for its features.
         """
         seconds = self.seconds
-        if not self.ranks.leads:  # rank 0 fills them
-            self.ranks.go_on(self.step)
+        if not self.ranks.leads and not self.ranks.go_on(self.step):  # rank 0 fills them
+            return
         for _ in itertools.chain.from_iterable(part.prepare() for part in self.parts):
             self._restart_clock(seconds)
             yield
