@@ -80,7 +80,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         (TrialResources(processes=4), 4, 4, "cpu"),
         (TrialResources("cpu"), 16, 16, "cpu"),
         (TrialResources("mps"), 16, 16, "mps"),
-        (TrialResources("cuda:1", gpus=1), 2, 1, "cuda"),  # a worker counts those that it is given
+        (TrialResources("cuda:1", gpus=1), 2, 1, "cuda:1"),  # `pick` refuses what is not here
         (TrialResources(gpus=0.5, cpus=2), 4, 2, "cuda"),
         (TrialResources(gpus=0.25, concurrent=2), 2, 2, "cuda"),  # no more share than go at once
     ],
@@ -91,7 +91,9 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
     devices = EXECUTORS["ray"].devices(resources)
     assert (devices.slots, devices.runs_per_device) == (slots, runs_per_device)
     assert devices.per_run == resources.devices
-    assert machine == [(asked, resources.cpus)]
+    inline: Any = EXECUTORS["inline"].make(resources, None, None)
+    assert inline.device == asked and EXECUTORS["inline"].devices(resources)
+    assert machine == [(asked, resources.cpus)] * 2
 
 
 @pytest.mark.parametrize(
@@ -104,6 +106,7 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
         (2, {"gpus": 2, "processes": 2}, "--processes: on CPUs, say --device cpu"),
         (0, {"device": "cuda:0", "gpus": 1}, "--device cuda:0: this machine has no GPU that torch"),
         (2, {"device": "cuda:1"}, "--device cuda:1: needs a GPU, and --gpus is 0"),
+        (2, {"device": "cuda:1", "gpus": 2}, "--device cuda:1: --gpus 2 takes the first GPUs"),
         (2, {"device": "cpu", "gpus": 0.5}, "--device cpu: has no use for --gpus 0.5"),
         (2, {"device": "mps", "gpus": 1.0}, "--device mps: has no use for --gpus 1"),
     ],

@@ -41,6 +41,10 @@ class TrialResources:
             raise UserError(f"--device {self.device}: needs a GPU, and --gpus is 0")
         if self.gpus > 1 and self.gpus % 1:
             raise UserError(f"--gpus: {self.gpus:g} for a run; several are whole ones, such as 2")
+        if self.gpus > 1 and self.device not in (None, "cuda"):
+            raise UserError(
+                f"--device {self.device}: --gpus {self.gpus:g} takes the first GPUs; leave one out"
+            )
         if self.gpus and self.processes > 1:
             raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
 
@@ -56,8 +60,13 @@ class TrialResources:
 
     @property
     def worker_device(self) -> str:
-        """The device of a worker: a GPU only if a run has one."""
+        """The device of a worker, which sees its own GPUs alone: a GPU only if a run has one."""
         return "cuda" if self.gpus else self.device or "cpu"
+
+    @property
+    def device_here(self) -> str:
+        """The same as it is called where all GPUs of this machine are seen."""
+        return self.device or self.worker_device
 
     def slots(self, cpus: float, gpus: float) -> int:
         """Return how many runs fit at once on a machine with so many CPUs and GPUs.
@@ -111,7 +120,7 @@ def _inline(resources: TrialResources, hang: float | None, early: EarlyStopping 
     assert early is None
     count = resources.devices
     return InlineExecutor(
-        device=resources.device,
+        device=resources.device_here,
         threads=resources.cpus,
         hang_timeout=hang,
         processes=OneProcess() if count == 1 else HereProcesses(count, resources.cpus),
@@ -139,31 +148,34 @@ def _ray_devices(resources: TrialResources) -> Devices:
         from tread_lab.sweep.execution.ray_probe import cluster_devices
 
         return cluster_devices(resources)
-    import torch
-
-    from tread_lab.sweep.plan.devices import Devices
-
-    cpus, gpus = cpus_here(), torch.cuda.device_count() if resources.gpus else 0
-    if resources.gpus and resources.device and not gpus:
-        raise UserError(f"--device {resources.device}: this machine has no GPU that torch can use")
-    wanted_cpus, wanted_gpus = resources.of_run.values()
-    for what, wanted, present in (("cpus", wanted_cpus, cpus), ("gpus", wanted_gpus, gpus)):
-        if wanted > present:
-            raise UserError(f"--{what}: {wanted:g} for a run, and this machine has {present}")
+    cpus, gpus = cpus_here(), _gpus_here(resources)
+    if (wanted := resources.of_run["cpu"]) > cpus:
+        raise UserError(f"--cpus: {wanted:g} for a run, and this machine has {cpus}")
     slots, runs_per_device = resources.at_once([resources.slots(cpus, gpus)])
-    here = Devices.here(
-        resources.worker_device,
-        slots=slots,
-        runs_per_device=runs_per_device,
-        threads=resources.cpus,
-    )
-    return replace(here, per_run=resources.devices)
+    return _devices_here(resources, slots=slots, runs_per_device=runs_per_device)
 
 
 def _inline_devices(resources: TrialResources) -> Devices:
+    _gpus_here(resources)
+    return _devices_here(resources)
+
+
+def _gpus_here(resources: TrialResources) -> int:
+    """Return the GPUs of this machine, 0 where a run gets none; refuse more for a run."""
+    import torch
+
+    gpus = torch.cuda.device_count() if resources.gpus else 0
+    if resources.gpus and resources.device and not gpus:
+        raise UserError(f"--device {resources.device}: this machine has no GPU that torch can use")
+    if resources.gpus > gpus:
+        raise UserError(f"--gpus: {resources.gpus:g} for a run, and this machine has {gpus}")
+    return gpus
+
+
+def _devices_here(resources: TrialResources, **at_once: int) -> Devices:
     from tread_lab.sweep.plan.devices import Devices
 
-    here = Devices.here(resources.device, threads=resources.cpus)
+    here = Devices.here(resources.device_here, threads=resources.cpus, **at_once)
     return replace(here, per_run=resources.devices)
 
 
