@@ -49,6 +49,13 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
     seconds = [Speed.of_steps(steps, on).evaluate_seconds(spec, four) for on in ("cpu", "cuda")]
     assert seconds[0] - seconds[1] == pytest.approx(3 * 0.2 / 3)  # 4 calls of 64, 1 of 256
     assert FLOPS.evaluate_seconds(spec, losses) == flops
+    of_four = Speed.of_steps(steps, devices=4)  # of which the first makes losses alone
+    assert of_four.evaluate_seconds(spec, four) == pytest.approx(
+        seconds[0] - 3 * 0.2 / 3  # a call of 64 each
+    )
+    losses_alone = Speed.of_steps([(f, 4 * s) for f, s in steps]).evaluate_seconds(spec, losses)
+    calls = 6 * (4 - 1) * 0.2 / 3
+    assert of_four.evaluate_seconds(spec, losses) == pytest.approx(losses_alone - calls)
 
 
 @pytest.mark.parametrize(

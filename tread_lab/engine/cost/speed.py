@@ -26,12 +26,13 @@ class Speed:
 
     Attributes:
         overhead, per_flop: seconds of a training step.
-        call, per_call_flop: seconds of a forward pass without gradients, in fp32.
+        call, per_call_flop: seconds of a forward pass without gradients, in fp32, on one device.
         images_a_call: images of one call of a sampler on this device.
         load: how many times as long as these seconds it took by the wall clock, since other
             processes had the CPU.
         describing: seconds of an image's features and its share of the statistics.
         faster: how many times as fast a FLOP of a pass is by precision; 1 where it is not named.
+        devices: that draw images together; the first one alone makes held-out losses.
     """
 
     overhead: float
@@ -42,13 +43,16 @@ class Speed:
     images_a_call: float = IMAGES_A_CALL["cpu"]
     describing: float = 1.5e-3
     faster: Mapping[str, float] = field(default_factory=dict)
+    devices: int = 1
 
     @staticmethod
-    def of_steps(measured: Sequence[tuple[float, float]], device_type: str = "cpu") -> Speed:
+    def of_steps(
+        measured: Sequence[tuple[float, float]], device_type: str = "cpu", devices: int = 1
+    ) -> Speed:
         """Return the speed that steps alone tell: a pass is taken to be a third of a step."""
         overhead, per_flop = fitted_step(measured)
-        images = images_a_call(device_type)
-        return Speed(overhead, per_flop, overhead / 3, per_flop, images_a_call=images)
+        images, call = images_a_call(device_type), (overhead / 3, devices * per_flop)
+        return Speed(overhead, per_flop, *call, images_a_call=images, devices=devices)
 
     def in_turns(self, turns: float) -> Speed:
         """Return the speed of a slot that has its CPUs for one part in `turns` of the time."""
@@ -58,8 +62,7 @@ class Speed:
 
     def of_several(self, devices: int) -> Speed:
         """Return the speed of devices like this one that share a run, without their exchange."""
-        per_flop, per_call_flop = self.per_flop / devices, self.per_call_flop / devices
-        return replace(self, per_flop=per_flop, per_call_flop=per_call_flop)
+        return replace(self, per_flop=self.per_flop / devices, devices=devices)
 
     def train_seconds(self, spec: RunSpec) -> float:
         """Return the predicted seconds of all training steps."""
@@ -67,12 +70,12 @@ class Speed:
 
     def evaluate_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
         """Return the predicted seconds of an evaluation."""
-        calls, flops = passes(spec, evaluation, self.images_a_call)
-        precision, images = PROBE, 0
+        calls, flops = passes(spec, evaluation, self.images_a_call * self.devices)
+        precision, images, devices = PROBE, 0, 1
         if isinstance(evaluation, SamplesSpec):
-            precision = evaluation.sampler.precision
+            precision, devices = evaluation.sampler.precision, self.devices
             images = evaluation.count if evaluation.metrics else 0
-        in_flops = flops * self.per_call_flop / self.faster.get(precision, 1.0)
+        in_flops = flops * self.per_call_flop / self.faster.get(precision, 1.0) / devices
         return calls * self.call + in_flops + images * self.describing
 
 

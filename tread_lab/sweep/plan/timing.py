@@ -88,7 +88,7 @@ def _recorded(
     found = {}
     for kind, runs in earlier_runs(lab, todo, devices).items():
         steps = [(step_flops(spec), seconds) for _, spec, seconds in runs]
-        speed = Speed.of_steps(steps, devices.type)
+        speed = Speed.of_steps(steps, devices.type, devices.per_run)
         if gpu is not None:
             ratio = gpu.training[runs[0][1].precision] / gpu.sampling[PROBE]
             speed = replace(speed, per_call_flop=speed.per_call_flop * ratio, faster=gpu.faster)
