@@ -72,11 +72,12 @@ def test_an_interrupted_run_goes_on_under_its_name(
     with run.lock():
         sync()
         assert store.runs()[name] == (run_id, "RUNNING")
-    run.finish(RunState.COMPLETED, step=40)
+    run.finish(RunState.COMPLETED, step=40, metrics={"train/images_per_s": 90.0})
     sync()
     assert store.runs()[name] == (run_id, "FINISHED")
     steps = store.rows("SELECT key, step FROM metrics WHERE run_uuid = ?", run_id)
-    assert len(steps) == len(set(steps)) == len(run.entries())
+    assert len(steps) == len(set(steps)) + 1 == len(run.entries()) + 1  # and that of the result
+    assert store.latest(name)["train/images_per_s"] == 90.0
     assert store.tags(name)["attempts"] == "2"
 
 

@@ -204,9 +204,8 @@ class Projection:
         """
         run, row = self._lab.run(trial.stored.run), self._reader.row(trial.stored)
         values = {name: value for name, value in row.items() if is_metric(name)}
-        entries = first_entries(read_entries(run.log_path))
-        logged = [entry for entry in entries if entry.key not in values]  # one value and no curve
-        times = [entry.time for entry in logged]
+        logged = first_entries(read_entries(run.log_path))
+        curves, times = {entry.key for entry in logged}, [entry.time for entry in logged]
         spec_written = (run.path / "spec.yaml").stat().st_mtime
         begun = (run.origin() or [{}])[0].get("started") or spec_written
         started = min([*times[:1], float(begun)])
@@ -220,7 +219,8 @@ class Projection:
             files, unread = run_files(run, self._reader.names, step=step, time=time)
             problem = self._reader.problem(trial.stored) or unread
         numbers = [
-            Number(to_mlflow(name), _finite(value), step, _milliseconds(last))
+            # Of two values of one step MLflow's tables show the later one: the record's.
+            Number(to_mlflow(name), _finite(value), step, _milliseconds(last) + (name in curves))
             for name, value in values.items()
         ]
         return View(
