@@ -25,7 +25,7 @@ GAUGES = {  # all can fall: records are removed, runs resume from a checkpoint
     "tread_lab_readable": "Whether the lab could be read: 1 or 0.",
     "tread_lab_sweeps": "Sweeps planned in the lab; the newest 200 have metrics of their own.",
     "tread_lab_sweep_readable": "Whether the sweep's plan and records could be read: 1 or 0.",
-    "tread_lab_sweep_ended": "Whether every run of the sweep has ended: 1 or 0.",
+    "tread_lab_sweep_ended": "Whether nothing of the sweep is left to run: 1 or 0.",
     "tread_lab_sweep_driven": "Whether a driver works at the sweep: 1 or 0.",
     "tread_lab_trials": "Trials of the sweep's plan so far.",
     "tread_lab_runs": "Runs of the sweep by status.",
@@ -73,7 +73,8 @@ def _samples(lab: Lab) -> Iterator[Sample]:
 
 
 def _sweep_samples(lab: Lab, sweep: SweepFolder, label: Labels) -> Iterator[Sample]:
-    trials, runs = _planned(sweep, _stamp(sweep.plan_path), _stamp(sweep.suggestions_path))
+    stamps = _stamp(sweep.plan_path), _stamp(sweep.suggestions_path)
+    trials, runs, to_suggest = _planned(sweep, *stamps)
     stopped = sweep.stopped()
     states: Counter[RunState] = Counter(dict.fromkeys(RunState, 0))
     totals = _Totals()
@@ -87,7 +88,8 @@ def _sweep_samples(lab: Lab, sweep: SweepFolder, label: Labels) -> Iterator[Samp
     yield "tread_lab_sweep_readable", label, 1
     yield "tread_lab_trials", label, trials
     yield "tread_lab_sweep_driven", label, int(driven := sweep.driven)
-    ended = not driven and all(state.ended for state, count in states.items() if count)
+    open_states = [state for state, count in states.items() if count and not state.ended]
+    ended = not (driven or to_suggest or open_states)
     yield "tread_lab_sweep_ended", label, int(ended)
     for state, count in states.items():
         yield "tread_lab_runs", (*label, ("status", str(state))), count
@@ -111,10 +113,11 @@ def _stamp(path: Path) -> Stamp:
 
 
 @lru_cache(maxsize=MOST)
-def _planned(sweep: SweepFolder, *stamps: Stamp) -> tuple[int, tuple[str, ...]]:
-    """Return how many trials a plan has and the names of its runs, read once for each `stamps`."""
+def _planned(sweep: SweepFolder, *stamps: Stamp) -> tuple[int, tuple[str, ...], int]:
+    """Return how many trials a plan has, the names of its runs, and how many cells a search has yet
+    to suggest, read once for each `stamps`."""
     plan = sweep.plan()
-    return len(plan.trials), tuple(plan.runs())
+    return len(plan.trials), tuple(plan.runs()), plan.to_suggest
 
 
 @lru_cache(maxsize=KEPT)
@@ -124,6 +127,14 @@ def _result(path: str, stamp: Stamp) -> tuple[RunState | None, float | None]:
     if result is None:
         return None, None
     return RunState(result["state"]), (result.get("metrics") or {}).get(ENERGY)
+
+
+@lru_cache(maxsize=KEPT)
+def _logged_last(run: RunFolder, stamp: Stamp) -> Mapping[str, float]:
+    """Return what a run logged at its newest step, read once for each `stamp` of its log."""
+    entries = sorted(last_entries(run), key=lambda entry: entry.n)
+    values = {entry.key: entry.value for entry in entries if entry.step == entries[-1].step}
+    return {key: values[key] for key in (TRAIN_IMAGES_PER_S, USE, POWER, ENERGY) if key in values}
 
 
 @dataclass
@@ -137,16 +148,15 @@ class _Totals:
     def add(self, folder: RunFolder) -> RunState:
         """Add a run that has begun; return its state."""
         path = folder.path / "result.json"
-        stamp = _stamp(path)
-        self.newest = max(self.newest, modified(folder.log_path) or 0.0, stamp[0] / 1e9)
+        stamp, logged = _stamp(path), _stamp(folder.log_path)
+        times = stamp[0], logged[0], _stamp(folder.path / "evaluations")[0]
+        self.newest = max(self.newest, max(times) / 1e9)
         ended, energy = _result(str(path), stamp) if any(stamp) else (None, None)
         state = ended or folder.state()
-        last = {}
+        last = {} if state is RunState.COMPLETED else _logged_last(folder, logged)
         if state is RunState.RUNNING:
-            entries = sorted(last_entries(folder), key=lambda entry: entry.n)
-            last = {entry.key: entry.value for entry in entries}
             self.running.append(last)
-        energy = last.get(ENERGY) if ended is None else energy
+        energy = last.get(ENERGY, energy)
         self.joules += [] if energy is None else [float(energy)]
         return state
 

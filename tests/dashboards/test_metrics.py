@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -55,6 +56,8 @@ def values(text: str) -> dict[str, float]:
 def test_a_sweep_is_counted_and_its_running_runs_are_measured(tmp_path: Path) -> None:
     with metered(tmp_path) as lab:
         found = values(metrics_text(lab))
+    energy = 'tread_lab_energy_joules{sweep="placement"}'
+    assert values(metrics_text(lab))[energy] == found[energy]  # though no run runs any more
     newest = found.pop('tread_lab_newest_record_timestamp_seconds{sweep="placement"}')
     assert abs(newest - time.time()) < 300
     of = '{sweep="placement"}'
@@ -79,14 +82,27 @@ def test_a_sweep_is_counted_and_its_running_runs_are_measured(tmp_path: Path) ->
 
 
 def test_a_sweep_that_has_ended_says_so_and_has_no_speed(tmp_path: Path) -> None:
-    found = values(metrics_text(write_sweep(tmp_path, small())))
+    lab = write_sweep(tmp_path, small())
+    found = values(metrics_text(lab))
     assert found['tread_lab_sweep_ended{sweep="placement"}'] == 1
+    runs = [lab.run(name) for name in lab.sweep("placement").plan().runs()]
+    os.utime(runs[0].path / "evaluations", (4e9, 4e9))
+    newest = 'tread_lab_newest_record_timestamp_seconds{sweep="placement"}'
+    assert values(metrics_text(lab))[newest] == 4e9
     assert found['tread_lab_images_per_second{sweep="placement"}'] == 0
     assert not any("gpu" in name or "joules" in name for name in found)
     shutil.rmtree(tmp_path / "runs")  # as before the first run
     found = values(metrics_text(Lab(tmp_path)))
     assert found['tread_lab_runs{sweep="placement",status="pending"}'] == 4
     assert found['tread_lab_sweep_ended{sweep="placement"}'] == 0
+
+
+def test_a_search_with_cells_to_suggest_has_not_ended(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    plan = lab.sweep("placement").plan_path
+    search = {"search": {}, "sweep": {"sweep": {"search": {"trials": 9}}}}
+    write_json(plan, {**json.loads(plan.read_text()), **search})
+    assert values(metrics_text(lab))['tread_lab_sweep_ended{sweep="placement"}'] == 0
 
 
 def test_what_cannot_be_read_is_said_and_has_no_numbers(tmp_path: Path) -> None:
