@@ -62,6 +62,7 @@ LABELS = {  # of dimensions; others have their own name
     "rate": "selection rate",
 }
 BUSY = "speed/disturbed"
+NOT_SET = "as in the experiment"  # the value of an axis that a cell does not set
 
 
 def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = None) -> Tree:
@@ -210,7 +211,8 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
         keys = ["route"]
     keys = [*keys, "rate"]
     keys += [axis for axis in axes if axis not in ROUTE_AXES]
-    values = {key: _values(trials[key]) for key in keys if key in trials}
+    tried = trials["state"].notna()
+    values = {key: _values(trials[key], tried) for key in keys if key in trials}
     return [
         {"key": key, "label": LABELS.get(key, key), "values": distinct}
         for key, distinct in values.items()
@@ -290,17 +292,18 @@ def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
         trial = rows["role"] == "trial"
         columns.append(
             [
-                index.get(json_value(v), -1) if t else -1
+                index.get(NOT_SET if pd.isna(v) else json_value(v), -1) if t else -1
                 for v, t in zip(rows[dimension["key"]], trial)
             ]
         )
     return [list(place) for place in zip(*columns)] if columns else [[] for _ in range(len(rows))]
 
 
-def _values(column: pd.Series[Any]) -> list[Any]:
-    """Return the distinct values: numbers in order, texts as the plan has them."""
+def _values(column: pd.Series[Any], tried: pd.Series[bool]) -> list[Any]:
+    """Return the distinct values: numbers in order, texts as the plan has them, `NOT_SET` last."""
     values = [json_value(value) for value in column.dropna().unique()]
-    return sorted(values) if all(isinstance(v, int | float) for v in values) else values
+    ordered = sorted(values) if all(isinstance(v, int | float) for v in values) else values
+    return [*ordered, NOT_SET] if column[tried].isna().any() else ordered
 
 
 def json_value(value: Any) -> Any:

@@ -8,8 +8,6 @@ import { unitOf } from "./numbers.js";
 import { scatter } from "./scatter.js";
 import { act, shown, state, writeAddress } from "./state.js";
 
-const NOT_SET = "as in the experiment"; // an axis that a cell does not set
-
 // Return how wide a chart is drawn: narrow pages have narrow charts, whose texts can be read.
 const breadth = () => {
   const room = at("left").clientWidth - 30;
@@ -31,10 +29,10 @@ export function drawFilters() {
   put(
     at("filters"),
     others.map((dimension, k) => {
-      const value = (place) => String(dimension.values[place[k + 2]] ?? NOT_SET);
-      const values = [...dimension.values.map(String), NOT_SET].filter((one) =>
-        going.some((place) => value(place) === one),
-      );
+      const value = (place) => String(dimension.values[place[k + 2]]);
+      const values = dimension.values
+        .map(String)
+        .filter((one) => going.some((place) => value(place) === one));
       if (!values.includes(state.filters[dimension.key])) {
         const best = cells.at[state.view.best];
         const near = best && values.find((one) => one === value(best));
@@ -63,7 +61,7 @@ export function drawMap() {
   const { cells, holes } = state.view;
   const { rows, columns, others } = shape();
   const inMap = (place) =>
-    !others.some((d, k) => String(d.values[place[k + 2]] ?? NOT_SET) !== state.filters[d.key]);
+    !others.some((d, k) => String(d.values[place[k + 2]]) !== state.filters[d.key]);
   const spot = (place, next) => ({
     row: rows ? place[0] : 0,
     column: rows ? place[1] : columns ? place[0] : next,

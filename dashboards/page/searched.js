@@ -119,7 +119,7 @@ function parallel({ cells: order, values, texts, best, objective }, cells) {
   const low = Math.min(...measured.map((t) => t.value));
   const room = Math.max(...measured.map((t) => t.value)) - low || 1;
   const y = (share) => height - bottom - share * (height - top - bottom);
-  const place = (d, k) => (d.values.length > 1 ? Math.max(k, 0) / (d.values.length - 1) : 0.5);
+  const place = (d, k) => (d.values.length > 1 ? k / (d.values.length - 1) : 0.5);
   const columns = dimensions.map((d, k) => [
     s("line", { x1: x(k), x2: x(k), y1: y(0), y2: y(1), class: "axis" }),
     label(x(k), 14, d.label, { size: 11, class: "soft" }),

@@ -69,6 +69,15 @@ def test_a_metric_that_dense_runs_lack_shows_its_values(frame: pd.DataFrame) -> 
     assert (tree["meaning"]["shows"], tree["value"]) == ("value", [None, 2.0, 3.0, 4.0])
 
 
+def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame) -> None:
+    frame = frame.assign(route="2->8", start=2, end=8, bypass=[None, None, "sprint", "mask"])
+    frame.attrs["axes"] = ["start", "end", "bypass"]
+    tree = cell_map.cells(frame, "gap/heldout")
+    assert tree["at"] == [[-1], [2], [0], [1]]
+    (bypass,) = tree["dimensions"]
+    assert bypass["values"] == ["sprint", "mask", "as in the experiment"]
+
+
 def test_cells_beside_a_diverged_baseline_say_so(tmp_path: Path) -> None:
     lab = diverged_baseline(tmp_path)
     frame = trials_frame(lab, "placement")
