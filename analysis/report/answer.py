@@ -37,6 +37,7 @@ from tread_lab.frames import (
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
 from tread_lab.records.plan import StoredPlan
+from tread_lab.specs.labels import value_text
 
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
 
@@ -192,7 +193,8 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
 
 def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
     """Return how far the gap varies along each axis while the others stay, the widest first."""
-    axes = [axis for axis in axes if axis in done and done[axis].nunique() > 1]
+    axes = [axis for axis in axes if axis in done and done[axis].nunique(dropna=False) > 1]
+    done = done.assign(**{axis: done[axis].astype(object).map(_value) for axis in axes})
     spans = [_along(done, axis, [other for other in axes if other != axis]) for axis in axes]
     widest = sorted((found for found in spans if found[0]), key=lambda found: -found[0])[:3]
     texts = [f"{axis}, by {number(span)}{at}" for span, axis, at in widest]
@@ -211,8 +213,13 @@ def _along(done: pd.DataFrame, axis: str, others: list[str]) -> tuple[float, str
         rows = rows[(rows[others] == rows[others].iloc[0]).all(axis=1)]
     means = rows.groupby(axis)[GAP_HELDOUT].mean()
     fixed = [(other, rows[other].iloc[0]) for other in others if rows[other].nunique() == 1]
-    at = ", ".join(f"{o} {number(v) if isinstance(v, float) else v}" for o, v in fixed)
+    at = ", ".join(f"{other} {value}" for other, value in fixed if value)
     return float(means.max() - means.min()), axis, f" at {at}" if at else ""
+
+
+def _value(value: Any) -> str:
+    """Return an axis value as labels show it; empty where a cell does not set the axis."""
+    return "" if pd.isna(value) else value_text(value)
 
 
 def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:

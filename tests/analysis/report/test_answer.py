@@ -83,6 +83,12 @@ def test_the_axis_along_which_the_gap_varies_most_is_named(tmp_path: Path) -> No
     assert told in answer(lab, frame).sentence
 
 
+def test_an_axis_that_some_cells_do_not_set_is_held_like_any_other() -> None:
+    gaps = {"start": [1, 2, 1], "ema": [0.9999, 0.9999, None], "gap/heldout": [0.1, 0.2, 0.4]}
+    told = "The gap varies most with ema, by 0.3 at start 1, then with start, by 0.1 at ema 0.9999."
+    assert module._varies(pd.DataFrame(gaps), ["start", "ema"]) == told
+
+
 def test_the_lowest_loss_is_named_where_it_is_not_the_best_difference(tmp_path: Path) -> None:
     """Two lengths of training: the shorter one's route gains most, the longer one's is lowest."""
     lab = write_sweep(tmp_path, small(budgets=(400, 800)))
