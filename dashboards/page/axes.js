@@ -40,7 +40,7 @@ export function axes({
       label(
         px(v),
         height - bottom + 13,
-        xUnit ? quantity(v, xUnit) : xTicks ? number(v) : tick(v, xs),
+        xUnit ? quantity(v, xUnit) : xTicks ? number(v, { digits: 12 }) : tick(v, xs),
         { size: 10 },
       ),
     ),

@@ -44,7 +44,7 @@ export function lines(curves, { metric, zero = false, over = "training step", ma
             ? s(
                 "circle",
                 { cx: px(x), cy: py(c.value[k]), r: 2.6, fill: c.colour },
-                s("title", {}, `${number(c.value[k])} at ${number(x)}`),
+                s("title", {}, `${number(c.value[k])} at ${number(x, { digits: 6 })}`),
               )
             : null,
         ),

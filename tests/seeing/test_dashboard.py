@@ -404,11 +404,20 @@ Promise.all(["searched", "state"].map((name) => import(`./${name}.js`))).then(([
     return titles.sort((a, b) => dark(a) - dark(b)).map((title) => title.textContent[0]).join("");
   }))
 """
+TICKS = """
+import("./axes.js").then(({ axes }) => {
+  const box = { left: 0, top: 0, right: 0, bottom: 0 };
+  const x = { x: [0, 2000], xTicks: [0.0003125, 1024, 1152] };
+  const { frame } = axes({ ...x, y: [0, 1], width: 9, height: 9, box });
+  return frame[1].map((tick) => tick.textContent);
+})
+"""
 
 
 def test_charts_pair_runs_space_costs_and_darken_the_best(tmp_path: Path, page: Page) -> None:
     """Of made numbers: a difference is to a run's own baseline, costs are logarithmic unless they
-    are relative or zero, and the best trial is the darkest whichever side is better."""
+    are relative or zero, and the best trial is the darkest whichever side is better. Values of an
+    axis have all their digits."""
     with served(Lab(tmp_path)) as url:
         page.open(url)
         page.wait("document.querySelector('#none')?.hidden === false")
@@ -418,6 +427,7 @@ def test_charts_pair_runs_space_costs_and_darken_the_best(tmp_path: Path, page: 
         assert [broken for _, broken in spread] == [False] * 3
         assert [share for share, _ in spread] == pytest.approx([1 / 2, 1 / 11, 1 / 2])
         assert page.js(THREADS) == ["abc", "cba"]
+        assert page.js(TICKS) == ["3.125e\N{MINUS SIGN}4", "1024", "1152"]
 
 
 def choose(page: Page, metric: str) -> None:
