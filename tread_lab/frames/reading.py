@@ -166,7 +166,7 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         return Record(state, reason, steps)
     costs, folder = result.get("metrics", {}), run.path / "evaluations"
     names = sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208 - called often
-    trees = {name: EvaluationFolder(folder / name).read() for name in names}
+    trees = {name: EvaluationFolder(folder / name, steps).read() for name in names}
     found = []
     for name, tree in trees.items():
         if tree is None:

@@ -33,9 +33,15 @@ _MEASURED: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class EvaluationFolder:
-    """The folder of one evaluation."""
+    """The folder of one evaluation.
+
+    Attributes:
+        end: the step at which its run has ended; what is recorded as measured at the end, but with
+            earlier weights, is not complete.
+    """
 
     path: Path
+    end: int | None = None
 
     def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
         beside = (path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
@@ -47,7 +53,9 @@ class EvaluationFolder:
     def read(self) -> dict[str, Any] | None:
         """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
         tree = read_json(self.path / "metrics.json")
-        return _renamed(tree) if _is_evaluation(tree) else None
+        if not _is_evaluation(tree) or (self.end is not None and is_former_end(tree, self.end)):
+            return None
+        return _renamed(tree)
 
     @property
     def step(self) -> int | None:
@@ -87,6 +95,11 @@ def last_step(tree: Mapping[str, Any]) -> int | None:
     if named[0] is None:  # the step on record is that of the first branch
         return step
     return max({*map(int, tree.get("weights", {}))} - {*named}, default=None)
+
+
+def is_former_end(tree: Mapping[str, Any], end: int) -> bool:
+    """Return whether a record is of weights that were a run's last ones before its end."""
+    return tree["spec"].get("step") is None and last_step(tree) not in (None, end)
 
 
 def _is_evaluation(tree: Any) -> bool:

@@ -27,7 +27,13 @@ from tread_lab.records.checksums import (
     yaml_text,
 )
 from tread_lab.records.durable import read_json, write_json, write_text
-from tread_lab.records.evaluation_folder import EvaluationFolder, by_guidance, compares, last_step
+from tread_lab.records.evaluation_folder import (
+    EvaluationFolder,
+    by_guidance,
+    compares,
+    is_former_end,
+    last_step,
+)
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.remarks import REMARKS, Remarks
@@ -276,10 +282,10 @@ class RunFolder:
     def reach(self, step: int) -> None:
         """Give evaluations of weights that were the last ones before this step the step that they
         are of."""
-        for evaluation in list(self.end_evaluations()):
-            tree = evaluation.read() or {}
-            if (measured := last_step(tree)) not in (None, step):
-                self._rename_evaluation(evaluation, {**tree["spec"], "step": measured})
+        for evaluation in list(self._evaluations(None)):
+            tree = evaluation.read()
+            if tree is not None and is_former_end(tree, step):
+                self._rename_evaluation(evaluation, {**tree["spec"], "step": last_step(tree)})
 
     def _rename_evaluation(self, evaluation: EvaluationFolder, spec: Mapping[str, Any]) -> None:
         """Give an evaluation another spec; where one of it is complete, that one stays."""
@@ -329,14 +335,22 @@ class RunFolder:
         return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
 
     def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
-        return EvaluationFolder(self.path / "evaluations" / signature(spec))
+        return EvaluationFolder(self.path / "evaluations" / signature(spec), self._end)
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield every finished evaluation, whatever step of the run it measures."""
+        yield from self._evaluations(self._end)
+
+    @property
+    def _end(self) -> int | None:
+        """The step at which the run has ended, `None` before that."""
+        return (self.result() or {}).get("step")
+
+    def _evaluations(self, end: int | None) -> Iterator[EvaluationFolder]:
         folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
             if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
-                yield EvaluationFolder(Path(folder, name))
+                yield EvaluationFolder(Path(folder, name), end)
 
     def recorded_sampler(self) -> dict[str, Any]:
         """Return the tree of the sampler that a run was measured with, empty for the default.
@@ -368,7 +382,10 @@ class RunFolder:
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
-        yield from (evaluation for evaluation in self.evaluations() if evaluation.step is None)
+        for evaluation in self.evaluations():
+            tree = evaluation.read()
+            if tree is not None and tree["spec"].get("step") is None:
+                yield evaluation
 
 
 _RESULT: Mapping[str, Kind] = {"step": int, "devices": int, "kind": str, "reason": str}

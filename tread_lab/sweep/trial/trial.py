@@ -93,6 +93,8 @@ def run_trial(
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
         folder.create(task.spec)
+        if (result := folder.result()) is not None and "step" in result:
+            folder.reach(result["step"])  # earlier versions left it where a run went on
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
         if is_repairable(folder):
             folder.reopen()
