@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs.recipe import FlowSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
@@ -64,6 +66,9 @@ def test_a_plan_shows_its_question_its_runs_what_is_left_out_and_their_cost(
     three = [samples(1, at=[100, "end"]), samples(2), samples(3), stages, "layer_similarity"]
     rows = {"route": ["2->8"], "rate": [0, 0.5], "model.width": [32, 64]}
     kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
+    sparse = {"weight": 2, "strong": {"rate": 0.3}, "weak": {"rate": 0.9}, "routes": ["2->8"]}
+    again = [samples(1, sampler={"guidance": {**sparse, "routes": own}}) for own in (["2->8"], [])]
+    flow = replace(tiny_spec(None), process=FlowSpec())
     for title, plan in {
         "a question": placements(question="Where?"),
         "an fp32 block": placements(
@@ -73,6 +78,12 @@ def test_a_plan_shows_its_question_its_runs_what_is_left_out_and_their_cost(
             axes=wide, where="start < end", seeds=[0, 1], evaluate=three
         ),
         "two ways of sampling": placements(evaluate=three[:2]),
+        "two ways that draw the same images of one run": placements(
+            baseline={"routes": ["0->1"]}, evaluate=again
+        ),
+        "two ways that differ in what a flow does not read": plan_of(
+            flow, "placement", evaluate=[samples(1), samples(1, sampler={"rho": 5})]
+        ),
         "cells that are the run of a baseline, several models": placements(axes=rows),
         "a parent": placements(
             axes={"route": ["2->8"]}, fixed={"then": {"routes": [], "train": {"steps": 10}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,13 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import state_in_sweep
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import AT, END, EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation import (
+    AT,
+    END,
+    EvaluationSpec,
+    SamplesSpec,
+    as_drawn,
+)
 from tread_lab.specs.evaluation_text import evaluation_label, setting_names
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
@@ -64,9 +71,10 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
     show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
     samples = [replace(e, step=None) for e in plan.evaluations if isinstance(e, SamplesSpec)]
-    samplings = list(dict.fromkeys(setting_names(samples)))
+    samplings = dict(zip(setting_names(samples), samples))
     if len(samplings) > 2:
         show_lines(out, [f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}"])
+    show_lines(out, _drawn_again(plan, samplings))
     show_lines(out, _during_training(plan.evaluations, _source(plan)))
     if plan.search is not None:
         show_lines(out, _search(plan, plan.search, lab))
@@ -78,6 +86,20 @@ def _source(plan: Plan) -> str | None:
     """Return the data source of all runs; `None` if there are several."""
     sources = {task.spec.data.source for task in plan.tasks or plan.possible_tasks}
     return sources.pop() if len(sources) == 1 else None
+
+
+def _drawn_again(plan: Plan, samplings: Mapping[str, SamplesSpec]) -> Iterator[str]:
+    """Yield which samplings draw the images of another one, and of how many runs."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for task in plan.tasks or plan.possible_tasks:
+        first: dict[SamplesSpec, str] = {}
+        for name, spec in samplings.items():
+            drawn = replace(spec, sampler=as_drawn(task.spec, spec.sampler), metrics=())
+            counts[name, first.setdefault(drawn, name)] += 1
+    for (name, other), count in counts.items():
+        if name != other:
+            first, second = other or "the plain sampling", name or "the plain sampling"
+            yield f"{second} draws the images of {first} again, of {counted(count, 'run')}"
 
 
 def _during_training(evaluations: Sequence[EvaluationSpec], source: str | None) -> Iterator[str]:
