@@ -98,8 +98,8 @@ def _drawn_again(plan: Plan, samplings: Mapping[str, SamplesSpec]) -> Iterator[s
             counts[name, first.setdefault(drawn, name)] += 1
     for (name, other), count in counts.items():
         if name != other:
-            first, second = other or "the plain sampling", name or "the plain sampling"
-            yield f"{second} draws the images of {first} again, of {counted(count, 'run')}"
+            again, drawn_first = (text or "the plain sampling" for text in (name, other))
+            yield f"{again} draws the images of {drawn_first} again, of {counted(count, 'run')}"
 
 
 def _during_training(evaluations: Sequence[EvaluationSpec], source: str | None) -> Iterator[str]:
