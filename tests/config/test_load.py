@@ -203,6 +203,14 @@ def test_what_is_typed_counts_wherever_the_file_writes_dots(
     assert [t.spec.train.lr for t in expand(sweep, experiment).trials if t.role == "trial"] == [0.5]
 
 
+def test_where_compares_paths_as_the_axis_has_them(in_folder: Path) -> None:
+    Path("s.yaml").write_text("experiment: s2_imagenet256\naxes: {data.path: [a, b]}\n")
+    for where, kept in {"data.path == 'a'": "a", "data.path not in ['a', 'c']": "b"}.items():
+        _, sweep, experiment = load_sweep("s.yaml", [f'where="{where}"', "baseline=null"])
+        (trial,) = expand(sweep, experiment).trials
+        assert trial.spec.data.path == str(in_folder / kept)
+
+
 FIXED = ("{train: {steps: 60, lr: 1e-3}}", "{train.steps: 60, train.lr: 1e-3}")
 
 
