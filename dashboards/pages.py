@@ -82,7 +82,7 @@ class Pages:
         return {
             "answer": (said := now.answer()) and vars(said),
             "counts": views.counts(now.plan, now.frame),
-            "age": duration(max(time.time() - created, 0)) if created else "",
+            "age": duration(time.time() - created) if created else "",
             "disk": amount(self._bytes(now)) if now.version else "",
             "tags": self.lab.sweep(name).remarks.tags,
             "problem": now.problem,

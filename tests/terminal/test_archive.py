@@ -20,6 +20,7 @@ def test_a_line_says_how_much_is_done_and_what_is_left() -> None:
     assert bytes_line(3_200_000_000, 14_300_000_000, "packed", 86.0) == (
         "3.2 GB of 14.3 GB packed, 5 min left"
     )
+    assert bytes_line(20, 10, "packed", 86.0) == "20 B of 10 B packed, 0 s left", "it has grown"
     assert bytes_line(0, 10, "unpacked", 9.0) == "0 B of 10 B unpacked"
     assert bytes_line(5, 10, "unpacked", 1.0) == "5 B of 10 B unpacked"
 

@@ -36,7 +36,11 @@ def counts_text(states: Counter[Word]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in the unit that people would use: `75 s`, `12 min`, `36.4 days`."""
+    """Return seconds in the unit that people would use: `75 s`, `12 min`, `36.4 days`.
+
+    Less than none, as between two clocks or where files have grown since they were listed, is none.
+    """
+    seconds = max(seconds, 0.0)
     for limit, unit, form in _DURATIONS:
         if seconds < limit:
             return form.format(seconds / unit)

@@ -192,7 +192,7 @@ class _SweepStatus:
 
 
 def _row(status: RunStatus, label: str, steps: int) -> list[str]:
-    progress = f"{duration(max(time.time() - status.moved, 0))} ago" if status.moved else ""
+    progress = f"{duration(time.time() - status.moved)} ago" if status.moved else ""
     why = ": ".join(part for part in (status.kind, status.reason) if part)
     step, attempts = f"{status.step}/{steps}", str(len(status.attempts) or "")
     return [status.run, label, status.state, step, attempts, progress, why[:90]]
