@@ -15,7 +15,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.sweep_folder import SweepFolder
 
-KEPT_EMPTY = ("baseline",)  # `baseline: null` means that there is none
+KEPT_EMPTY = ("baseline", "experiment")  # `null` means that there is none
 
 
 class _Line(dict[str, Any]):
@@ -99,7 +99,7 @@ def sweep_file(plan: StoredPlan) -> str:
     tree = plan.sweep_file
     file = {
         **tree,
-        "experiment": plan.experiment,
+        "experiment": None,
         "fixed": _lines(_merged(plan.base.get("run", {}), tree.get("fixed") or {})),
         "evaluate": list(map(_lines, plan.evaluations_as_written)),
     }

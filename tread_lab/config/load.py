@@ -228,12 +228,18 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
         return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
     path = find_sweep(name)
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
-    tree = _absolute_paths(_replaced(_compose(path, of_sweep), of_sweep))
+    typed, of_experiment = of_sweep, [o for o in overrides if o not in of_sweep]
+    if _loaded(path).get("experiment", name) is None:
+        typed = [*typed, *(re.sub("^[+~]*", r"\g<0>fixed.", o) for o in of_experiment)]
+    tree = _absolute_paths(_replaced(_compose(path, typed), typed))
     sweep = decode(SweepSpec, tree, path.name)
-    of_experiment = [o for o in overrides if o not in of_sweep]
-    experiment = load_experiment(sweep.experiment, of_experiment)
+    if (base := sweep.experiment) is None:
+        experiment = Experiment(name=path.stem, run={})
+    else:
+        experiment = load_experiment(base, of_experiment)
     for override in of_experiment:
-        sweep = replace(sweep, fixed=_fixed_before(override, sweep, of_sweep))
+        fixed = _fixed_before(override, sweep, of_sweep)
+        sweep = sweep if base is None else replace(sweep, fixed=fixed)
     return path.stem, sweep, experiment
 
 

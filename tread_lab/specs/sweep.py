@@ -158,7 +158,7 @@ class SweepSpec:
 
     Attributes:
         question: what the sweep answers.
-        experiment: the base run, from `experiments/`.
+        experiment: the base run, from `experiments/`; `null` where `fixed` says all of it.
         fixed: fields of the base run that every trial changes.
         baseline: fields that turn a trial into the run it is compared with; `null` for no baseline.
         variants: axis -> {name: fields that this variant changes together}; an axis like any other.
@@ -177,7 +177,7 @@ class SweepSpec:
         budget: what may be spent; what does not fit is not started, and more may be given later.
     """
 
-    experiment: str
+    experiment: str | None
     question: str = ""
     fixed: dict[str, Any] = field(default_factory=dict)
     baseline: dict[str, Any] | None = field(default_factory=lambda: {"routes": []})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def test_the_file_of_a_report_plans_the_same_runs(
     sweep: dict[str, Any], tiny: Callable[..., RunSpec], tmp_path: Path
 ) -> None:
     plan = plan_of(tiny(steps=6, model={"depth": 4, "width": 24, "heads": 2}), "kept", **sweep)
+    plan = replace(plan, experiment="of_another_folder")
     text, path = sweep_file(to_stored(plan)), tmp_path / "kept.yaml"
     assert "  model: {backbone: dit, depth: 4" in text  # a line for each part
     assert "&id" not in text
@@ -42,6 +44,8 @@ def test_the_file_of_a_report_plans_the_same_runs(
         (t.run, t.role, t.baseline) for t in plan.trials
     ]
     assert [task.evaluations for task in again.tasks] == [t.evaluations for t in plan.tasks]
+    clipped = make_plan(*load_sweep(str(path), ["train.clip=3"]))
+    assert {trial.spec.train.clip for trial in clipped.trials} == {3}
 
 
 def test_the_last_driver_is_told_as_a_shell_takes_it_and_several_sweeps_have_none(
