@@ -133,6 +133,10 @@ THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
                 *("2->8 s=0.5 then dense f=a lr=0.001", "2->8 s=0.5 then dense f=a lr=0.002"),
             ],
         ),
+        (  # runs from which baselines start, too
+            {"axes": {"train.lr": [0.001, 0.002]}, "variants": {"f": {"a": THEN}}},
+            ["dense lr=0.001", "dense lr=0.002", "parent dense lr=0.001", "parent dense lr=0.002"],
+        ),
         (  # a run that is trial and parent has the label of its trial
             {
                 "axes": {"route": ["2->8"]},

@@ -76,10 +76,14 @@ def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
     Runs that trials start from have the axis values in which such runs differ.
     """
     labels: dict[str, str] = {}
-    for trial in with_baseline_cells(trials):
+    trials = with_baseline_cells(trials)
+    for trial in trials:
         if trial.run not in labels:
             labels[trial.run] = trial_label(trial)
-    return labels | {k: v for k, v in _parent_labels(trials).items() if k not in labels}
+    taken = set(labels.values())
+    for run, label in _parent_labels(trials).items():
+        labels.setdefault(run, f"parent {label}" if label in taken else label)
+    return labels
 
 
 def settings_of(trials: Iterable[Trial[Spec]]) -> dict[str, str]:
