@@ -104,6 +104,7 @@ def test_a_dense_run_of_the_same_size_has_no_parent_and_the_eldest_is_first() ->
         ({"routes": ["2->8"], "bypass": {"kind": "mask"}}, r"mask covers the whole.*0->B-1"),
         ({"bypass": "sprint", "routes": ["0->2", "4->6"]}, "sprint needs exactly one route"),
         ({"bypass": "rout"}, "did you mean 'route'"),
+        ({"bypass": None}, "bypass: expected a mapping or a kind, got nothing"),
         ({"bypass": {"re_entry": "v2"}}, "bypass.re_entry: unknown re-entry 'v2'"),
         ({"bypass": {"kind": "mask", "width": 30}}, "bypass: width"),
         ({"loss": {"kind": "ensemble", "weight": -1}}, "loss: weight: must not be negative"),

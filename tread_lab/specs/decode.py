@@ -150,7 +150,8 @@ def _annotated(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> Any:
     """Decode one of several classes, or a name of a kind, built in or of another package."""
     hint, kind = hint_and_kind
     if isinstance(kind, Variants):
-        return None if value is None else _variant(kind, value, path)
+        none = value is None and type(None) in get_args(hint)
+        return None if none else _variant(kind, value, path)
     name: str = _scalar(hint, value, path)
     if name not in kind:
         raise UserError(f"unknown {name!r}{suggest(name, kind)}").at(path)
