@@ -88,6 +88,16 @@ def test_t_is_uniform() -> None:
     assert ddpm.level(torch.tensor([1.0])) == ddpm.sigma[-1].float()  # rounded up, as in a probe
 
 
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_step_of_the_chain_stays_on_the_device_of_its_samples(learned: bool) -> None:
+    """Its levels are the host's."""
+    process = DDPM(DDPMSpec(learned_variance=learned))
+    z = torch.empty(2, 1, 2, 2, device="meta", dtype=torch.float64)
+    out = torch.cat([z, z], dim=1) if learned else z
+    mean, deviation = process.reverse(out, z, process.sigma[9], process.sigma[4])
+    assert (mean + deviation * z).device.type == "meta"
+
+
 def test_the_variance_term_trains_v_alone() -> None:
     out = torch.randn(2, 2, 4, 4, requires_grad=True)
     x, noise = torch.randn(2, 2, 1, 4, 4)

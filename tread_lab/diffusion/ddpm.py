@@ -88,7 +88,7 @@ class DDPM(Process):
         if then == 0:
             return mean_BCHW, torch.zeros_like(mean_BCHW)
         low, high = log_variances(now, then)
-        log_variance = high.expand_as(eps) if v is None else _between(v, low, high)
+        log_variance = high if v is None else _between(v, low, high)
         return mean_BCHW, (log_variance / 2).exp()
 
     def grid(self, sampler: SamplerSpec) -> Tensor:
