@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import (
+    TRIAL_SECONDS,
     Forecast,
     RemainingTime,
     TrainSeconds,
@@ -106,6 +108,21 @@ def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(
     measured = sum(shared.values()) + sum(four.references(spec, fid).values())
     paid = pytest.approx((one.training(spec), 4 * measured))
     assert four.device_seconds([Task(spec, (fid,))]) == paid
+
+
+def test_runs_that_share_a_gpu_take_as_long_as_one_after_the_other_but_for_the_host(
+    lab: Lab, tiny: Tiny
+) -> None:
+    kinds = (DeviceFacts("cuda", "NVIDIA H100", ("bf16",), 2**36),)
+    devices = Devices(kinds, slots=4, runs_per_device=4)
+    tasks = [Task(tiny(seed=seed), (HeldoutSpec(images=8),)) for seed in range(4)]
+    one, four = (forecast(lab, tasks, d, start=0.0) for d in (Devices(kinds), devices))
+    assert four.device_seconds(tasks) == pytest.approx(one.device_seconds(tasks))
+    alone, together = (times.total(tasks).seconds for times in (one, four))
+    assert alone is not None and together == pytest.approx(alone - 3 * TRIAL_SECONDS)
+    speed = Speed(overhead=3.0, per_flop=1.0, call=5.0, per_call_flop=2.0).of_several(1, 4)
+    assert (speed.overhead, speed.per_flop, speed.call, speed.per_call_flop) == (3, 4, 5, 8)
+    assert Devices((replace(kinds[0], type="cpu"),), runs_per_device=4).sharing == 1
 
 
 def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(

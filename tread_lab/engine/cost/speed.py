@@ -60,9 +60,11 @@ class Speed:
         slower: dict[str, Any] = {part: turns * getattr(self, part) for part in parts}
         return replace(self, **slower, load=self.load / turns)
 
-    def of_several(self, devices: int) -> Speed:
-        """Return the speed of devices like this one that share a run, without their exchange."""
-        return replace(self, per_flop=self.per_flop / devices, devices=devices)
+    def of_several(self, devices: int, sharing: int = 1) -> Speed:
+        """Return the speed of devices like this one that share a run, without their exchange; or of
+        one that so many runs share: what the host does of a step goes on beside the others."""
+        per_flop, per_call_flop = sharing * self.per_flop / devices, sharing * self.per_call_flop
+        return replace(self, per_flop=per_flop, per_call_flop=per_call_flop, devices=devices)
 
     def train_seconds(self, spec: RunSpec) -> float:
         """Return the predicted seconds of all training steps."""

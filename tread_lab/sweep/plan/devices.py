@@ -129,6 +129,11 @@ class Devices:
         return self.kinds[0].type
 
     @property
+    def sharing(self) -> int:
+        """Most runs that share one GPU; on a CPU each has its own cores."""
+        return self.runs_per_device if self.type == "cuda" else 1
+
+    @property
     def precisions(self) -> tuple[str, ...]:
         """Those that every kind computes in."""
         first, *others = (kind.precisions for kind in self.kinds)

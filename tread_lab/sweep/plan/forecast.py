@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tread_lab.engine.cost.sampling import image_work, passes, reference_work
+from tread_lab.engine.cost.sampling import ImageWork, image_work, passes, reference_work
 from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, Speed, kind_of, rates_of
 from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab
@@ -42,6 +42,7 @@ class Forecast:
         rates: of the device, as stated; used where nothing was measured, and for decoding and
             features of an evaluation that no earlier run had.
         devices: of each run; the exchange between them is not counted.
+        sharing: runs that share one device.
     """
 
     lab: Lab
@@ -50,6 +51,7 @@ class Forecast:
     start: float = 0.0
     rates: Rates | None = None
     devices: int = 1
+    sharing: int = 1
 
     @property
     def timed(self) -> bool:
@@ -69,7 +71,8 @@ class Forecast:
             if not first.stated:
                 return Timing(first.speed, first.source)
         untimed = Timing(FLOPS, stated=True)
-        return untimed if self.rates is None else Timing.of_rates(self.rates, spec, self.devices)
+        shape = (self.devices, self.sharing)
+        return untimed if self.rates is None else Timing.of_rates(self.rates, spec, *shape)
 
     def training(self, spec: RunSpec) -> float:
         """Return the seconds of all training steps, or their FLOPs."""
@@ -96,14 +99,18 @@ class Forecast:
         timing = self.timing(spec)
         if (per_flop := timing.evaluations.get(setting(evaluation))) is not None:
             return {"all": per_flop * passes(spec, evaluation)[1]}
-        images = self.rates.seconds(image_work(spec, evaluation)) if self.rates else {}
+        images = self._seconds(image_work(spec, evaluation))
         if "decoding" in images:
             images["decoding"] /= self.devices  # the first one alone describes
         return {"sampling": timing.speed.evaluate_seconds(spec, evaluation), **images}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of decoding and describing its references, once for a lab."""
-        return self.rates.seconds(reference_work(spec, evaluation)) if self.rates else {}
+        return self._seconds(reference_work(spec, evaluation))
+
+    def _seconds(self, work: ImageWork) -> dict[str, float]:
+        found = self.rates.seconds(work) if self.rates else {}
+        return {kind: self.sharing * seconds for kind, seconds in found.items()}
 
     def _all_references(self, todo: Sequence[Task]) -> float:
         """Return the seconds of the references of all tasks: each set of images counts once."""
@@ -157,14 +164,15 @@ class Forecast:
         )
 
     def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
-        """Return the seconds of devices that training and evaluations of open tasks take, each run
-        with its devices to itself; `None` where neither times nor rates are known."""
+        """Return the seconds of devices that training and evaluations of open tasks take; `None`
+        where neither times nor rates are known."""
         if not self.known:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
         train += sum(self._again(todo))
         measuring = sum(self.measuring(task, still=True) for task in todo)
-        return self.devices * train, self.devices * (measuring + self._all_references(todo))
+        devices = self.devices / self.sharing  # of each run
+        return devices * train, devices * (measuring + self._all_references(todo))
 
 
 def forecast(
@@ -181,10 +189,10 @@ def forecast(
     """
     if rates is not None:
         stated = lookup(RATES, rates, "--device-rates")
-        return Forecast(lab, {}, devices.slots, start, stated, devices.per_run)
+        return Forecast(lab, {}, devices.slots, start, stated, devices.per_run, devices.sharing)
     here = rates_of(devices.type, devices.kinds[0].name)
     known = timings(lab, todo, devices, here)
-    return Forecast(lab, known, devices.slots, start, here, devices.per_run)
+    return Forecast(lab, known, devices.slots, start, here, devices.per_run, devices.sharing)
 
 
 class TrainSeconds:

@@ -49,9 +49,9 @@ class Timing:
     stated: bool = False
 
     @staticmethod
-    def of_rates(rates: Rates, spec: RunSpec, devices: int) -> Timing:
-        """Return what stated rates say of a run on so many devices."""
-        speed = rates.speed(spec.precision).of_several(devices)
+    def of_rates(rates: Rates, spec: RunSpec, devices: int, sharing: int = 1) -> Timing:
+        """Return what stated rates say of a run on so many devices, or beside others on one."""
+        speed = rates.speed(spec.precision).of_several(devices, sharing)
         return Timing(speed, f"from stated rates of {rates.device}", stated=True)
 
 
@@ -76,7 +76,7 @@ def timings(
     found |= _measured(untimed, devices, gpu, at_once)
     for kind, spec in untimed.items():
         if rates is not None and kind not in found:
-            found[kind] = Timing.of_rates(rates, spec, devices.per_run)
+            found[kind] = Timing.of_rates(rates, spec, devices.per_run, devices.sharing)
     return found
 
 
@@ -182,7 +182,8 @@ def _measured(
     if not speeds:
         return {}
     faster = {} if gpu is None else gpu.faster
-    speeds = [replace(speed.of_several(devices.per_run), faster=faster) for speed in speeds]
+    shape = (devices.per_run, devices.sharing)
+    speeds = [replace(speed.of_several(*shape), faster=faster) for speed in speeds]
     timed = [
         Timing(speed, _steps(specs[kind], batches[kind], devices, speed))
         for kind, speed in zip(cheap, speeds)
