@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import SAMPLES, Store, Sweeps
-from tread_lab.records.durable import read_json, write_json
+from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
@@ -149,3 +149,17 @@ def test_a_sync_that_was_cut_off_is_taken_up(
     sync()
     assert store.everything() == cut_off
     assert len(store.runs()) == 4 and set(store.statuses().values()) == {"FINISHED"}
+
+
+def test_a_figure_that_a_sweep_has_no_longer_goes_from_its_artifacts(
+    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+) -> None:
+    sweeps.complete()
+    figures = lab.sweep("placement").figures
+    for name in ("a.png", "b.png"):
+        write_text(figures / name, name)
+    sync()
+    (figures / "a.png").unlink()
+    assert sync().updated == 1
+    folder = lab.root / "mlartifacts" / store.run_id("placement") / "artifacts/figures"
+    assert [path.name for path in folder.iterdir()] == ["b.png"]

@@ -63,7 +63,7 @@ from tread_lab.tracking.stored_run import (
     own_tags,
     typed_tags,
 )
-from tread_lab.tracking.sweep_run import Parent, Ranking, written
+from tread_lab.tracking.sweep_run import FOLDERS, Parent, Ranking, written
 from tread_lab.tracking.tracker import SyncReport
 
 BATCH = 1000  # MLflow's limit for one call
@@ -243,7 +243,7 @@ class _SweepSync:
             self._count("unchanged")
             return
         self._count("updated", SENT in run.data.tags)
-        files = self._upload(run, parent.files(), sent)
+        files = self._upload(run, parent.files(), sent, anew=FOLDERS)
         over = parent.status not in ("RUNNING", "SCHEDULED")
         self._set_status(run, parent.status, parent.ended or None if over else None)
         now = Sent(parent.stamp, files=files)
@@ -290,19 +290,29 @@ class _SweepSync:
         self._client.log_batch(run_id, metrics[full:], new_params, new_tags)
         self._count("values", len(numbers))
 
-    def _upload(self, run: Run, files: Mapping[str, File], sent: Sent) -> str:
-        """Send the artifacts if they are not those of the last time; returns their fingerprint."""
+    def _upload(
+        self, run: Run, files: Mapping[str, File], sent: Sent, anew: Sequence[str] = ()
+    ) -> str:
+        """Send the artifacts if they are not those of the last time; returns their fingerprint.
+
+        Args:
+            anew: folders in which nothing of the last time stays.
+        """
         mark = files_mark(files)
         if mark != sent.files:
+            place = artifacts_of(self._client, run)
+            for name in anew if sent.files else ():
+                with contextlib.suppress(Exception):  # not every store can delete
+                    place.delete_artifacts(name)
             with tempfile.TemporaryDirectory() as folder:
-                for place, source in files.items():
-                    path = Path(folder) / place
+                for name, source in files.items():
+                    path = Path(folder) / name
                     path.parent.mkdir(parents=True, exist_ok=True)
                     if isinstance(source, Path):
                         path.symlink_to(source)
                     else:
                         path.write_bytes(source.encode() if isinstance(source, str) else source)
-                artifacts_of(self._client, run).log_artifacts(folder)
+                place.log_artifacts(folder)
         return mark
 
     def _set_status(self, run: Run, status: str, ended: int | None) -> None:
