@@ -251,9 +251,18 @@ def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps)
 
 
 def test_pictures_are_those_that_planned_evaluations_make(sweeps: Sweeps) -> None:
-    sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES))
-    projection = Projection(sweeps.lab, sweeps.lab.sweep("placement").plan())
-    assert projection.pictures() == ["pictures/layer_similarity", "pictures/samples_1k"]
+    sweeps.complete(evaluate=(HELDOUT, SIMILARITY, SAMPLES, replace(SAMPLES, step=20)))
+    plan = sweeps.lab.sweep("placement").plan()
+    shown = ["pictures/layer_similarity", "pictures/samples_1k"]
+    assert Projection(sweeps.lab, plan).pictures() == shown
+    longer = trial({}, train={"steps": 90})  # MLflow shows pictures of one step alone
+    projection = Projection(sweeps.lab, replace(plan, trials=(*plan.trials, longer)))
+    assert projection.pictures() == [f"{shown[0]}/at_end", f"{shown[1]}/at_end", shown[1]]
+    files = projection.view(trials_of("placement", plan)[0], RunState.COMPLETED).files
+    pictures = [place.partition("+timestamp")[0] for place in files if place.startswith("images/")]
+    assert {place.partition("~")[2] for place in pictures} == {
+        "layer_similarity~at_end+step+90", "samples_1k~at_end+step+90"
+    }  # fmt: skip
 
 
 def test_the_baseline_counts_in_the_stamp_of_a_trial_that_has_ended_alone(sweeps: Sweeps) -> None:

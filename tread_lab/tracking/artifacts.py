@@ -30,11 +30,15 @@ COLOURS = np.array(  # dark to light, readable by the colour-blind and in print
 
 
 def run_files(
-    run: RunFolder, names: MetricNames, *, step: int, time: int
+    run: RunFolder, names: MetricNames, *, step: int, time: int, end: str = ""
 ) -> tuple[dict[str, File], str]:
     """Place among the artifacts -> file or content, and what cannot be read; "" if all can.
 
     Arrays of samples and losses stay in the record.
+
+    Args:
+        step: at which the image grid shows pictures of the last weights.
+        end: what it adds to their keys.
     """
     files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
     if (run.path / "result.json").exists():
@@ -50,8 +54,8 @@ def run_files(
             at = evaluation.step
             for name, picture in pictures.items():
                 shown[name] = picture
-                unique, when = f"{run.name}/{name}", step if at is None else at
-                files |= _grid_files(unique, folder, picture, step=when, time=time)
+                key, when = (folder + end, step) if at is None else (folder, at)
+                files |= _grid_files(f"{run.name}/{name}", key, picture, step=when, time=time)
             folder = folder if at is None else f"{folder}/step_{at}"
             files |= {f"{folder}/{name}": file for name, file in shown.items()}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

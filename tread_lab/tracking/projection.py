@@ -162,8 +162,18 @@ class Projection:
         """Return the keys of the pictures that the planned evaluations make."""
         names, trees = self._reader.names, self._plan.evaluate
         shown = [(signature(tree), tree) for tree in trees if tree["kind"] != "heldout_loss"]
-        folders = dict.fromkeys(picture_folder(names, *evaluation) for evaluation in shown)
-        return [picture_key(folder) for folder in folders]
+        folders = [picture_folder(names, *evaluation) for evaluation in shown]
+        ends = ["" if tree.get("step") else self._end[0] for _, tree in shown]
+        return list(dict.fromkeys(picture_key(f + end) for f, end in zip(folders, ends)))
+
+    @cached_property
+    def _end(self) -> tuple[str, int]:
+        """What the keys of pictures of completed runs add, and the step at which they all stand.
+
+        The image grid shows one step of all runs.
+        """
+        lengths = {trial.steps for trial in self._plan.trials}
+        return "/at_end" if len(lengths) > 1 else "", max(lengths)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -188,7 +198,7 @@ class Projection:
         """Return a fingerprint of all that `view` depends on, from names, sizes, times of files."""
         run, baseline = self._lab.run(trial.stored.run), trial.stored.baseline
         facts = [FORMAT, state, trial.key, run_marks(run), repr(trial.varied), trial.label]
-        facts += [self._plan.planned, self._plan.comparison]
+        facts += [self._plan.planned, self._plan.comparison, self._end]
         facts.append(self._disturbed.get(trial.stored.run) if state.ended else None)
         if baseline is not None and state.ended:
             if baseline not in self._baselines:
@@ -215,8 +225,9 @@ class Projection:
         files: dict[str, File] = {"spec.yaml": run.path / "spec.yaml"}
         problem = ""
         if state.ended:
-            time = _milliseconds(last)
-            files, unread = run_files(run, self._reader.names, step=step, time=time)
+            end, at = self._end if state is RunState.COMPLETED else ("", step)
+            time, names = _milliseconds(last), self._reader.names
+            files, unread = run_files(run, names, step=at, time=time, end=end)
             problem = self._reader.problem(trial.stored) or unread
         numbers = [
             # Of two values of one step MLflow's tables show the later one: the record's.
