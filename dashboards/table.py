@@ -135,7 +135,7 @@ class RankingTable:
     def latex(self, columns: str) -> str:
         """Return the columns named in a comma-separated list, else those that the report shows."""
         texts = self.texts()
-        named = [head for head in texts if head in columns.split(",")]
+        named = [head for head in texts if f",{head}," in f",{columns},"]  # a name may hold commas
         return to_latex(texts[named or self.shown(texts)])
 
     def _rows(self, index: Any) -> RankingTable:

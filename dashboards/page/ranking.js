@@ -7,8 +7,8 @@ const WAIT = 250; // milliseconds after the last key before a filter is asked fo
 const PICK = ["metric", "question", "where", "sort", "columns"];
 const seen = () => {
   const { keys, shown: own } = state.table;
-  const named = state.columns.split(",");
-  return keys.map((key, k) => k === 0 || (state.columns ? named.includes(key) : own[k]));
+  const named = (key) => `,${state.columns},`.includes(`,${key},`); // a name may hold commas
+  return keys.map((key, k) => k === 0 || (state.columns ? named(key) : own[k]));
 };
 
 export const picked = () => Object.fromEntries(PICK.map((name) => [name, state[name]]));

@@ -32,8 +32,8 @@ export function readAddress() {
   Object.assign(state, unchosen());
   for (const name of PLAIN) state[name] = hash.get(name) ?? "";
   for (const pair of hash.getAll("at")) {
-    const [axis, value] = pair.split("=", 2);
-    state.filters[axis] = value ?? "";
+    const [axis, ...value] = pair.split("=");
+    state.filters[axis] = value.join("=");
   }
   for (const part of (hash.get("cells") ?? "").split(",").slice(0, MOST)) {
     const [, cell, seed] = part.match(/^(\d+)(?:\.(\d+))?$/) ?? [];

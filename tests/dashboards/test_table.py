@@ -80,9 +80,12 @@ def test_rows_are_sorted_by_numbers_and_those_without_one_come_last(lab: Lab) ->
 
 
 def test_latex_has_the_chosen_columns_and_csv_all_numbers(lab: Lab) -> None:
-    table = RankingTable.of(trials_frame(lab, "placement"))
-    latex = table.latex("route,FLOPs / dense")
-    assert r"route & FLOPs / dense \\" in latex and r"2$\to$8 & 0.71 \\" in latex
+    guided = "fd@1k w=2 interval=[0.2,5]"
+    table = RankingTable.of(trials_frame(lab, "placement").assign(**{guided: 3.0}))
+    latex = table.latex(f"route,FLOPs / dense,{guided}")
+    assert (
+        rf"route & FLOPs / dense & {guided} \\" in latex and r"2$\to$8 & 0.71 & 3.000 \\" in latex
+    )
     assert table.csv().startswith("rank,route,rate,value,gap,gap_low,gap_high,n,unit,flops,")
 
 
