@@ -20,6 +20,7 @@ from tread_lab.frames import (
     disturbed,
     intervals_over,
     metric_numbers,
+    ranking_key,
     result_texts,
     with_delta,
     with_metrics,
@@ -75,7 +76,8 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         plan: of a search, tells the space: its dimensions and the cells that were not tried.
     """
     known = metric if metric in frame else None
-    trials, shown, column = with_metrics(frame, known or "", HELDOUT_LOSS, TRAIN_FLOPS), "", known
+    key = str(ranking_key(frame))
+    trials, shown, column = with_metrics(frame, known or "", key, TRAIN_FLOPS), "", known
     if known:
         busy = disturbed(settled(frame), known).astype(float)
         trials, shown = with_delta(trials.assign(**{BUSY: busy}), known), shows(frame, known)
@@ -107,7 +109,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     if known and column:
         ranked = best_first(rows, column)
         tree |= {"order": ranked.index.tolist()} | _numbers(ranked.sort_index(), column)
-        tree |= {"pareto": front(rows, known), "meaning": meaning(known, shown)}
+        tree |= {"pareto": front(rows, known, key), "meaning": meaning(known, shown)}
         tree["seeds"] = _of_seeds(trials, column)
     return tree
 
@@ -220,13 +222,14 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
     ]
 
 
-def front(rows: pd.DataFrame, metric: str) -> Tree | None:
+def front(rows: pd.DataFrame, metric: str, key: str) -> Tree | None:
     """Return quality against cost of cells; `None` where either is no measure or the same for all.
 
-    Gaps to baselines of several kinds give way to the loss itself.
+    Where baselines are of several kinds, gaps and losses give way to the `ranking_key`.
     """
-    if metric.startswith("gap/") and sum(rows["role"] == "baseline") != 1:
-        metric = HELDOUT_LOSS
+    of_loss = metric.startswith("gap/") or metric == HELDOUT_LOSS
+    if of_loss and sum(rows["role"] == "baseline") != 1:
+        metric = key
     if metric_kind(metric).nature != "quality" or metric not in rows or not vary_in_cost(rows):
         return None
     index, points = cell_numbers(rows), front_of_cells(rows, metric)

@@ -69,6 +69,18 @@ def test_a_metric_that_dense_runs_lack_shows_its_values(frame: pd.DataFrame) -> 
     assert (tree["meaning"]["shows"], tree["value"]) == ("value", [None, 2.0, 3.0, 4.0])
 
 
+@pytest.mark.parametrize(
+    ("axis", "metric"), [("train.steps", "heldout/loss"), ("process", "gap/heldout")]
+)
+def test_beside_several_baselines_the_front_is_by_what_cells_are_ranked_by(
+    tmp_path: Path, axis: str, metric: str
+) -> None:
+    frame = trials_frame(write_sweep(tmp_path, small(budgets=(400, 800))), "placement")
+    frame = frame.assign(process=frame["train.steps"].map(str))
+    frame.attrs["axes"] = ["start", "end", axis]
+    assert cell_map.cells(frame, "gap/heldout")["pareto"]["metric"] == metric
+
+
 def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame) -> None:
     frame = frame.assign(route="2->8", start=2, end=8, bypass=[None, None, "sprint", "mask"])
     frame.attrs["axes"] = ["start", "end", "bypass"]
