@@ -202,7 +202,8 @@ def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
     for metric in records.compared:
         found = rates(records.frame, metric)
         if best_rate(found) is not None:
-            fig, (ours, theirs) = style.figure(width=style.PAGE, height=2.3, columns=2)
+            height = style.legend_height(len(found.curves))
+            fig, (ours, theirs) = style.figure(width=style.PAGE, height=height, columns=2)
             draw_rates(found, ours)
             ours.set_title(records.title(found.measured_as))
             draw_rates(published_rates(), theirs)

@@ -11,7 +11,7 @@ import pandas as pd
 from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, quality_metrics
 from tread_lab.analysis.figures.sentences import joined, result, routed
-from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure
+from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure, legend_height
 from tread_lab.frames import STEP, disturbed, own_metrics
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
@@ -185,8 +185,7 @@ def by_guidance(records: SweepRecords) -> Iterator[Drawn]:
             continue
         many = max(len(panel.curves) for _, panel in found.panels)
         width = PAGE if len(found.panels) > 1 else COLUMN
-        height = max(2.3, 0.5 + 0.14 * many)
-        fig, axes = figure(width=width, height=height, columns=len(found.panels))
+        fig, axes = figure(width=width, height=legend_height(many), columns=len(found.panels))
         for (title, panel), ax in zip(found.panels, axes):
             draw_over_training(panel, ax, title=title, legend=ax is axes[0])
         yield Drawn(named("over_training", metric), caption(found), fig, metric)
@@ -199,7 +198,8 @@ def by_cost(records: SweepRecords) -> Iterator[Drawn]:
         found = over_costs(records.training, metric)
         if not found.measured:
             continue
-        fig, axes = figure(width=PAGE, height=2.3, columns=len(COSTS))
+        height = legend_height(len(found.panels[0][1].curves))
+        fig, axes = figure(width=PAGE, height=height, columns=len(COSTS))
         for (over, panel), ax in zip(found.panels, axes):
             draw_over_training(panel, ax, over=over, legend=ax is axes[0])
             ax.locator_params(axis="x", nbins=5)

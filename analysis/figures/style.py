@@ -350,6 +350,11 @@ def place_legend(handles: Sequence[Any], inside: int = MANY) -> dict[str, Any]:
     return BESIDE if len(handles) > inside else {"loc": "best"}
 
 
+def legend_height(entries: int) -> float:
+    """Return the height of a figure with a legend of so many entries beside it, in inches."""
+    return max(2.3, 0.5 + 0.14 * entries)
+
+
 def arrow(text: str) -> str:
     """Return the name of a cell as figures write it: `2->8` with a real arrow; a long name has
     several lines, and what is longer than these is left out."""

@@ -19,16 +19,18 @@ from tests.synthetic import (
     small,
     write_sweep,
 )
+from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.curves import (
     Curve,
     Curves,
     best_rate,
     rates_caption,
+    selection_rates,
 )
 from tread_lab.analysis.figures.over_training import over_training
 from tread_lab.analysis.figures.placements import placements
 from tread_lab.analysis.figures.samples import how_drawn, sample_rows, sheet
-from tread_lab.analysis.figures.style import figure
+from tread_lab.analysis.figures.style import as_bytes, figure
 from tread_lab.analysis.figures.time_to_equal import (
     cost_to_reach,
     draw_time_to_equal,
@@ -41,6 +43,13 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import SamplesSpec, decode, encode
+
+
+def test_a_figure_has_room_for_the_names_of_all_curves(tmp_path: Path) -> None:
+    routes = [(start, end) for end in range(12) for start in range(end)][:40]
+    lab = write_sweep(tmp_path, small(routes=routes, rates=(0.25, 0.5), images=2, levels=1))
+    drawn = next(selection_rates.draw(sweep_records(lab, lab.sweep("placement"))))
+    assert as_bytes(drawn.figure, "png")  # without a warning that the layout collapsed
 
 
 def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:
