@@ -69,14 +69,15 @@ def gap_over_steps(
     """Return differences of training losses to the baseline of the same seed at equal steps.
 
     Runs of one seed share batches, noise and label drops, so the difference is far steadier than
-    either curve. Smoothing is an exponential mean of the differences; completed trials that train
-    the loss of their baseline, which did not end without a result, the shortest route first, from
-    rows of `trials_frame` and of `history_frame`.
+    either curve. Smoothing is an exponential mean of the differences; cells that train the loss of
+    their baseline, all of whose seeds completed, without those whose baseline ended without a
+    result, the shortest route first, from rows of `trials_frame` and of `history_frame`.
     """
     frame = with_the_baselines_loss(frame)
     logged = history[history["key"] == TRAIN_LOSS]
     losses = {str(run): rows.set_index("step")["value"] for run, rows in logged.groupby("run")}
-    trials = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
+    trials = frame[frame["role"] == "trial"]
+    trials = trials[(trials["state"] == "completed").groupby(trials["cell"]).transform("all")]
     trials = trials[~trials["reason"].isin(NO_RESULT.values())]
     trials = trials[trials["run"] != trials["baseline"]]  # a rate of 0 is the dense run itself
     trials = trials.drop_duplicates(["run", "baseline"]).sort_values(

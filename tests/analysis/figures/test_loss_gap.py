@@ -50,12 +50,14 @@ def test_only_steps_that_both_runs_logged_are_compared(
     assert steps.pop("2->8 s=0.5") == 200 and set(steps.values()) == {400}
 
 
-def test_seeds_are_averaged_and_a_baseline_without_a_log_gives_no_curve(
+def test_all_seeds_are_averaged_and_a_baseline_without_a_log_gives_no_curve(
     paper_frame: pd.DataFrame, history: pd.DataFrame
 ) -> None:
     two = paper_frame.assign(cell=paper_frame["cell"].replace("0->5 s=0.5", "0->4 s=0.5"))
     ends = {gap.name: gap.gaps[-1] for gap in gap_over_steps(two, history, halflife=1e-6)}
     assert ends["0->4 s=0.5"] == pytest.approx((train_gap((0, 4)) + train_gap((0, 5))) / 2)
+    lost = two.assign(state=two["state"].mask(two["route"] == "0->5", "failed"))
+    assert "0->4 s=0.5" not in {gap.name for gap in gap_over_steps(lost, history)}
     baseline = paper_frame[paper_frame["role"] == "baseline"]["run"].iloc[0]
     assert gap_over_steps(paper_frame, history[history["run"] != baseline]) == []
 
