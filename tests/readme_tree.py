@@ -78,7 +78,7 @@ def _messages(tree: ast.AST) -> Iterator[str]:
     """Give the texts of errors that a module raises, `...` for what they name."""
     for node in ast.walk(tree):
         called = isinstance(node, ast.Call) and getattr(node.func, "id", "")
-        if called in ("UserError", "Unavailable") and node.args:
+        if called in ("UserError", "NotFinite", "Unavailable") and node.args:
             parts = getattr(node.args[0], "values", [node.args[0]])
             texts = [str(p.value) if isinstance(p, ast.Constant) else "..." for p in parts]
             text = " ".join("".join(texts).split())

@@ -25,6 +25,7 @@ from tread_lab.engine.sample_scores import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
 from tread_lab.specs.evaluation_text import decode_evaluations
 
@@ -197,9 +198,15 @@ def test_weights_that_are_no_numbers_give_no_numbers(
     save(run.checkpoints, replace(last, tensors=wrong), keep=1)
     tree: Any = FEW if kind == "samples" else {"images": 2, "levels": 2}
     (asked,) = decode_evaluations([{kind: tree}])
+    run.reopen()
     with pytest.raises(UserError, match=line):
         evaluate(run, asked, CPU)
-    assert not run.evaluation(asked).done
+    assert not run.evaluation(asked).done, "the run may go on"
+    run.finish(RunState.COMPLETED, step=6)
+    for _ in range(2):  # the second time from the record, so that a sweep has no more to do
+        with pytest.raises(UserError, match=line):
+            evaluate(run, asked, CPU)
+        assert run.evaluation(asked).done
 
 
 def test_evaluate_without_weights_is_one_line_and_measures_nothing(

@@ -161,19 +161,32 @@ def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: 
     assert frame.attrs["foreign"] == [f"{FD} w=3.5"]
 
 
-@pytest.mark.parametrize(("lacking", "key"), [((), "gap/heldout"), ([(0, 4)], FD)])
-def test_losses_of_another_sweep_are_compared_where_every_run_has_them(
-    lacking: list[Route], key: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("lacking", "problem", "key"),
+    [([], "", "gap/heldout"), ([(0, 4)], "", FD), ([(0, 4)], "no finite number", "gap/heldout")],
+)
+def test_losses_of_another_sweep_are_compared_where_every_run_has_them_or_can_have_none(
+    lacking: list[Route], problem: str, key: str, tmp_path: Path
 ) -> None:
     lab = write_sweep(tmp_path, small())
     path = lab.sweep("placement").plan_path
     plan = read_json(path)
     write_json(path, {**plan, "evaluate": plan["evaluate"][1:]})
     for route in lacking:
-        shutil.rmtree(lab.run_of(tiny_spec(route)).evaluation(small().evaluations[0]).path)
+        spec = small().evaluations[0]
+        evaluation = lab.run_of(tiny_spec(route)).evaluation(spec)
+        arrays = dict(np.load(evaluation.path / "losses.npz"))
+        shutil.rmtree(evaluation.path)
+        if problem:
+            evaluation.path.mkdir()
+            np.savez(
+                evaluation.path / "losses.npz", **{**arrays, "dense": arrays["dense"] * np.nan}
+            )
+            evaluation.write(spec, {}, problem=problem)
     frame = trials_frame(lab, "placement")
     assert ranking_key(frame) == key
-    assert ("gap/heldout" in frame) == (not lacking)
+    assert ("gap/heldout" in frame) == (not lacking or bool(problem))
+    assert row(frame, (0, 4))["reason"] == problem and row(frame, (2, 8))["reason"] == ""
 
 
 def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate, images_a_call
 from tread_lab.sampling.guidance import Denoiser
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.specs.errors import NotFinite, Unavailable, UserError
 from tread_lab.specs.evaluation import SamplesSpec, Step
 from tread_lab.specs.guidance import routes_taken
 
@@ -62,7 +62,7 @@ class Drawing:
         whose condition it is.
 
         Raises:
-            UserError: an image is not finite, which would become a black one.
+            NotFinite: an image is not finite, which would become a black one.
         """
         data, sampler, condition = self.model.spec.data, self.spec.sampler, self.condition
         options: dict[str, Any] = {"classes": data.classes}
@@ -85,7 +85,7 @@ class Drawing:
         )
         for x_BCHW, labels_B in generated:
             if not x_BCHW.isfinite().all():
-                raise UserError(
+                raise NotFinite(
                     "samples: an image is not finite; draw it with less guidance, in a higher"
                     " sampler.precision, or of other weights"
                 )

@@ -48,7 +48,7 @@ from tread_lab.records.durable import replacing
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, RunFolder
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import NotFinite, UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
@@ -90,11 +90,35 @@ def measuring(
         ranks: the processes that draw images together; this one, rank 0, does all else.
 
     Raises:
-        UserError: no checkpoint, a metric's weights or reference are missing, or what the network
-            gives is not finite.
+        UserError: no checkpoint, or a metric's weights or reference are missing.
+        NotFinite: what the network gives is not finite, as the record of a run that has ended says.
     """
     if (record := record_of(folder, spec)) is not None:
-        return dict(record["metrics"])
+        return _metrics(record)
+    try:
+        return (yield from _measured(folder, spec, device, cache, ranks))
+    except NotFinite as error:
+        if "step" in (ended := folder.result() or {}):
+            step = ended["step"] if spec.step is None else spec.step
+            place = folder.evaluation(spec)
+            place.write(spec, {}, step=step, problem=str(error))
+            SampleParts(place.path, {}, 0).remove()
+        raise
+
+
+def _metrics(record: Mapping[str, Any]) -> dict[str, float]:
+    if "problem" in record:
+        raise NotFinite(record["problem"])
+    return dict(record["metrics"])
+
+
+def _measured(
+    folder: RunFolder,
+    spec: EvaluationSpec,
+    device: torch.device,
+    cache: Path | None,
+    ranks: Ranks | None,
+) -> Measuring[dict[str, float]]:
     started = time.perf_counter()
     run, place = folder.spec(), folder.evaluation(spec)
     check_content(run.data, cache or folder.cache)
@@ -105,7 +129,7 @@ def measuring(
         except (OSError, UserError):
             if (record := record_of(folder, spec)) is None:
                 raise
-            return dict(record["metrics"])  # another process was first, and has removed the parts
+            return _metrics(record)  # another process was first, and has removed the parts
     else:
         heldout = open_data(run.data, "heldout")
         check_probe(spec, run.model, heldout)
@@ -115,7 +139,7 @@ def measuring(
         with matrix_products("fp32"):
             metrics = yield from PROBES[type(spec)](model, heldout, spec, place)
         if not all(map(math.isfinite, metrics.values())):
-            raise UserError(
+            raise NotFinite(
                 f"evaluate: {spec.kind} is no finite number; the weights of step {model.step} give"
                 " none"
             )

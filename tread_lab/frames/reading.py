@@ -181,9 +181,10 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         at_steps.setdefault(step, {})[own] = tree
         if tree["spec"].get("kind") == "heldout_loss":
             losses.setdefault(step, {})[own] = folder / name / "losses.npz"
+    problems = [tree["problem"] for *_, tree in found if "problem" in tree]
     return Record(
         state,
-        reason,
+        next(iter(problems), reason),
         steps,
         costs={name: float(cost) for name, cost in costs.items()},
         evaluations=at_steps.pop(0),

@@ -20,7 +20,7 @@ from tread_lab.metrics.frechet import EighthMoments, FrechetTo, RunningMoments, 
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
-from tread_lab.specs.errors import UserError, shown
+from tread_lab.specs.errors import NotFinite, shown
 from tread_lab.specs.metrics import METRICS
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
@@ -146,7 +146,7 @@ def _number(metric: str, compared: Compared) -> float:
     """Return a metric as a finite number, which JSON and tables can hold.
 
     Raises:
-        UserError: it is none; names the metric, and the package that it is from.
+        NotFinite: it is none; names the metric, and the package that it is from.
     """
     value: object = MEASURES[metric](compared)
     try:
@@ -157,7 +157,7 @@ def _number(metric: str, compared: Compared) -> float:
     wrong = f"{shown(value)} is no finite number"
     if metric not in METRICS.built_in:
         raise METRICS.extensions[metric].broken(wrong)
-    raise UserError(f"evaluate: {metric}: {wrong}; the features of the images are not finite")
+    raise NotFinite(f"evaluate: {metric}: {wrong}; the features of the images are not finite")
 
 
 def evenly(rows: Tensor, most: int) -> Tensor:

@@ -29,6 +29,10 @@ class UserError(ValueError):
         return UserError(f"{path}: {self}" if path else str(self))
 
 
+class NotFinite(UserError):
+    """A network gives what is no number, and would give it again."""
+
+
 class Unavailable(UserError):
     """What the work stands on is gone (room on the disk, the cluster); the same command goes on
     when it is back."""

@@ -57,6 +57,8 @@ def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab, tiny: Tiny) -
 def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab, tiny: Tiny) -> None:
     infinite = measured(lab, tiny(), loss=math.inf)
     routed = measured(lab, tiny(routes=["0->2"]), infinite.run, loss=2.0)
+    no_number = measured(lab, tiny(seed=3), loss=2.0)
+    lab.run(no_number.run).evaluation(AT_END).write(AT_END, {}, problem="no finite number")
     unmeasured = Trial("trial", {}, 5, tiny(seed=5), lab.run_of(tiny(seed=5)).name, None)
     for trial, names, values in (
         (infinite, [FLOPS], (10.0,)),
@@ -64,6 +66,7 @@ def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab, tiny: Tin
         (infinite, ["gap/heldout"], None),  # it has no baseline
         (routed, ["gap/heldout"], None),  # no losses an image
         (unmeasured, [FLOPS], None),
+        (no_number, [LOSS], None),
     ):
         assert cell_values(lab, [trial], names, [AT_END]) == values
 

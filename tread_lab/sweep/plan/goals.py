@@ -126,10 +126,11 @@ def _metric(lab: Lab, run: str, name: str, at_end: Sequence[EvaluationSpec]) -> 
     metrics: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
     if not metrics:
         return math.nan
-    measured = [folder.evaluation(spec).read() for spec in at_end]
-    for tree in filter(None, measured):
-        metrics |= tree["metrics"]
-    if name not in metrics and None in measured:  # an evaluation has failed
+    measured = [folder.evaluation(spec).read() or {} for spec in at_end]
+    for tree in measured:
+        metrics |= tree.get("metrics", {})
+    failed = any(not tree or "problem" in tree for tree in measured)
+    if name not in metrics and failed:
         return math.nan
     if name not in metrics:
         raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")
