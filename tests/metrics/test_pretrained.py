@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tread_lab.metrics.pretrained import load_pretrained, weights_digest
+from tread_lab.metrics.pretrained import check_weights, load_pretrained, weights_digest
 from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.specs import UserError
 
@@ -76,3 +78,21 @@ def test_another_end_size_or_name_is_another_digest(tmp_path: Path) -> None:
         digest(tmp_path / "name", other, b"a" + MIDDLE + b"z"),
     ]
     assert len({first, *changed}) == 5
+
+
+def test_weights_of_another_middle_are_refused_and_equal_ones_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder into which an adapter was merged kept its features, though its digest is equal."""
+    lab, folder, name = tmp_path / "cache", tmp_path / "encoder", "model.safetensors"
+    known = digest(folder, name, b"a" + MIDDLE + b"z")
+    check_weights(lab, known, folder, "captions")
+    shutil.copytree(folder, tmp_path / "copy")
+    check_weights(lab, known, tmp_path / "copy", "captions")  # the same content elsewhere
+    with monkeypatch.context() as patch:
+        patch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("read again"))
+        check_weights(lab, known, tmp_path / "copy", "captions")
+    middle = b"m".join([MIDDLE[: 2**21], MIDDLE[2**21 + 1 :]])
+    assert digest(tmp_path / "other", name, b"a" + middle + b"z") == known
+    with pytest.raises(UserError, match=r"^captions: .*other holds other weights than those"):
+        check_weights(lab, known, tmp_path / "other", "captions")

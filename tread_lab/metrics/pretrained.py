@@ -10,6 +10,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from tread_lab.records.checksums import fits
+from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.errors import UserError, first_line
 
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
@@ -88,3 +90,28 @@ def weights_digest(folder: Path) -> str:
             file.seek(max(size - _ENDS, 0))
             digest.update(file.read(_ENDS))
     return digest.hexdigest()[:16]
+
+
+def check_weights(caches: Path, name: str, folder: Path, field: str) -> None:
+    """Refuse weights that differ, if only in their middle, from those that a lab has by this name.
+
+    They are read whole once, and again where a file has another size, time or inode.
+    """
+    facts = {path: path.stat() for path in sorted(folder.glob("*.safetensors"))}
+    stamp = [[path.name, x.st_size, x.st_mtime_ns, x.st_ino] for path, x in facts.items()]
+    record = caches / "weights" / f"{name.replace('/', '--')}.json"
+    known = read_json(record)
+    if not fits(known, {"sha256": str, "stamp": list}):
+        known = {}
+    if known.get("stamp") == stamp:
+        return
+    digest = hashlib.sha256()
+    for path in facts:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    if known.get("sha256", digest.hexdigest()) != digest.hexdigest():
+        raise UserError(
+            f"{field}: {folder} holds other weights than those that this lab has seen under the"
+            " same name; put these back, or use another --root"
+        )
+    write_json(record, {"sha256": digest.hexdigest(), "stamp": stamp})

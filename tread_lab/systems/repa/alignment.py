@@ -17,12 +17,14 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import initialised
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import ForwardPass, Joining, Part
+from tread_lab.metrics.pretrained import check_weights
 from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.routing.select import Routing
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.repa.encoder import (
     check_encoder,
     encoder_digest,
+    encoder_folder,
     open_encoder,
     open_feature_encoder,
 )
@@ -63,10 +65,12 @@ class Aligned(Part):
     def prepare(self) -> Iterator[int]:
         """Encode the images of latents; embedded images are encoded as they come, which costs less
         than reading features."""
-        if not self.run.spec.data.holds.latents:
-            return
         check_encoder(self.spec, self.samples)
         found, digest = self.run.folder.cache, encoder_digest(self.spec)
+        if (folder := encoder_folder(self.spec)) is not None:
+            check_weights(found, digest, folder, "repa")
+        if not self.run.spec.data.holds.latents:
+            return
         features = feature_cache(found, self.spec, self.samples, side=self.side, encoder=digest)
         if not features.complete:
             encode = open_feature_encoder(self.spec, self.samples, self.run.device, side=self.side)

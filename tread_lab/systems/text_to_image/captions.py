@@ -18,6 +18,7 @@ from tread_lab.data.captions import CAPTIONS, Captions, captions_of, write_capti
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import Joining, Part
+from tread_lab.metrics.pretrained import check_weights
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
@@ -47,6 +48,7 @@ class CaptionTokens:
 
     def __init__(self, folder: Path, spec: CaptionSpec, captions: Sequence[Captions]) -> None:
         self.spec, self.captions, self.digest = spec, captions, captions_digest(captions)
+        self._caches = folder
         self._texts = [*(text for texts in captions for text in texts), ""]
         self._counts_N = torch.tensor([len(texts) for texts in captions])
         self._first_N = self._counts_N.cumsum(0) - self._counts_N
@@ -63,9 +65,10 @@ class CaptionTokens:
         """Compute what the cache lacks, yielding the captions that are done.
 
         Raises:
-            UserError: the encoder cannot be opened.
+            UserError: the encoder cannot be opened, or is not the one that the lab has seen.
             DiskFull: there is no room for the tokens.
         """
+        check_weights(self._caches, self.encoder, encoder_folder(self.spec), "captions")
         if self._cache.complete:
             return
         encode = open_text_encoder(self.spec, device)
