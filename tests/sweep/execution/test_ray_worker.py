@@ -185,7 +185,6 @@ def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any, 
     assert started.closed == 2 and started.worker._reports is None
     assert list(first) == list(second) == []  # closed, although they are still held
     started.worker.cleanup()
-    assert started.worker.save_checkpoint("x") == {}
     started.worker.early = None
     started.worker.reset_config({"task": started.module.SentTask(started.task)})
     assert started.worker.rungs == ()

@@ -189,13 +189,6 @@ class Worker(tune.Trainable):
     def _is_judged(self, report: Report) -> bool:
         return report.phase == "train" and report.step in self.rungs
 
-    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Keep nothing for Ray: a restart continues from the run's own record."""
-        return {}
-
-    def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
-        """Do nothing, see `save_checkpoint`."""
-
     def cleanup(self) -> None:
         if self._reports is not None:
             self._reports.close()  # type: ignore[attr-defined]
