@@ -102,6 +102,7 @@ def sweep_file(plan: StoredPlan) -> str:
         "experiment": None,
         "fixed": _lines(_merged(plan.base.get("run", {}), tree.get("fixed") or {})),
         "evaluate": list(map(_lines, plan.evaluations_as_written)),
+        "sampler_axes": None,  # every evaluation is written
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
     earlier = len(plan.sources.get("earlier", []))

@@ -18,6 +18,7 @@ from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.plan.storage import to_stored
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
+IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": [0.2, 5]}}}}
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,7 @@ ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0,
         {"axes": {"process": ["edm", "flow"]}, "variants": {"r": {"a": {"routes": ["0->1"]}}}},
         {**ROUTES, "where": "start > 0", "question": "Where?"},
         {**ROUTES, "match": "train_flops", "fixed": {"train": {"steps": 9}}},
+        {**ROUTES, "evaluate": [IN_AN_INTERVAL], "sampler_axes": {"guidance.weight": [1, 2]}},
     ],
 )
 def test_the_file_of_a_report_plans_the_same_runs(
