@@ -149,6 +149,7 @@ def test_runs_that_share_a_gpu_have_a_part_of_its_memory(monkeypatch: pytest.Mon
         ("NVIDIA A100 80GB PCIe", 312e12),
         ("NVIDIA H100 80GB HBM3", 989e12),
         ("NVIDIA H100 PCIe", 756e12),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),  # a seventh of one
         ("NVIDIA H200 NVL", 835e12),
         ("NVIDIA GeForce RTX 3090", None),
     ],

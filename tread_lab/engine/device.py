@@ -8,13 +8,17 @@ import functools
 import gc
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counted
+
+T = TypeVar("T")
 
 # Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
 PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
@@ -205,8 +209,12 @@ def _processor() -> str:
 
 def peak_flops(device: torch.device) -> float | None:
     """Return the dense bf16 peak in FLOP/s; `None` if it is not known."""
-    label = name(device)
-    return next((peak for part, peak in (SLOWER | PEAK_FLOPS).items() if part in label), None)
+    return of_gpu(SLOWER | PEAK_FLOPS, name(device))
+
+
+def of_gpu(table: Mapping[str, T], label: str) -> T | None:
+    """Return what a table has of a GPU of this name; it has nothing of a part of one (MIG)."""
+    return next((x for part, x in table.items() if part in label and " MIG " not in label), None)
 
 
 class PeakMemory:

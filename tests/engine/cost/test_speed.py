@@ -109,3 +109,4 @@ def test_rates_are_found_in_the_name_of_a_device() -> None:
     assert rates_of("cpu", "x86_64 x1 threads") is RATES["cpu"]
     assert rates_of("cuda", "NVIDIA H200") is RATES["H200"]
     assert rates_of("cuda", "NVIDIA GeForce") is None
+    assert rates_of("cuda", "NVIDIA H100 80GB HBM3 MIG 1g.10gb") is None

@@ -192,5 +192,4 @@ RATES: dict[str, Rates] = {
 
 def rates_of(type: str, name: str) -> Rates | None:
     """Return the rates of a device of that type and name; `None` where none are stated for it."""
-    label = "cpu" if type == "cpu" else name
-    return next((rates for device, rates in RATES.items() if device in label), None)
+    return devices.of_gpu(RATES, "cpu" if type == "cpu" else name)
