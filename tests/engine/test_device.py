@@ -83,8 +83,13 @@ def test_accelerate_gets_the_device_that_was_picked() -> None:
     assert ranks._accelerator(CPU).device == CPU
 
 
-def test_the_peak_of_a_gpu_counts_from_the_attempts_start(gpus: list[tuple[Any, ...]]) -> None:
+def test_the_peak_of_a_gpu_counts_from_the_attempts_start(
+    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # put back as it was
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     peak = PeakMemory(GPU_1)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8", "whatever the first run asks for"
     assert gpus == [("set_device", GPU_1), ("reset_peak_memory_stats", GPU_1)]
     assert peak.bytes() == 7 and gpus[-1] == ("max_memory_allocated", GPU_1)
 

@@ -97,11 +97,11 @@ def use(device: torch.device, *, deterministic: bool = False) -> None:
     Args:
         deterministic: refuse kernels that add in any order.
     """
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may vary
     if deterministic != torch.are_deterministic_algorithms_enabled():  # which imports the compiler
         torch.use_deterministic_algorithms(deterministic)
     if device.type == "cuda":
+        # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.cuda.set_device(device)
     else:
         _keep_freed_memory()
