@@ -62,6 +62,7 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
         (RuntimeError("CUDA error: Out of memory"), "oom"),
         (RuntimeError("DefaultCPUAllocator: not enough memory: 8 bytes"), "oom"),
         (torch.OutOfMemoryError("x"), "oom"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), "oom"),
         (ProcessLost("rank 1 of the run is lost: OutOfMemoryError: CUDA"), "oom"),
         (ProcessLost("rank 1 of the run is lost: MemoryError: "), "oom"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "oom"),

@@ -18,7 +18,11 @@ class ProcessLost(RuntimeError):
     """Another process of the run has ended."""
 
 
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "memoryerror")
+# The last is of CUDA's libraries, which allocate beside torch.
+_NO_MEMORY = (
+    *("can't allocate memory", "not enough memory", "out of memory", "memoryerror"),
+    "_status_alloc_failed",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
