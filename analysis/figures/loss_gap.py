@@ -248,4 +248,5 @@ def all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
         height = max(2.2, 0.5 + 0.13 * len(curves))
         fig, (ax,) = style.figure(width=style.PAGE, height=height)
         draw_gap_over_steps(curves, ax, named=True)
-        yield Drawn("gap_over_steps_all", "The loss gap of every cell over training.", fig)
+        text = "The loss gap of every cell that trains the loss of its baseline."
+        yield Drawn("gap_over_steps_all", text, fig)
