@@ -177,7 +177,8 @@ def test_routes_at_inference_must_fit_the_network() -> None:
         routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
     sprint, rows = run("2->8", bypass="sprint"), guidance({**SG, "routes": ["2->8 by rows"]})
     with pytest.raises(UserError, match=r"with bypass sprint the end of the route is a part of"):
-        routes_taken(sprint, guidance({**SG, "routes": ["1->8"]}))
+        check_branches(sprint, guidance({**SG, "routes": ["1->8"]}), None)
     strong = {"strong": {"rate": 0.5}, "weak": {"path": "dropped"}}
     for routes in (rows, guidance({"weight": 3, **strong, "routes": ["2->8 by rows"]})):
         assert [route.in_full for route in routes_taken(sprint, routes)] == ["2->8 by rows"]
+        check_branches(sprint, routes, None)

@@ -205,11 +205,6 @@ def routes_taken(run: RunSpec, guidance: GuidanceSpec) -> tuple[RouteSpec, ...]:
             "guidance.routes: a branch has a selection rate, but this run was trained without"
             ' routes; say where to route, e.g. guidance: {routes: ["2->B-4"]}'
         )
-    if run.bypass.weights(run.routes) is not None and spans_of(routes) != run.spans:
-        raise UserError(
-            f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
-            " part of the network; leave them out"
-        )
     try:
         check_selections(routes, run.tokens, scans=run.model.scans)
     except UserError as error:
@@ -232,11 +227,18 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
 
 
 def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None) -> None:
-    """Refuse two branches that differ in their checkpoints alone and have the same one.
+    """Refuse two branches that differ in their checkpoints alone and have the same one, and routes
+    of other blocks than those whose end is a part of the network.
 
     Args:
         step: at which the run is measured, `None` for its end.
     """
+    in_network = run.bypass.weights(run.routes) is not None
+    if in_network and spans_of(routes_taken(run, guidance)) not in ((), run.spans):
+        raise UserError(
+            f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
+            " part of the network; leave them out"
+        )
     if len(guidance.branches) == 1:
         return
     last = step if isinstance(step, int) else run.train.steps
