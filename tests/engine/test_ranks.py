@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab.engine.checkpoint import load_latest, save
@@ -164,11 +165,19 @@ def children() -> set[int]:
     return {int(pid) for pid in listed.split()}
 
 
+def threads(device: torch.device, ranks: Ranks) -> list[int]:
+    """The threads of each process."""
+    return ranks.gathered(torch.get_num_threads())
+
+
 def test_a_killed_process_ends_the_attempt_as_one_that_died(tmp_path: Path) -> None:
     before = children()
+    torch.set_num_threads(5)  # more than there are cores
     with pytest.raises(ProcessLost, match=r"^rank 1 of the run is lost: .* code -9$") as lost:
         with HereProcesses(2).open(CPU) as ranks:
             (other,) = children() - before
+            ranks.told(threads)
+            assert threads(CPU, ranks) == [5, 5]
             for progress in train(run(1000), RunFolder(tmp_path), CPU, ranks=ranks):
                 if progress.step == 3:
                     os.kill(other, signal.SIGKILL)

@@ -52,7 +52,7 @@ def evaluate(options: Evaluate) -> int:
     lab = Lab.at(options.root) if RunFolder(Path(name)).exported else Lab.existing(options.root)
     torch.set_num_threads(options.threads)
     picked = pick(device_name)
-    processes = together(options.gpus, options.processes, options.threads, device_name)
+    processes = together(options.gpus, options.processes, device_name)
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, options.evaluations, options.reference)
     if options.plan:

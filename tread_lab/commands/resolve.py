@@ -90,9 +90,7 @@ def own_device(device: str | None) -> torch.device:
     return pick(f"cuda:{os.environ['LOCAL_RANK']}") if named.type == "cuda" else named
 
 
-def together(
-    gpus: int | None, processes: int | None, threads: int, device: str | None
-) -> Processes:
+def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:
     """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
 
     Raises:
@@ -106,7 +104,7 @@ def together(
     if gpus and gpus > here:
         raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
     count = gpus or processes or 1
-    return OneProcess() if count == 1 else HereProcesses(count, threads)
+    return OneProcess() if count == 1 else HereProcesses(count)
 
 
 def visible_device(device: str | None, *, ray: bool = False) -> str | None:

@@ -39,7 +39,7 @@ def train(options: Train) -> int:
     """Train one run, its parents first, and measure it; return the exit code."""
     device = visible_device(options.device)
     if (count := launched()) == 1:
-        processes = together(options.gpus, options.processes, options.threads, device)
+        processes = together(options.gpus, options.processes, device)
         return _train(options, device, processes)
     from tread_lab.engine.follow import follow  # of the processes that torchrun has started
 

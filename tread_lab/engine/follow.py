@@ -37,7 +37,7 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(int(sys.argv[2]))
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # MKL may have taken fewer
     try:
         follow(torch.device(sys.argv[1]))
     except Exception as error:

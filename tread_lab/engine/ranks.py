@@ -199,7 +199,6 @@ class HereProcesses:
     """Processes of this machine, that rank 0 starts; on GPUs number k has that of number k."""
 
     count: int
-    threads: int = 1
 
     def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
         return leading(device, self.count, self._start)
@@ -208,16 +207,14 @@ class HereProcesses:
         self, rank: int, environment: Mapping[str, str], device: torch.device
     ) -> HereFollower:
         own = device if device.type == "cpu" else torch.device(device.type, rank)
-        return HereFollower(rank, environment, own, self.threads)
+        return HereFollower(environment, own)
 
 
 class HereFollower:
     """A process of this machine; it ends when rank 0 does, however that comes."""
 
-    def __init__(
-        self, rank: int, environment: Mapping[str, str], device: torch.device, threads: int
-    ) -> None:
-        words = [sys.executable, "-m", "tread_lab.engine.follow", str(device), str(threads)]
+    def __init__(self, environment: Mapping[str, str], device: torch.device) -> None:
+        words = [sys.executable, "-m", "tread_lab.engine.follow", str(device)]
         self._process = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,

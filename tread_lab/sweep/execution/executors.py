@@ -123,7 +123,7 @@ def _inline(resources: TrialResources, hang: float | None, early: EarlyStopping 
         device=resources.device_here,
         threads=resources.cpus,
         hang_timeout=hang,
-        processes=OneProcess() if count == 1 else HereProcesses(count, resources.cpus),
+        processes=OneProcess() if count == 1 else HereProcesses(count),
     )
 
 
