@@ -222,7 +222,8 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
     if lacking:
         why = next((s.reason for f in lacking if (s := run_status(f)).reason), "")
         lack = "1 run lacks" if len(lacking) == 1 else f"{len(lacking):,} runs lack"
-        say(f"{lack} measurements ({why}); `tread-lab evaluate {name}` adds them")
+        why = f" ({why})" if why else ""
+        say(f"{lack} measurements{why}; `tread-lab evaluate {name}` adds them")
     return bool(failed or lacking)
 
 

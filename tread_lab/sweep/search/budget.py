@@ -27,7 +27,7 @@ class Spent:
 class Budget:
     """What is left of a plan's budget while its sweep runs.
 
-    A run fits if it and all runs admitted before it stay within every limit.
+    A run fits if it and all runs admitted before it stay within every limit of which it takes some.
 
     Args:
         seconds: the forecast of what is left of runs.
@@ -66,9 +66,10 @@ class Budget:
     def _allows(self, tasks: Sequence[Task], hours: float) -> bool:
         """Return whether these tasks fit if they end when `hours` of the budget are gone."""
         flops, count = self._cost(tasks)
-        needed = self.flops + flops, self.count + count, hours
         limits = self.spec.flops, self.spec.trials, self.spec.hours
-        return all(limit is None or need <= limit for need, limit in zip(needed, limits))
+        spent, more = (self.flops, self.count, 0.0), (flops, count, hours)
+        parts = zip(limits, spent, more)
+        return all(limit is None or not new or old + new <= limit for limit, old, new in parts)
 
     def admit(self, task: Task) -> None:
         """Count a task to its end, and once what is trained again before it."""
