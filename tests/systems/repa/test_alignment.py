@@ -156,7 +156,7 @@ def test_a_dinov2_of_a_folder_or_the_hub_gives_one_feature_a_token_and_has_a_dig
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: str(tmp_path))
     assert open_encoder(hub, samples, CPU, side=8)(x).shape == (2, 64, 384)
     made_with = fingerprint(tiny(repa=encode(hub)), "cpu")
-    assert made_with["weights dinov2-small"] == weights_digest(tmp_path)
+    assert made_with["weights repa dinov2-small"] == weights_digest(tmp_path)
     with pytest.raises(UserError, match="width 384, not 768"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
 
