@@ -6,19 +6,23 @@ import io
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from tests.engine.runs import imagenet
+from tests.engine.runs import CPU, imagenet
 from tread_lab.engine.cost import calibration
 from tread_lab.engine.cost.calibration import calibrate, trial_batch
 from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.trainer import Trainer
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode, encode
 
 
@@ -198,6 +202,18 @@ def test_the_time_of_a_flop_is_what_routing_saves(
     assert speed.per_call_flop == pytest.approx(1 / image)
     noisy = timed(spec, 1.0, 1.0, 140.0, 140.0)  # a fifth of a pass at least is its images'
     assert (noisy.call, noisy.per_call_flop) == pytest.approx((136.0, 0.25 / image))
+
+
+def test_a_step_is_timed_beside_the_threads_that_draw_its_batches(
+    tiny: Callable[..., RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As training has them where the run asks for some, and on a GPU."""
+    with Trainer(tiny(execution={"workers": 1}), RunFolder(tmp_path), CPU) as run:
+        threads, at = set(), run.batches.at
+        drawn = lambda step: (threads.add(threading.get_ident()), at(step))[1]  # noqa: E731
+        monkeypatch.setattr(run.batches, "at", drawn)
+        assert calibration._median(calibration._step(run), calibration.STEPS, CPU) > (0, 0)
+        assert run.step == 8 and len(threads) == 1 and threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tread_lab.specs.run import RunSpec
 
 # A step below this many FLOPs takes well under a second on any device worth training on.
 AFFORDABLE_FLOPS = 2e10
-STEPS = 6
+STEPS, WARM = 6, 2
 _GPU_SECONDS = 0.5  # of a trial step where the device's rate is known
 # Threads that wait for each other shall sleep. By default they spin, which takes several times the
 # CPU time of a step where other programs have the CPUs.
@@ -138,7 +138,9 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
 
 
 def _step(run: Trainer) -> Callable[[], None]:
-    return lambda: run.train_step(run.batches.at(run.step), lr=0.0)
+    """Return a step on batches that are drawn as training draws them: for a GPU ahead of it."""
+    batches = run.batches.stream(0, STEPS + WARM)
+    return lambda: run.train_step(next(batches), lr=0.0)
 
 
 def _pass(run: Trainer, count: int, device: torch.device) -> Callable[[], None]:
@@ -154,7 +156,7 @@ def _pass(run: Trainer, count: int, device: torch.device) -> Callable[[], None]:
 
 
 def _median(action: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
-    """Return the median seconds of `count` times after two to warm up: own ones, and by the wall.
+    """Return the median seconds of `count` times after some to warm up: own ones, and by the wall.
 
     On a CPU the own ones are CPU seconds of this thread, which has its share in all products of a
     step and does all else by itself: the seconds of an idle machine, whatever the threads, if
@@ -162,12 +164,12 @@ def _median(action: Callable[[], None], count: int, device: torch.device) -> tup
     """
     clock = time.thread_time if device.type == "cpu" else time.perf_counter
     own, walls = [], []
-    for _ in range(count + 2):
+    for _ in range(count + WARM):
         wall, started = time.perf_counter(), clock()
         action()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         own.append(clock() - started)
         walls.append(time.perf_counter() - wall)
-    wall = sorted(walls[2:])[count // 2]
-    return sorted(own[2:])[count // 2] or wall, wall  # a coarse clock may see no time pass
+    wall = sorted(walls[WARM:])[count // 2]
+    return sorted(own[WARM:])[count // 2] or wall, wall  # a coarse clock may see no time pass
