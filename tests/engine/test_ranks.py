@@ -120,6 +120,8 @@ class TestTogether:
             assert len(trained(first, spec, folder, until=5)) == 5
             assert trained(then, spec, folder) == pytest.approx(whole, rel=1e-6)
             trained(two, spec, folder, until=10)  # is stopped where nothing is left to train
+        with pytest.raises(UserError, match=r"^train\.batch: 7 images are no equal shares for 2$"):
+            two.rows(7)
 
     def test_processes_that_draw_together_draw_the_same_images(
         self,

@@ -58,8 +58,14 @@ class Ranks:
         return self.index == 0
 
     def rows(self, batch: int) -> slice | None:
-        """Return the rows of a global batch that are this process's own, `None` for all."""
-        share = batch // self.count
+        """Return the rows of a global batch that are this process's own, `None` for all.
+
+        Raises:
+            UserError: there are no equal shares, as of a parent that is trained again.
+        """
+        share, left = divmod(batch, self.count)
+        if left:
+            raise UserError(f"train.batch: {batch} images are no equal shares for {self.count}")
         return None if self.count == 1 else slice(share * self.index, share * (self.index + 1))
 
     def sum(self, x: Tensor) -> Tensor:
