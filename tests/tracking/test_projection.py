@@ -228,6 +228,14 @@ def test_a_run_under_way_has_no_end_no_files_and_no_evaluations(sweeps: Sweeps) 
     assert found.tags["attempts"] == "2" and "mlflow.loggedImages" not in found.tags
 
 
+def test_the_name_of_a_run_fits_into_every_store(sweeps: Sweeps) -> None:
+    sweeps.complete()
+    plan = sweeps.lab.sweep("placement").plan()
+    long = replace(trials_of("placement", plan)[1], label=300 * "x")
+    name = Projection(sweeps.lab, plan).view(long, RunState.COMPLETED).name
+    assert len(name) < 250 and name.endswith("x seed 0")
+
+
 def test_every_state_that_has_begun_has_its_word_in_mlflow() -> None:
     words = {
         "running": "RUNNING", "interrupted": "KILLED", "completed": "FINISHED",

@@ -99,6 +99,7 @@ def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
 
 
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
+LONGEST_LABEL = 225  # in the name of a run, of which PostgreSQL takes 250
 FORMAT = 5  # of what is shown; another number sends everything once more
 STATUS = {
     RunState.RUNNING: "RUNNING",
@@ -235,7 +236,7 @@ class Projection:
             for name, value in values.items()
         ]
         return View(
-            name=f"{trial.label} seed {trial.stored.seed}",
+            name=f"{trial.label[:LONGEST_LABEL]} seed {trial.stored.seed}",
             status=STATUS[state],
             started=_milliseconds(started),
             ended=None if state is RunState.RUNNING else _milliseconds(max(last, result)),
