@@ -25,10 +25,10 @@ NAME = "placement"
 
 
 class Shown(NamedTuple):
-    """What a tracker shows of a run: curves by metric and step, and its parameters as texts."""
+    """What a tracker shows of a run: curves by metric and step, and its parameters."""
 
     curves: dict[str, dict[int, float]]
-    params: dict[str, str]
+    params: dict[str, str | float]
 
 
 def in_tensorboard(lab: Lab) -> Iterator[tuple[str, Shown]]:
@@ -46,7 +46,7 @@ def in_tensorboard(lab: Lab) -> Iterator[tuple[str, Shown]]:
                 if value.tag == "_hparams_/session_start_info":
                     plugin = HParamsPluginData.FromString(value.metadata.plugin_data.content)
                     params = plugin.session_start_info.hparams.items()
-                    shown.params.update({k: v.string_value for k, v in params})
+                    shown.params.update({k: getattr(v, v.WhichOneof("kind")) for k, v in params})
                 elif value.WhichOneof("value") == "simple_value":
                     shown.curves.setdefault(value.tag, {})[event.step] = value.simple_value
                 elif value.tag.startswith("run"):
@@ -65,7 +65,7 @@ def in_wandb(lab: Lab) -> Iterator[tuple[str, Shown]]:
             record = Record.FromString(raw)
             if record.WhichOneof("record_type") == "run":
                 config = {u.key: json.loads(u.value_json) for u in record.run.config.update}
-                shown.params.update({k: v for k, v in config.items() if isinstance(v, str)})
+                shown.params.update({k: v for k, v in config.items() if not k.startswith("_")})
             elif record.WhichOneof("record_type") == "history":
                 items = record.history.item
                 row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
@@ -73,7 +73,7 @@ def in_wandb(lab: Lab) -> Iterator[tuple[str, Shown]]:
                 for key, value in row.items():
                     if not key.startswith("_"):
                         shown.curves.setdefault(key, {})[step] = float(value)
-        yield shown.params["signature"], shown
+        yield str(shown.params["signature"]), shown
 
 
 def leveldb_records(raw: bytes) -> Iterator[bytes]:
@@ -110,7 +110,7 @@ def recorded(lab: Lab) -> dict[str, Shown]:
                 curves.setdefault(to_mlflow(entry.key), {})[entry.step] = entry.value
         steps = int(row["steps_done"])
         curves |= {to_mlflow(k): {steps: v} for k, v in final.items() if not math.isnan(v)}
-        train = {"train.lr": "0.0001", "train.batch": "16", "train.steps": "400"}
+        train: dict[str, str | float] = {"train.lr": 1e-4, "train.batch": 16, "train.steps": 400}
         runs[run.name] = Shown(curves, train)
     return runs
 

@@ -94,7 +94,10 @@ def write_events(folder: Path, sweep: str, view: View) -> None:
     params = {"sweep": sweep, **view.params, **view.tags}
     lines = [f"| {name} | {value} |" for name, value in params.items()]
     table = "\n".join(["| | |", "|---|---|", *lines])
-    summaries = [*hparams(dict(view.params), {n.key: n.value for n in numbers}), text("run", table)]
+    summaries = [
+        *hparams(dict(view.settings), {n.key: n.value for n in numbers}),
+        text("run", table),
+    ]
     started = view.started / 1000
     for summary in summaries:
         writer.add_event(Event(wall_time=started, summary=summary))
@@ -120,7 +123,7 @@ def write_run(folder: Path, sweep: str, view: View) -> None:
         name=view.name,
         notes=view.tags.get("mlflow.note.content"),
         tags=[tag for tag in view.tags.get("tags", "").split(", ") if tag],
-        config={**view.params, **tags},
+        config={**view.settings, **tags},
         mode="offline",
         dir=str(folder),
         reinit="create_new",

@@ -126,6 +126,7 @@ class View:
     """Everything that MLflow shows of one trial.
 
     Attributes:
+        settings: parameters, numbers as numbers.
         born: when the log begins, in milliseconds; another log, another number.
         logged: the log's values by sequence number, one per (key, step).
         measured: evaluations and gaps, one value per metric; only of a run that has ended.
@@ -137,13 +138,18 @@ class View:
     status: str
     started: int
     ended: int | None
-    params: Mapping[str, str]
+    settings: Mapping[str, Any]
     tags: dict[str, str]
     born: int
     logged: Mapping[int, Number]
     measured: Mapping[str, Number]
     during: tuple[Number, ...]
     files: Mapping[str, File]
+
+    @property
+    def params(self) -> dict[str, str]:
+        """The settings as MLflow keeps them: as texts."""
+        return {name: str(value) for name, value in self.settings.items()}
 
 
 class Projection:
@@ -240,7 +246,7 @@ class Projection:
             status=STATUS[state],
             started=_milliseconds(started),
             ended=None if state is RunState.RUNNING else _milliseconds(max(last, result)),
-            params=self._params(trial),
+            settings=self._params(trial),
             tags=self._tags(trial, run, state=state, problem=problem, files=files),
             born=_milliseconds(times[0]) if times else 0,
             logged={
@@ -256,7 +262,7 @@ class Projection:
             files=files,
         )
 
-    def _params(self, trial: ShownTrial) -> dict[str, str]:
+    def _params(self, trial: ShownTrial) -> dict[str, Any]:
         """Return the parameters and the fields that vary; MLflow would plot an empty one at 0."""
         spec = trial.stored.spec
         always = {f"train.{name}": spec["train"][name] for name in ("lr", "batch", "steps")}
@@ -268,7 +274,8 @@ class Projection:
         settings = self._reader.parameters(trial.stored)
         own = {PARAMETERS.get(name, name): value for name, value in settings.items()}
         params = {**always, **trial.varied, **own}
-        return {name: str(value) for name, value in params.items() if value != ""}
+        plain = {n: x if isinstance(x, int | float) else str(x) for n, x in params.items()}
+        return {name: value for name, value in plain.items() if value != ""}
 
     def _tags(
         self,
