@@ -250,14 +250,22 @@ def test_what_sbatch_refuses_is_one_line(
         (["--budget=hour=2"], "budget: unknown key 'hour', did you mean 'hours'?"),
         (["--budget=hours=0"], "budget: hours: must be positive"),
         (["fixed.init_from=ffff"], "no run 'ffff' in "),
+        (["stop_early={kind: median, grace: 5000}"], "stop_early: no run is judged: grace is 5000"),
+        (["--tracker=wandb"], "--tracker wandb: `pip install tread-lab[wandb]` brings"),
         (["--time=noon"], "--time: 'noon' is no time of Slurm's"),
         (["--time=5:00"], "--margin: 300 s of 300 s"),
         (["--", "gpu"], "'gpu': after `--` come options of sbatch"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_written(
-    place: Path, sbatch: Path, capsys: pytest.CaptureFixture[str], words: list[str], line: str
+    place: Path,
+    sbatch: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    line: str,
 ) -> None:
+    monkeypatch.setattr("tread_lab.tracking.trackers.find_spec", lambda name: None)
     assert main(["submit", "slurm", "small.yaml", *ASKED, *words]) == 2
     said = capsys.readouterr().err
     assert line in said and said.count("\n") == 1

@@ -17,6 +17,7 @@ from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
@@ -24,6 +25,7 @@ from tread_lab.sweep.plan.plan import make_plan, with_whole_parents
 from tread_lab.sweep.plan.preflight import check_extensions, check_guided, check_shares
 from tread_lab.terminal.console import say, show_pairs
 from tread_lab.terminal.notify import VARIABLE, notification_target
+from tread_lab.tracking.trackers import check_installed
 
 _BODY = Path(__file__).with_name("slurm.sh")
 _PATIENCE = 600  # seconds for all nodes to join
@@ -89,6 +91,7 @@ def _check(options: Slurm, lab: Lab, resources: TrialResources) -> str:
     Raises:
         UserError: it has a mistake.
     """
+    check_installed(options.tracker)
     name, spec, experiment = load_sweep(options.file, options.changes)
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     gpus = resources.gpus > 0
@@ -100,6 +103,7 @@ def _check(options: Slurm, lab: Lab, resources: TrialResources) -> str:
     check_shares(plan.possible_tasks, resources.devices)
     check_extensions(plan.possible_tasks)
     check_guided(lab, plan.possible_tasks)
+    EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     return name
 
 
