@@ -37,6 +37,7 @@ from tread_lab.records.run_status import run_status
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
+from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.units import counted
 
 POINTS = 400  # of a curve; longer ones are thinned out
@@ -253,5 +254,5 @@ def _metrics(frame: pd.DataFrame, trial: pd.Series[Any]) -> list[Tree]:
 def _settings(tree: Mapping[str, Any]) -> dict[str, str]:
     """Return a run's fields as text by dotted name, its routes in one line."""
     texts = {name: str(value) for name, value in dotted(tree)}
-    routes = (f"{r['start']}->{r['end']} s={r['rate']}" for r in tree.get("routes", ()))
+    routes = (f"{RouteSpec(**r).in_full} s={r['rate']}" for r in tree.get("routes", ()))
     return texts | {"routes": " + ".join(routes) or "none"}

@@ -43,13 +43,16 @@ def test_a_short_curve_is_whole_and_what_is_not_finite_is_a_hole(lab: Lab) -> No
 def test_seeds_and_execution_are_no_differences() -> None:
     dense = {"routes": [], "seed": 0, "execution": {"workers": 0}, "train": {"lr": 1e-4}}
     routed = {
-        "routes": [{"start": 2, "end": 8, "rate": 0.5}, {"start": 9, "end": 9, "rate": 0.25}],
+        "routes": [
+            {"start": 2, "end": 8, "rate": 0.5},
+            {"start": 9, "end": 9, "rate": 0.25, "selection": "rows"},
+        ],
         "seed": 1,
         "execution": {"workers": 2},
         "train": {"lr": 1e-4, "clip": 1.0},
     }
     assert differences(dense, routed) == [
-        ["routes", "none", "2->8 s=0.5 + 9->9 s=0.25"],
+        ["routes", "none", "2->8 s=0.5 + 9->9 by rows s=0.25"],
         ["train.clip", "absent", "1.0"],
     ]
 
