@@ -52,9 +52,10 @@ class SweepRecords:
 
     def title(self, measured_as: str = "") -> str:
         """Return the title of a drawing of this sweep, for example beside a published one."""
-        model, question = str(self.frame["model"].iloc[0]), self.frame.attrs.get("comparison", "")
+        models, question = self.frame["model"].unique(), self.frame.attrs.get("comparison", "")
+        network = models[0] if len(models) == 1 else f"{len(models)} networks"
         said = f"({measured_as or 'this sweep'})"
-        return f"{model} {question}\n{said}" if question else f"{model} {said}"
+        return f"{network} {question}\n{said}" if question else f"{network} {said}"
 
     def compared_parts(self, metric: str) -> Iterator[SweepRecords]:
         """Give the sweep's own records, then those of another question that its runs answer."""

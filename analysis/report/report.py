@@ -241,7 +241,7 @@ def _picture(fig: Figure, name: str) -> str:
 
 def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
     """Return the facts at the head of the report: network, training, runs, cost."""
-    source = plan.trials[0].spec["data"]["source"]
+    sources = " or ".join(dict.fromkeys(trial.spec["data"]["source"] for trial in plan.trials))
     completed = int((runs["state"] == RunState.COMPLETED).sum())
     counts = [f"{count:,}" for count in sorted(set(frame["train.steps"]))]
     if plan.match is not None:
@@ -252,7 +252,7 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
         for column in ("model", "train.batch", "precision")
     )
     facts = [
-        ("network", f"{models} on {source}"),
+        ("network", f"{models} on {sources}"),
         ("training", f"{', '.join(counts)} steps of {batches}, {precisions}"),
         ("runs", f"{completed} of {len(runs)} completed"),
         ("seeds", str(frame["seed"].nunique())),

@@ -10,6 +10,7 @@ import pytest
 
 from tests.four_sweeps import same_as_stored
 from tests.synthetic import small, write_sweep
+from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.report import report
 from tread_lab.analysis.report.report import (
     contents,
@@ -44,15 +45,17 @@ def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> N
     assert cost_sheet(frame.drop(columns="throughput/step_seconds")) is None
 
 
-def test_the_facts_name_every_network_batch_and_precision(tmp_path: Path, no_figures: None) -> None:
+def test_the_facts_name_every_network_data_set_batch_and_precision(tmp_path: Path, no_figures: None) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
     path = lab.sweep("placement").plan_path
     plan = json.loads(path.read_text())
     other = plan["trials"][1]["spec"]
     other["model"]["depth"], other["train"]["batch"], other["precision"] = 24, 32, "bf16"
+    other["data"] |= {"source": "images", "path": "elsewhere"}
     path.write_text(json.dumps(plan))
     facts = dict(contents(lab, "placement")["facts"])
-    assert facts["network"] == "DiT-12x32/2 or DiT-24x32/2 on fashion16"
+    assert facts["network"] == "DiT-12x32/2 or DiT-24x32/2 on fashion16 or images"
+    assert sweep_records(lab, lab.sweep("placement")).title().startswith("2 networks")
     assert facts["training"] == "400 steps of 16 or 32, fp32 or bf16"
     other["train"]["steps"] = 1520
     path.write_text(json.dumps({**plan, "sweep": {"sweep": {"match": "train_flops"}}}))
