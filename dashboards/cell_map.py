@@ -149,11 +149,14 @@ def _numbers(rows: pd.DataFrame, column: str) -> Tree:
 def shows(frame: pd.DataFrame, metric: str) -> str:
     """Return `difference`, `gap` or `value`: what cells show of a metric.
 
-    A metric that no completed baseline has cannot be a difference, whatever it is.
+    A metric that no completed baseline has cannot be a difference, whatever it is; nor can any in a
+    sweep without baselines.
     """
     compared = metric_kind(metric).compared
-    dense = frame.loc[(frame["role"] == "baseline") & (frame["state"] == "completed"), metric]
-    lacking = len(dense) > 0 and dense.isna().all() and frame[metric].notna().any()
+    baselines = frame[frame["role"] == "baseline"]
+    dense = baselines.loc[baselines["state"] == "completed", metric]
+    ended = baselines.empty or len(dense) > 0
+    lacking = ended and dense.isna().all() and frame[metric].notna().any()
     return "value" if compared == "difference" and lacking else compared
 
 

@@ -13,8 +13,10 @@ from tread_lab.dashboards.cell_map import (
     cell_numbers,
     cells_of,
     json_value,
+    meaning,
     numbers,
     settled,
+    shows,
 )
 from tread_lab.frames import (
     STATES,
@@ -56,7 +58,8 @@ def overview(plan: StoredPlan, frame: pd.DataFrame, said: Answer | None = None) 
 def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     """Return how a search went: its trials in order, the best so far, what each axis decides.
 
-    A value is the difference to the baseline of a trial's first objective, over its seeds.
+    A value is that of a trial's first objective, over its seeds: the difference to the baseline
+    where there is one.
     """
     from tread_lab.sweep.search.sampler import IMPORTANCE, importances  # imports Optuna
 
@@ -67,7 +70,9 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     tree = {"sampler": settings.get("sampler"), "trials": plan.wanted, "objective": objective}
     if "unread" in set(frame["state"]) or objective not in frame:
         return {**tree, "cells": [], "values": [], "best": []}
-    rows, column = cells_of(with_delta(frame, objective)), delta_column(objective)
+    shown = shows(frame, objective)
+    column = objective if shown == "value" else delta_column(objective)
+    rows = cells_of(with_delta(frame, objective))
     rows = rows[rows["role"] == "trial"]
     values = rows[column].where(rows["state"] == "completed")
     lowest_first = metric_kind(objective).sign >= 0
@@ -76,6 +81,7 @@ def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
     cells = [{str(a): json_value(v) for a, v in row.items()} for row in measured.to_dict("records")]
     return {
         **tree,
+        "title": meaning(objective, shown)["title"],
         "cells": rows.index.tolist(),
         "values": numbers(values),
         "texts": list(map(typeset, result_texts(rows, column))),

@@ -74,14 +74,14 @@ def answer(
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
-        return _no_answer(frame)
+        return _no_answer(frame, complete=complete)
     frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS)
     cells = ranked_cells(frame, GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
     if done.empty:
-        return _no_answer(frame)
+        return _no_answer(frame, complete=complete)
     best, name = done.iloc[0], str(done["cell"].iloc[0])
     tied = tied_with_best(lab, frame, list(done["cell"]))
     of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
@@ -238,11 +238,12 @@ def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
     return f"{text} The best of {cells} was chosen by the same numbers, so its gap is optimistic."
 
 
-def _no_answer(frame: pd.DataFrame) -> Answer:
+def _no_answer(frame: pd.DataFrame, *, complete: bool) -> Answer:
     """Return what replaces the finding and its certainty."""
     alone = frame[frame["reason"].isin(NO_RESULT.values())]
     if alone.empty:
-        return Answer("There is no answer yet.", "No trial has finished with a paired loss.")
+        none = "There is no answer" + " yet" * (not complete)
+        return Answer(f"{none}.", "No trial has finished with a paired loss.")
     reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
     trials = "1 trial" if len(alone) == 1 else f"{len(alone)} trials"
     return Answer("There is nothing to compare with.", f"{trials} completed, but {reason}.")

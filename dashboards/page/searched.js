@@ -32,12 +32,12 @@ export function drawSearch() {
 }
 
 // Every trial in order, and the best of those before it as a line of steps.
-function overTrials({ cells: order, values, texts, best, objective }, cells) {
+function overTrials({ cells: order, values, texts, best, title }, cells) {
   if (values.filter(has).length < 2) return null;
   const size = { width: 420, height: 220, box: { left: 56, right: 14, top: 20, bottom: 32 } };
   const x = [0.5, order.length + 0.5];
   const y = span(values.filter(has), 0.08);
-  const words = { xLabel: "trial of the search", yLabel: `${objective}, difference to dense` };
+  const words = { xLabel: "trial of the search", yLabel: title };
   const { px, py, frame } = axes({ ...size, x, y, ...words });
   let least = null;
   const steps = best.map((value, k) => {
@@ -132,7 +132,7 @@ function parallel({ cells: order, values, texts, best, objective }, cells) {
     ),
   ]);
   const last = dimensions.length;
-  const result = (share) => number(low + share * room, { signed: true });
+  const result = (share) => number(low + share * room);
   columns.push([
     s("line", { x1: x(last), x2: x(last), y1: y(0), y2: y(1), class: "axis" }),
     label(x(last), 14, objective, { size: 11, class: "soft" }),

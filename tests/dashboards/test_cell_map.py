@@ -67,6 +67,8 @@ def test_a_metric_that_dense_runs_lack_shows_its_values(frame: pd.DataFrame) -> 
     shown = frame.assign(**{"depth/used": [float("nan"), 2.0, 3.0, 4.0]})
     tree = cell_map.cells(shown, "depth/used")
     assert (tree["meaning"]["shows"], tree["value"]) == ("value", [None, 2.0, 3.0, 4.0])
+    alone = frame[frame["role"] == "trial"].assign(baseline=None)  # of a sweep without baseline
+    assert None not in cell_map.cells(alone, "heldout/loss")["value"]
 
 
 @pytest.mark.parametrize(

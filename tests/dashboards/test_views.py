@@ -55,6 +55,10 @@ def test_a_search_by_guided_samples_shows_its_trials(tmp_path: Path) -> None:
     frame.attrs["planned"] = [column]
     tree = views.search(plan, frame)
     assert tree["objective"] == column and len(tree["values"]) == 3 and None not in tree["values"]
+    alone = frame[frame["role"] == "trial"].assign(baseline=None)  # of a search without baseline
+    tree = views.search(plan, alone)
+    assert tree["values"] == list(alone[column].round(6))
+    assert tree["title"] == f"{column}, the value itself"
 
 
 def test_a_budget_is_told_in_the_terminals_words(tmp_path: Path) -> None:

@@ -83,6 +83,14 @@ def test_the_axis_along_which_the_gap_varies_most_is_named(tmp_path: Path) -> No
     assert told in answer(lab, frame).sentence
 
 
+def test_no_answer_is_awaited_of_a_finished_sweep(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(images=4, levels=2))
+    frame = trials_frame(lab, "placement").drop(columns="gap/heldout")
+    plan = lab.sweep("placement").plan()
+    said = [module.answer(lab, frame, plan, complete=done).sentence for done in (True, False)]
+    assert said == ["There is no answer.", "There is no answer yet."]
+
+
 def test_an_axis_that_some_cells_do_not_set_is_held_like_any_other() -> None:
     gaps = {"start": [1, 2, 1], "ema": [0.9999, 0.9999, None], "gap/heldout": [0.1, 0.2, 0.4]}
     told = "The gap varies most with ema, by 0.3 at start 1, then with start, by 0.1 at ema 0.9999."
