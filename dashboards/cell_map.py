@@ -274,13 +274,17 @@ def _untried(rows: pd.DataFrame, space: Sequence[Mapping[str, Any]]) -> pd.DataF
     """Return the cells of a search's space that it has not asked for, with their axis values."""
     if not space:
         return pd.DataFrame()
-    columns = rows.loc[rows["role"] == "trial"].reindex(columns=list(space[0]))
-    tried = {tuple(map(str, map(json_value, values))) for values in columns.itertuples(index=False)}
+    trials = rows.loc[rows["role"] == "trial"]
+    tried = {
+        (axes, tuple(map(str, map(json_value, values))))
+        for axes in {tuple(cell) for cell in space}  # those of a list; another list has others
+        for values in trials.reindex(columns=[*axes]).itertuples(index=False)
+    }
     cells = [{axis: plain(value) for axis, value in cell.items()} for cell in space]
     return pd.DataFrame(
         {"role": "trial", "cell": place_label(cell), **cell}
         for cell in cells
-        if tuple(map(str, map(json_value, cell.values()))) not in tried
+        if (tuple(cell), tuple(map(str, map(json_value, cell.values())))) not in tried
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -81,6 +82,14 @@ def test_beside_several_baselines_the_front_is_by_what_cells_are_ranked_by(
     frame = frame.assign(process=frame["train.steps"].map(str))
     frame.attrs["axes"] = ["start", "end", axis]
     assert cell_map.cells(frame, "gap/heldout")["pareto"]["metric"] == metric
+
+
+def test_cells_of_every_list_of_a_search_are_tried_once_they_are_there(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    listed = ({"start": 0, "end": 4, "rate": 0.5}, {"start": 2, "end": 8}, {"start": 3, "end": 8})
+    plan = replace(lab.sweep("placement").plan(), search={"sampler": "tpe"}, space=listed)
+    tree = cell_map.cells(trials_frame(lab, "placement"), "gap/heldout", plan)
+    assert tree["search"]["names"] == ["3->8"]
 
 
 def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame) -> None:
