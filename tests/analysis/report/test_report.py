@@ -45,7 +45,9 @@ def test_costs_are_those_of_a_step_against_the_own_baseline(tmp_path: Path) -> N
     assert cost_sheet(frame.drop(columns="throughput/step_seconds")) is None
 
 
-def test_the_facts_name_every_network_data_set_batch_and_precision(tmp_path: Path, no_figures: None) -> None:
+def test_the_facts_name_every_network_data_set_batch_and_precision(
+    tmp_path: Path, no_figures: None
+) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
     path = lab.sweep("placement").plan_path
     plan = json.loads(path.read_text())
