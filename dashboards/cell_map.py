@@ -302,7 +302,7 @@ def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
         trial = rows["role"] == "trial"
         columns.append(
             [
-                index.get(NOT_SET if pd.isna(v) else json_value(v), -1) if t else -1
+                index.get(NOT_SET if json_value(v) is None else json_value(v), -1) if t else -1
                 for v, t in zip(rows[dimension["key"]], trial)
             ]
         )

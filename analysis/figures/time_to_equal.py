@@ -218,7 +218,7 @@ def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
         column = over_training(frame, metric).panels[0][1].metric
         ours = time_to_equal(frame, column, cost=TRAIN_FLOPS)
         if ours.factors:
-            height = style.legend_height(len(ours.curves))
+            height = max(2.4, style.legend_height(len(ours.curves)))
             fig, (left, right) = style.figure(width=style.PAGE, height=height, columns=2)
             draw_time_to_equal(ours, left)
             stages = "one run a curve" if STEP in frame else "runs of growing length"
