@@ -31,11 +31,13 @@ from tread_lab.engine.probes import (
     layer_similarity,
 )
 from tread_lab.routing import draw_routing
-from tread_lab.specs import HeldoutSpec, SimilaritySpec, UserError
+from tread_lab.specs import HeldoutSpec, SamplesSpec, SimilaritySpec, UserError
 
 
 class Noise:
     """Samples that need no data set."""
+
+    preview = False
 
     def __init__(self) -> None:
         self.taken: list[int] = []
@@ -136,7 +138,9 @@ def test_a_probe_may_be_closed_after_every_level(tmp_path: Path) -> None:
         assert len(list(measuring(folder, spec, CPU))) == 3 and folder.evaluation(spec).done
 
 
-def test_more_images_than_are_held_out_are_refused_where_they_are_measured(tmp_path: Path) -> None:
+def test_more_images_than_are_held_out_are_refused_where_they_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = lab_with_a_run(tmp_path).run_of(small_run())
     count = len(open_data(small_run().data, "heldout"))
     for probe in (HeldoutSpec(images=count + 1), SimilaritySpec(images=count + 1)):
@@ -147,6 +151,10 @@ def test_more_images_than_are_held_out_are_refused_where_they_are_measured(tmp_p
         for asked in (probe, replace(probe, pick="even")):
             with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
                 next(measuring(folder, asked, CPU))
+    monkeypatch.setattr(Noise, "__len__", lambda samples: 1)
+    monkeypatch.setattr("tread_lab.engine.evaluate.open_data", lambda data, part: Noise())
+    with pytest.raises(UserError, match=r"^metrics: fd compares with at least 2 images, and the"):
+        next(measuring(folder, SamplesSpec(metrics=("fd",), count=200), CPU))
 
 
 class Broken(Noise):
