@@ -24,10 +24,10 @@ from tread_lab.records.durable import replacing, write_text
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
-from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import evaluation_label
-from tread_lab.specs.guidance import GuidanceSpec, beyond_weight
+from tread_lab.specs.guidance import beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -235,9 +235,10 @@ def _how(tree: Mapping[str, Any]) -> str:
     if tree["kind"] != "samples":
         return f"{tree['images']} held-out images"
     sampler = tree["sampler"]
-    spec = decode(GuidanceSpec, sampler.get("guidance") or {})
-    guidance = f"guidance {spec.weight:g}" if spec.weight != 1 else "no guidance"
-    drawn = f"{sampler['solver']} {sampler['steps']}, {guidance}{beyond_weight(spec)}"
+    guidance = sampler.get("guidance") or {}
+    weight = guidance.get("weight", 1.0)
+    said = f"guidance {weight:g}" if weight != 1 else "no guidance"
+    drawn = f"{sampler['solver']} {sampler['steps']}, {said}{beyond_weight(guidance)}"
     return f"{tree['count']} samples, {drawn}"
 
 
