@@ -111,6 +111,7 @@ def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for
     [
         (["fd@1k", "steps=9"], "'steps=9': fields of the sampler alone can be set, e.g."),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
+        (["heldout_loss", "sampler.steps=9"], "name what to measure with this sampler: fd@1k"),
         (["fd@1k", "sampler.step=9"], "unknown key 'step', did you mean 'steps'"),
         (["fd@1k", "sampler.steps=[9"], r"sampler.steps=\[9: the value is not valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),

@@ -18,6 +18,8 @@ from tread_lab.terminal.doctor import doctor_json, show_files, show_findings, sh
 def doctor(options: Doctor) -> int:
     """Examine this machine, or every node of the cluster; return the exit code by the worst."""
     if options.stand_ins is not None:
+        if options.as_json:
+            raise UserError("--stand-ins: prints commands for a shell; leave --json out")
         return _stand_ins(options.stand_ins)
     lab = Lab.at(options.root)
     problems: list[UserError] = []

@@ -196,7 +196,7 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
     """
     plan = load_plan(lab.sweep(name))
     planned = {task.run: task.evaluations for task in started_tasks(plan, lab)}
-    if named:
+    if named or reference is not None:
         usual = plan.sources.get("experiment") or {}
         sampler, recorded = usual.get("sampler") or {}, usual.get("reference")
         samples = [spec for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
@@ -229,9 +229,13 @@ def _decoded(
     settings = sampler_settings([word for word in named if "=" in word])
     items = evaluations_of([word for word in named if "=" not in word])
     sampler = _as_written(sampler)
-    if settings and not items:
+    specs = decode_evaluations(items, sampler, reference=compared, cells=[settings])
+    samples = [spec for spec in specs if isinstance(spec, SamplesSpec)]
+    if settings and not samples:
         raise UserError("name what to measure with this sampler: fd@1k sampler.steps=40")
-    return decode_evaluations(items, sampler, reference=compared, cells=[settings])
+    if reference is not None and not any(METRICS[m].compares for s in samples for m in s.metrics):
+        raise UserError(f"name what to compare with this reference: fid@1k --reference {reference}")
+    return specs
 
 
 def _as_written(sampler: Tree) -> Tree:

@@ -65,6 +65,8 @@ def note(options: Note) -> int:
 def tag(options: Tag) -> int:
     """Give tags to a sweep or a run, or take them away, and print them; return the exit code."""
     remarks = Lab.existing(options.root).known(options.name).remarks
+    if options.remove and not options.tags:
+        raise UserError(f"--remove: name the tags that {options.name} is to lose")
     remarks.add_tags(options.tags, remove=options.remove)
     answer(", ".join(remarks.tags) or "no tags")
     return DONE
