@@ -50,12 +50,13 @@ def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
     samples: Any, words: list[str], reference: Any, steps: int, weight: float, compared: Any,
     lab: Lab, tiny: Tiny,
 ) -> None:  # fmt: skip
-    plan = planned(tiny, **({} if samples is None else {"evaluate": [{"samples": samples}]}))
+    more = {} if samples is None else {"evaluate": [{"samples": samples}]}
+    plan = planned(tiny, fixed={"then": {"train": {"lr": 1e-4}}}, **more)
     store_plan(lab.sweep("budgeted"), plan)
     (spec,) = decode_evaluations(["fd@2k"], RECORDED)
     lab.run(plan.tasks[1].run).evaluation(spec).write(spec, {"fd": 1.0})  # the first has failed
     measurements = _of_sweep(lab, "budgeted", words, reference)
-    assert len(measurements) == 7
+    assert len(measurements) == 7 < len(plan.tasks)  # those of the trials
     for _, (found,) in measurements:
         assert isinstance(found, SamplesSpec)
         assert (found.sampler.steps, found.sampler.guidance.weight) == (steps, weight)

@@ -212,7 +212,8 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
             recorded = encode(comparing[0].reference)
         elif measured is not None:
             recorded = measured.recorded_reference(recorded)
-        planned = dict.fromkeys(planned, _decoded(named, sampler, recorded, reference))
+        trials = (trial.run for trial in plan.trials)  # as the sweep measures no run before them
+        planned = dict.fromkeys(trials, _decoded(named, sampler, recorded, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
 
 
