@@ -82,14 +82,17 @@ def test_a_column_has_the_name_that_expressions_use_and_no_second_one(mixed: Lab
     ]  # fmt: skip
 
 
-def test_a_trial_whose_rate_is_zero_keeps_the_place_that_its_axes_name(mixed: Lab) -> None:
+def test_a_trial_without_routes_of_its_own_keeps_the_place_that_its_axes_name(mixed: Lab) -> None:
     plan = read_json(mixed.sweep("placement").plan_path)
     dense = {**plan["trials"][0], "role": "trial", "cell": {"start": 2, "end": 8, "rate": 0.0}}
+    routed = plan["trials"][-1]["spec"]
+    after = {**routed, "routes": [], "init_from": {"run": routed, "weights": "ema"}}
+    child = {**dense, "run": "c", "spec": after, "cell": {"route": "2->8", "rate": 0.5}}
     mixed.sweep("zero").plan_path.parent.mkdir(parents=True)
-    write_json(mixed.sweep("zero").plan_path, {**plan, "name": "zero", "trials": [dense]})
-    found = trials_frame(mixed, "zero").iloc[0]
-    place = (found["start"], found["end"], found["length"], found["rate"], found["route"])
-    assert place == (2, 8, 0, 0.0, "dense")
+    write_json(mixed.sweep("zero").plan_path, {**plan, "name": "zero", "trials": [dense, child]})
+    frame = trials_frame(mixed, "zero")
+    places = frame[["start", "end", "length", "rate", "route"]].fillna(-1).values.tolist()
+    assert places == [[2, 8, 0, 0.0, "dense"], [-1, -1, 0, 0.5, "2->8"]]
 
 
 def test_gaps_are_the_true_ones_with_their_intervals(mixed: Lab) -> None:

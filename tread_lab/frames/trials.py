@@ -153,12 +153,14 @@ class SweepReader:
         }
 
     def _cell(self, trial: Trial[Tree]) -> dict[str, Any]:
-        """Return axis values and parameters, one name each; a rate of 0 has its axes' place."""
+        """Return axis values and parameters, one name each; a rate of 0, and a dense run that goes on
+        from another, have the place that their axes say."""
         axes = {axis: plain(value) for axis, value in trial.cell.items()}
         own = {k: None if value == "" else value for k, value in self.parameters(trial).items()}
-        numbered = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
-        place = {name: axes[name] for name in numbered if own[name] is None}
-        return axes | own | place
+        places = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
+        places |= axes.keys() & {"route", "rate"} if own["starts_from"] else set()
+        dense = own["start"] is None
+        return axes | own | ({name: axes[name] for name in places} if dense else {})
 
     def whole_frame(self) -> pd.DataFrame:
         """Return the rows of all trials as a frame, the last one where nothing has changed."""
