@@ -195,16 +195,20 @@ def quality_caption(gap: Placements, quality: Placements) -> str:
 
 
 def steps_caption(curves: Sequence[StepGaps]) -> str:
-    """Return the last gap of the shortest and of the longest route."""
+    """Return the last gap of the shortest and of the longest route; of routes of one length the
+    lowest and the highest."""
     if not curves:
         return "No two runs logged the same steps yet."
-    first, last = curves[0], curves[-1]
+    first, last, kinds = curves[0], curves[-1], ("shortest route", "longest")
+    if first.length == last.length:
+        first, last = (end(curves, key=lambda curve: curve.gaps[-1]) for end in (min, max))
+        kinds = "lowest curve", "highest"
     then = "" if first.steps[-1] == last.steps[-1] else f" at step {last.steps[-1]}"
     return (
         "The difference is the training loss with routes on, minus dense's at the same step. It is"
         " expected to be above 0 and does not rank cells. At step"
-        f" {first.steps[-1]} the shortest route ({routed(first.name)}) is at"
-        f" {number(first.gaps[-1], signed=True)}, the longest ({routed(last.name)})"
+        f" {first.steps[-1]} the {kinds[0]} ({routed(first.name)}) is at"
+        f" {number(first.gaps[-1], signed=True)}, the {kinds[1]} ({routed(last.name)})"
         f" at {number(last.gaps[-1], signed=True)}{then}."
     )
 
