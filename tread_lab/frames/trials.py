@@ -153,8 +153,10 @@ class SweepReader:
         }
 
     def _cell(self, trial: Trial[Tree]) -> dict[str, Any]:
-        """Return axis values and parameters, one name each; a rate of 0, and a dense run that goes on
-        from another, have the place that their axes say."""
+        """Return axis values and parameters, one name each.
+
+        A rate of 0, and a dense run that goes on from another, have their axes' place.
+        """
         axes = {axis: plain(value) for axis, value in trial.cell.items()}
         own = {k: None if value == "" else value for k, value in self.parameters(trial).items()}
         places = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
