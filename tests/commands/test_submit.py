@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sweeps import SMALL
+from tests.four_sweeps import same_as_stored
 from tread_lab.cli import main, parse
 from tread_lab.commands.submit import _seconds
 from tread_lab.records.lab import Lab
@@ -53,10 +54,6 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """The batch file that a dry run prints."""
     assert main(["submit", "slurm", "small.yaml", "--dry-run", *words]) == 0
     return capsys.readouterr().out
-
-
-def directives(text: str) -> list[str]:
-    return [line[8:] for line in text.splitlines() if line.startswith("#SBATCH ")]
 
 
 def in_bash(text: str, expression: str) -> list[str]:
@@ -139,28 +136,30 @@ def test_what_a_job_leaves_for_the_next_one_is_its_progress(
     assert called(text, "progress", file=file, begun=begun) == ""
 
 
-def test_the_options_of_the_job(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = directives(
-        printed(
-            *(capsys, *ASKED, "--root=/lab", "--name=named"),
-            *("--", "--partition", "gpu", "--comment=a b"),
-        )
-    )
-    assert lines[:7] == [
-        "--job-name=named",
-        "--nodes=2",
-        "--ntasks-per-node=1",
-        "--cpus-per-task=8",
-        "--gres=gpu:8",
-        "--time=12:00:00",
-        "--requeue",
-    ]
-    assert lines[8:] == [
-        "--output=/lab/sweeps/named/slurm-%j.out",
-        "--open-mode=append",
-        "--partition gpu",
-        "'--comment=a b'",
-    ]
+QUESTION = 'question="Who\'s $HOME, `id`?"'
+ASKED_OTHERWISE = {
+    "nodes with GPUs, words for sbatch": (
+        *(*ASKED, "--root=/lab", "--name=named"),
+        *("--", "--partition", "gpu", "--comment=a b"),
+    ),
+    "nodes without, jobs that follow": (
+        *("--gpus=0", "--time=90", "--processes=4", "--resubmit", "--margin=5000"),
+    ),
+    "words that every shell takes apart": (
+        *(*ASKED, QUESTION, "--budget=hours=2", "--budget", "trials=9"),
+    ),
+}
+
+
+def test_the_head_of_a_batch_file_has_the_options_of_the_job_and_of_its_driver(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = list[str]()
+    for title, words in ASKED_OTHERWISE.items():
+        head = printed(capsys, *words).partition("# What follows")[0]
+        head = head.replace(sys.executable, "PYTHON").replace(str(place.parent), "PLACE")
+        lines += [f"===== {title}", head]
+    same_as_stored(Path(__file__).parent / "stored" / "submit.txt", "\n".join(lines))
     assert not (place / "lab").exists()
 
 
@@ -171,44 +170,16 @@ def test_no_step_is_timed_here_for_a_sweep_that_is_matched_in_seconds(
     assert printed(capsys, "--gpus=0", "--time=90", "match=train_seconds")
 
 
-def test_nodes_without_gpus_and_jobs_that_follow(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = printed(capsys, "--gpus=0", "--time=90", "--processes=4", "--resubmit", "--margin=5000")
-    lines = directives(text)
-    assert "--cpus-per-task=4" in lines and "--no-requeue" in lines
-    assert not [line for line in lines if "--gres" in line]
-    variables = in_bash(text, '"$seconds" "$gpus" "$resubmit" "$patience"')
-    assert variables == ["5400", "0", "yes", "400"]
-    words = in_bash(text, '"${sweep[@]}"')
-    assert words[2:] == [
-        "--executor=ray",
-        "--gpus=0",
-        "--device=cpu",
-        "--processes=4",
-        f"--root={place}/lab",
-    ]
-
-
 def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    question = 'question="Who\'s $HOME, `id`?"'
-    text = printed(capsys, *ASKED, question, "--budget=hours=2", "--budget", "trials=9")
+    text = printed(capsys, *ASKED, QUESTION)
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     words = in_bash(text, '"${sweep[@]}"')
-    assert words[:3] == ["sweep", f"{place}/small.yaml", question]
-    assert words[3:] == [
-        "--executor=ray",
-        "--gpus=1",
-        "--budget=hours=2",
-        "--budget=trials=9",
-        f"--root={place}/lab",
-    ]
+    assert words[:3] == ["sweep", f"{place}/small.yaml", QUESTION]
+    assert parse(words).overrides == [QUESTION]  # the driver understands its words
     assert in_bash(text, '"$python" "$file"') == [
         sys.executable,
         f"{place}/lab/sweeps/small/slurm.sbatch",
     ]
-    assert "/my '\"'\"'own'\"'\"' $HOME 50%%/lab/sweeps/small/slurm-%j.out'" in text
-    assert parse(words).overrides == [question]  # the driver understands its words
 
 
 def test_the_file_is_kept_in_the_lab_and_submitted(
