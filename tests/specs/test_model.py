@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.model import COUNTED, FAMILIES, SIZES, depth_of
 
@@ -16,43 +17,41 @@ NAMES = [
 ]
 
 
+USUAL, RATIOS = {"depth": 2, "width": 36, "heads": 1}, {36: 2.6, 20: 3.33, 44: 2.15}
 CUSTOM = ["RWKV-12x32/2", "Mamba-3x64/1", "Mamba-3x64x4/1", "DiT-12x32/2", "DiT-12x32x4/2"]
 
 
-@pytest.mark.parametrize("name", [*NAMES, *CUSTOM])
-def test_a_name_is_the_name_of_what_it_means(name: str) -> None:
-    model = decode(ModelSpec, name)
-    assert model.name == name
-    assert decode(ModelSpec, encode(model)) == model
-
-
-@pytest.mark.parametrize(
-    ("written", "fields", "name"),
-    [
-        ("DiT-12x32x2/2", {"depth": 12, "width": 32, "heads": 2, "patch": 2}, "DiT-12x32/2"),
-        ("DiT-3x320/2", {"depth": 3, "width": 320, "heads": 5}, "DiT-3x320/2"),  # the usual heads
-        ("Mamba-12x32x4/2", {"state": 4, "heads": 0}, "Mamba-12x32x4/2"),
-        ("Mamba-12x32/2", {"state": 16}, "Mamba-12x32/2"),
-        ({"depth": 12, "width": 384, "heads": 6}, {"patch": 2}, "DiT-S/2"),
-        ({"depth": 12, "width": 384, "heads": 12}, {"patch": 2}, "DiT-12x384x12/2"),
-        ({"backbone": "rwkv", "depth": 12, "width": 384}, {}, "RWKV-S/2"),
-        ({"backbone": "mamba", "depth": 12, "width": 960}, {}, "Mamba-111M/2"),
-        ({"backbone": "rwkv", "depth": 12, "width": 960}, {}, "RWKV-12x960/2"),
-        (
-            "LightningDiT-XL/1",
-            {"norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": False, "heads": 16},
-            "LightningDiT-XL/1",
-        ),
-        ("LightningDiT-B/1+qk_norm", {"qk_norm": True, "rope": True}, "LightningDiT-B/1+qk_norm"),
-        ("DiT-XL/1+rope+norm", {"norm": "rms", "rope": True}, "DiT-XL/1+norm+rope"),
-    ],
+WRITTEN = (
+    *("DiT-12x32x2/2", "DiT-3x320/2", "Mamba-12x32x4/2", "LightningDiT-B/1+qk_norm"),
+    *("DiT-XL/1+rope+norm", "MDT-S/2+qk_norm+norm"),
+    *({"depth": 12, "width": 384, "heads": heads} for heads in (6, 12)),
+    *({"backbone": "rwkv", "depth": 12, "width": width} for width in (384, 960)),
+    {"backbone": "mamba", "depth": 12, "width": 960},
+    *(
+        {**USUAL, "width": width, "mlp_ratio": ratio, "mlp": mlp}
+        for width, ratio in RATIOS.items()
+        for mlp in ("gelu", "swiglu")
+    ),
+    *({**USUAL, option: True} for option in ("relative_bias", "trained_positions", "rope")),
 )
-def test_a_model_in_other_words_has_these_fields_and_its_own_name(
-    written: Any, fields: dict[str, Any], name: str
-) -> None:
-    model = decode(ModelSpec, written)
-    assert model.name == name and decode(ModelSpec, name) == model
-    assert {field: getattr(model, field) for field in fields} == fields
+
+
+def test_a_name_is_the_name_of_what_it_means_and_a_model_in_other_words_has_its_own() -> None:
+    """Of every family, size and spelling the name and all that follows from it."""
+    lines = list[str]()
+    for written in (*NAMES, *CUSTOM, *WRITTEN):
+        model = decode(ModelSpec, written)
+        assert decode(ModelSpec, encode(model)) == model
+        if model.mlp_ratio == 4:  # else no name tells it whole
+            assert decode(ModelSpec, model.name) == model and depth_of(model.name) == model.depth
+        if isinstance(written, str) and written not in WRITTEN:
+            assert model.name == written
+        more = f"hidden {model.hidden}, text {model.takes_text}, scans {model.scans}"
+        lines.append(f"{written} is {model.name}: {model!r}, {more}")
+    same_as_stored(Path(__file__).parent / "stored" / "models.txt", "\n".join(lines) + "\n")
+    for wrong in ("DiT", "DiT-Q/2"):
+        with pytest.raises(UserError):
+            depth_of(wrong)
 
 
 @pytest.mark.parametrize(
@@ -94,38 +93,6 @@ def test_what_a_scan_does_not_read_is_not_in_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "depth"),
-    [
-        ("DiT-S/2", 12),
-        ("DiT-XL/2", 28),
-        ("DiT-12x32/2", 12),
-        ("LightningDiT-L/1+qk_norm", 24),
-        ("RWKV-210M/2", 12),
-    ],
-)
-def test_the_depth_is_read_from_a_name(name: str, depth: int) -> None:
-    assert depth_of(name) == depth
-    for wrong in ("DiT", "DiT-Q/2"):
-        with pytest.raises(UserError):
-            depth_of(wrong)
-
-
-@pytest.mark.parametrize(
-    ("name", "takes"),
-    [
-        ("DiT-S/2", True),
-        ("DiT-S/2+qk_norm", True),
-        ("DiT-S/2+rope", False),
-        ("MDT-S/2", False),
-        ("RWKV-S/2", False),
-        ("Mamba-S/2", False),
-    ],
-)
-def test_text_stands_where_no_place_is_needed(name: str, takes: bool) -> None:
-    assert decode(ModelSpec, name).takes_text == takes
-
-
-@pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"width": 30, "heads": 2}, "width: 30 is not a multiple of 4"),
@@ -149,29 +116,3 @@ def test_a_network_that_cannot_be_is_refused(fields: dict[str, Any], said: str) 
     with pytest.raises(UserError, match=said):
         decode(ModelSpec, tree)
     assert decode(ModelSpec, {**usual, "depth": 10_000, "rope": True}).depth == 10_000
-
-
-def test_options_that_make_no_family_are_told_one_by_one() -> None:
-    dit = decode(ModelSpec, "DiT-S/2")
-    mdt = {"relative_bias": True, "trained_positions": True}
-    assert dataclasses.replace(dit, **mdt).name == "MDT-S/2"
-    for option in mdt:
-        assert dataclasses.replace(dit, **{option: True}).name == f"DiT-S/2+{option}"
-    both = decode(ModelSpec, "MDT-S/2+qk_norm+norm")
-    assert (both.norm, both.qk_norm, both.relative_bias, both.trained_positions) == (
-        "rms", True, True, True
-    )  # fmt: skip
-    assert both.name == "MDT-S/2+norm+qk_norm"
-
-
-@pytest.mark.parametrize(
-    ("width", "ratio", "mlp", "hidden"),
-    [
-        (1152, 4.0, "gelu", 4608), (1152, 4.0, "swiglu", 3072), (384, 4.0, "gelu", 1536),
-        (384, 4.0, "swiglu", 1024), (36, 2.6, "gelu", 93), (36, 2.6, "swiglu", 62),
-        (20, 3.33, "swiglu", 44), (44, 2.15, "swiglu", 62),
-    ],
-)  # fmt: skip
-def test_hidden_widths_are_rounded_down(width: int, ratio: float, mlp: Any, hidden: int) -> None:
-    model = ModelSpec(depth=2, width=width, heads=1, mlp_ratio=ratio, mlp=mlp)
-    assert model.hidden == hidden
