@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tread_lab.records.attempts import Attempt
+from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.status import RunState
@@ -30,31 +31,23 @@ def history(*kinds: str) -> list[Attempt]:
     return [Attempt(n=n, ended=kind) for n, kind in enumerate(kinds, 1)]
 
 
-NOT_ITS_DOING = ["lost", "orphaned", "interrupted", "disk", "mistake", "completed", "diverged"]
+TRIES = {"exception": 2, "died": 3, "hung": 2, "oom": 2}
+ENDINGS = (*TRIES, "lost", "")  # the last is of an open attempt, which is no try
 
 
-@pytest.mark.parametrize(
-    ("kinds", "last", "whole_device"),
-    [
-        *[(pair, None, False) for pair in (["exception"], ["died"] * 2, ["hung"], [])],
-        *[(pair, len(pair), False) for pair in (["exception"] * 2, ["died"] * 3, ["hung"] * 2)],
-        *[([kind] * 50, None, False) for kind in NOT_ITS_DOING],
-        (["hung", "died"], None, False),  # kinds are counted apart
-        (["exception", "exception", "lost"], 2, False),
-        (["exception", ""], None, False),  # an open attempt is no try
-        (["oom"], None, True),
-        (["oom", "oom"], 2, False),
-        (["oom", "died", "exception"], None, True),  # an earlier lack of memory still counts
-        (["lost", "oom", "lost"], None, True),
-    ],
-)
-def test_the_record_alone_decides_whether_a_run_is_tried_again(
-    kinds: list[str], last: int | None, whole_device: bool
-) -> None:
-    attempts = history(*kinds)
-    exhausted = None if last is None else attempts[last - 1]
-    assert decide(attempts) == Decision(whole_device, exhausted)
-    assert decide([replace(attempt, forgiven=True) for attempt in attempts]) == Decision()
+@pytest.mark.parametrize("count", range(5))
+def test_the_record_alone_decides_whether_a_run_is_tried_again(count: int) -> None:
+    """Every record of so many attempts, of which the first ones may be forgiven."""
+    for kinds in itertools.product(ENDINGS, repeat=count):
+        for forgiven in (0, count // 2, count):
+            attempts = [replace(one, forgiven=one.n <= forgiven) for one in history(*kinds)]
+            left = kinds[forgiven:]
+            used_up = {kind for kind, tries in TRIES.items() if left.count(kind) >= tries}
+            last = [one for one in attempts[forgiven:] if one.ended in used_up]
+            decision = Decision(last=last[-1]) if last else Decision(whole_device="oom" in left)
+            assert decide(attempts) == decision, (kinds, forgiven)
+    for kind in EXIT_REASONS.keys() - TRIES:
+        assert decide(history(*[kind] * 50)) == Decision()
 
 
 @pytest.mark.parametrize(
