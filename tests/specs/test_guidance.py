@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.specs import GuidanceSpec, RunSpec, SamplesSpec, UserError, decode, encode, signature
 from tread_lab.specs.guidance import RateSpec, check_branches, check_guidance, routes_taken
 
@@ -21,45 +24,26 @@ def run(*routes: str, **changes: Any) -> RunSpec:
     return decode(RunSpec, {"model": model, "routes": list(routes), **changes})
 
 
-@pytest.mark.parametrize(
-    ("tree", "method", "labels"),
-    [
-        (2.0, "CFG", ("class", "none")),
-        ({"weight": 2.0}, "CFG", ("class", "none")),
-        (1.0, "", ("class",)),
-        (SG, "SG(0.5/0.9)", ("class", "class")),
-        ({**SG, "weak": {"rate": 0.9, "label": "none"}}, "CFG+SG(0.5/0.9)", ("class", "none")),
-        ({"weight": 2, "weak": {"step": 200}}, "AG(200)", ("class", "class")),
-        (
-            {"weight": 1.3, "strong": {"rate": "0->0.6"}, "weak": {"rate": "0.6->0", "step": 50}},
-            "AG(50)+SG(0->0.6/0.6->0)",
-            ("class", "class"),
-        ),
-        ({"weight": 1, "strong": {"rate": 0.5}}, "routed(0.5)", ("class",)),
-        ({"strong": {"label": "none", "step": 3}}, "unconditional+step(3)", ("none",)),
-        ({"weight": 3, "weak": {"path": "dropped"}}, "PDG", ("class", "none")),
-        (
-            {"weight": 3, "weak": {"path": "dropped", "label": "class"}},
-            "PDG(class)",
-            ("class", "class"),
-        ),
-        ({"weight": 1, "strong": {"path": "dropped"}}, "path dropped", ("class",)),
-        (
-            {"weight": 3, "strong": {"step": 5}, "weak": {"path": "dropped"}},
-            "step(5)+PDG+AG(last)",
-            ("class", "none"),
-        ),
-        ({"weight": 2, "strong": {"step": 5}}, "step(5)+AG(last)", ("class", "class")),
-        ({"weight": 2, "weak": {"step": 5, "label": "none"}}, "CFG+AG(5)", ("class", "none")),
-    ],
+STRONG: tuple[dict[str, Any], ...] = (
+    *({}, {"rate": 0.5}, {"rate": "0->0.6"}, {"step": 5}, {"label": "none", "step": 3}),
+    {"path": "dropped"},
 )
-def test_methods_by_what_the_weak_branch_lacks(
-    tree: Any, method: str, labels: tuple[str, ...]
-) -> None:
-    spec = guidance(tree)
-    assert spec.method == method
-    assert tuple(branch.label for branch in spec.branches) == labels
-    assert guidance(encode(spec)) == spec
+WEAK: tuple[dict[str, Any], ...] = (
+    *({}, {"rate": 0.9}, {"rate": "0.6->0", "step": 50}, {"rate": 0.9, "label": "none"}),
+    *({"step": 5}, {"step": 5, "label": "none"}),
+    *({"path": "dropped"}, {"path": "dropped", "label": "class"}),
+)
+
+
+def test_methods_by_what_the_weak_branch_lacks() -> None:
+    lines = list[str]()
+    for weight, strong, weak in itertools.product((1, 1.3), STRONG, WEAK):
+        spec = guidance({"weight": weight, "strong": strong, "weak": weak})
+        assert guidance(encode(spec)) == spec
+        labels = [branch.label for branch in spec.branches]
+        lines.append(f"{weight} of {strong} and {weak}: {spec.method!r} {labels}")
+    assert guidance(2.0) == guidance({"weight": 2.0})
+    same_as_stored(Path(__file__).parent / "stored" / "methods.txt", "\n".join(lines) + "\n")
 
 
 def test_equal_sums_are_equal_specs_and_all_else_is_signed() -> None:
