@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.cli import _parser
 from tread_lab.records.attempts import (
     EXIT_REASONS,
@@ -25,26 +27,8 @@ from tread_lab.specs.errors import UserError
 
 
 def test_every_kind_says_all_that_follows_from_it() -> None:
-    follows = {
-        kind: (exit_reason.tries, exit_reason.fails, exit_reason.wrong, exit_reason.whole_device)
-        for kind, exit_reason in EXIT_REASONS.items()
-    }
-    assert follows == {
-        "completed": (None, False, False, False),
-        "diverged": (None, False, True, False),
-        "disk": (None, False, True, False),
-        "mismatch": (None, False, True, False),
-        "mistake": (None, False, True, False),
-        "interrupted": (None, False, False, False),
-        "oom": (2, True, True, True),
-        "exception": (2, True, True, False),
-        "died": (3, True, True, False),
-        "hung": (2, True, True, False),
-        "lost": (None, False, True, False),
-        "orphaned": (None, False, True, False),
-        "parent": (None, True, True, False),
-    }
-    assert all(exit_reason.sentence for exit_reason in EXIT_REASONS.values())
+    lines = [f"{kind}: {replace(ends, recognises=None)}" for kind, ends in EXIT_REASONS.items()]
+    same_as_stored(Path(__file__).parent / "stored" / "endings.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
@@ -116,29 +118,12 @@ def test_only_the_sweep_that_stopped_a_run_sees_it_as_stopped(lab: Lab) -> None:
 
 
 def test_what_follows_from_each_state_is_in_one_table() -> None:
-    assert [state for state in RunState if state.ended] == [
-        "completed",
-        "stopped",
-        "diverged",
-        "failed",
+    lines = [
+        f"{state}: ended {state.ended}, measurable {state.measurable}, {state.sign} {state.label};"
+        f" {without_comparison('dense seed 0', state) if state.lacks_result else 'compared'}"
+        for state in RunState
     ]
-    assert [state for state in RunState if state.measurable] == ["completed", "stopped"]
-    assert {str(s): s.lacks_result for s in RunState if s.lacks_result} == {
-        "stopped": "was stopped early",
-        "diverged": "diverged",
-        "failed": "failed",
-    }
-    assert {state.sign + " " + state.label for state in RunState} == {
-        "\u2026 not finished",
-        "C completed",
-        "S stopped early",
-        "D diverged",
-        "F failed",
-    }
-    line = without_comparison("dense seed 0", RunState.STOPPED)
-    assert line == (
-        "baseline dense seed 0 was stopped early: its trials have nothing to compare with"
-    )
+    same_as_stored(Path(__file__).parent / "stored" / "states.txt", "\n".join(lines) + "\n")
 
 
 def test_a_result_of_an_unknown_state_is_no_result(lab: Lab) -> None:
