@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
+from tread_lab.specs import UserError
 
 ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
 
@@ -112,6 +113,14 @@ def same_as_stored(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert text == path.read_text(), f"RENEW_SCREENS=1 renews {path.name}"
+
+
+def outcome(make: Callable[..., Any], *what: Any, **how: Any) -> str:
+    """Return what is made as a text, or the line that refuses it."""
+    try:
+        return repr(make(*what, **how))
+    except UserError as error:
+        return f"refused: {error}"
 
 
 def said(tree: Any, place: str = "") -> Iterator[str]:

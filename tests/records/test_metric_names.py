@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.records import metric_names
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.evaluation import METRICS
 
-ABSENT = ("neither", 0, "difference", "", "")
-KINDS = {  # nature, sign, how it is compared, label, unit
-    "train/loss": ("neither", 0, "difference", "training loss", ""),
-    "train/lr": ABSENT,
-    "train/gradient_norm": ABSENT,
-    "train/overflows": ABSENT,
-    "heldout/loss": ("quality", 1, "difference", "held-out loss", ""),
-    "heldout/loss_routed": ("neither", 0, "value", "held-out loss, routed", ""),
-    "gap/heldout": ("quality", 1, "gap", "Δ held-out loss", ""),
-    "gap/train": ("neither", 0, "gap", "Δ held-out loss, routed", ""),
-    "gap/route": ("neither", 0, "gap", "routed less dense loss", ""),
-    "similarity/adjacent": ("neither", 0, "difference", "similarity of neighbouring blocks", ""),
-    "train/images_per_s": ("neither", 0, "difference", "images per second", ""),
-    "throughput/images_per_s": ("cost", -1, "difference", "images per second", "images/s"),
-    "throughput/step_seconds": ("cost", 1, "difference", "seconds a step", "s"),
-    "cost/train_flops": ("cost", 1, "difference", "training FLOPs", "FLOP"),
-    "cost/family_flops": ("cost", 1, "difference", "training FLOPs with parents", "FLOP"),
-    "cost/sample_flops": ("cost", 1, "difference", "FLOPs an image", "FLOP"),
-    "cost/train_seconds": ("cost", 1, "difference", "training seconds", "s"),
-    "cost/train_images": ("cost", 1, "difference", "training images", "images"),
-    "cost/device_hours": ("cost", 1, "difference", "device-hours", "h"),
-    "cost/mfu": ("cost", -1, "difference", "MFU", ""),
-    "cost/peak_memory_bytes": ("cost", 1, "difference", "peak memory", "byte"),
-    "energy/joules": ("cost", 1, "difference", "energy of training", "J"),
-    "power/watts": ("cost", 1, "difference", "mean power", "W"),
-    "gpu/utilisation": ("cost", -1, "difference", "GPU use", ""),
-}
 NATURES = {  # of metrics under the other names that they go by
     "fid@10k": ("quality", 1),
     "delta/fd[fashion16-v1]@1k": ("quality", 1),
@@ -50,13 +26,13 @@ NATURES = {  # of metrics under the other names that they go by
 }
 
 
-def test_every_metric_says_what_its_numbers_mean() -> None:
-    kinds = metric_names.METRIC_KINDS
-    assert {
-        name: (kind.nature, kind.sign, kind.compared, kind.label, kind.unit)
-        for name, kind in kinds.items()
-        if name not in METRICS
-    } == KINDS
+def test_every_metric_says_what_its_numbers_mean_and_what_those_of_images_need() -> None:
+    kinds, images = metric_names.METRIC_KINDS, METRICS.built_in
+    lines = [f"{name}: {kind}" for name, kind in kinds.items() if name not in METRICS]
+    lines += [
+        f"{name}: {metric}, by moments {metric.moments_given}" for name, metric in images.items()
+    ]
+    same_as_stored(Path(__file__).parent / "stored" / "metrics.txt", "\n".join(lines) + "\n")
     named = {x for name, x in vars(metric_names).items() if name.isupper() and isinstance(x, str)}
     assert {*METRICS, *named} == kinds.keys()
 
@@ -124,23 +100,3 @@ def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
     assert len(str(found["starts_from"])) == 16
     file = {"model": model, "init_from": {"file": "x.pt", "digest": "abcd"}}
     assert metric_names.parameters(decode(RunSpec, file))["starts_from"] == "file abcd"
-
-
-def test_what_each_metric_of_images_needs() -> None:
-    needs = {
-        name: (m.features, m.layer, m.keeps, m.fewest, m.compares)
-        for name, m in METRICS.built_in.items()
-    }
-    assert needs == {
-        "fd": ("own", "pool", "moments", 100, True),
-        "fd_dinov2": ("dinov2", "pool", "moments", 100, True),
-        "fid": ("inception", "pool", "moments", 100, True),
-        "sfid": ("inception", "spatial", "moments", 100, True),
-        "fid_inf": ("inception", "pool", "eighths", 20_000, True),
-        "fid_inf_error": ("inception", "pool", "eighths", 20_000, True),
-        "kid": ("any", "pool", "features", 100, True),
-        "is": ("inception", "logits", "moments", 100, False),
-        "is_shuffled": ("inception", "logits", "features", 100, False),
-        "precision": ("any", "pool", "features", 100, True),
-        "recall": ("any", "pool", "features", 100, True),
-    }

@@ -13,37 +13,13 @@ from tread_lab.specs.metrics import (
     METRICS,
     OWN_FEATURES,
     PUBLISHED,
-    MetricKind,
     by_extractor,
     extractor_for,
 )
 
 
-def test_what_each_metric_is_called_and_which_way_is_better() -> None:
-    said = {name: (m.kind.label, m.kind.sign) for name, m in METRICS.built_in.items()}
-    assert said == {
-        "fd": ("FD", 1), "fd_dinov2": ("FD-DINOv2", 1), "fid": ("FID", 1), "sfid": ("sFID", 1),
-        "fid_inf": ("FID, extrapolated", 1), "fid_inf_error": ("", 0), "kid": ("KID", 1),
-        "is": ("IS", -1), "is_shuffled": ("IS, shuffled", -1), "precision": ("", -1),
-        "recall": ("", -1),
-    }  # fmt: skip
-    assert MetricKind() == MetricKind("neither", "", "difference", "", "", "")
-    assert {m.kind.compared for m in METRICS.built_in.values()} == {"difference"}
-
-
-def test_the_moments_in_a_file_are_enough_for_distances_in_inceptions_features() -> None:
-    given = [name for name, metric in METRICS.built_in.items() if metric.moments_given]
-    assert given == ["fd", "fid", "sfid", "fid_inf", "fid_inf_error", "is"]
-
-
-def test_an_extrapolation_is_recorded_with_its_error() -> None:
-    also = {name: metric.also for name, metric in METRICS.built_in.items() if metric.also}
-    assert also == {"fid_inf": ("fid_inf_error",)}
-    assert OWN_FEATURES == {"fashion16": "fashion16-v1"}
-
-
 def test_the_published_files_have_these_names() -> None:
-    assert HELDOUT == "heldout"
+    assert (HELDOUT, OWN_FEATURES) == ("heldout", {"fashion16": "fashion16-v1"})
     assert PUBLISHED == {
         "imagenet64": "VIRTUAL_imagenet64_labeled.npz",
         "imagenet128": "VIRTUAL_imagenet128_labeled.npz",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.four_sweeps import outcome, same_as_stored
 from tests.frozen import not_frozen
 from tread_lab import specs
 from tread_lab.specs import (
@@ -46,65 +50,30 @@ from tread_lab.systems.mdt.spec import BothLoss, MdtBypass
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 from tread_lab.systems.sprint.spec import SprintBypass
+from tread_lab.systems.text_to_image.spec import CaptionSpec
+
+STORED = Path(__file__).parent / "stored"
 
 
-def test_the_defaults_of_a_sweep_and_of_its_parts() -> None:
-    assert encode(SweepSpec(experiment="tiny")) == {
-        "experiment": "tiny", "question": "", "fixed": {}, "baseline": {"routes": []},
-        "variants": {}, "axes": {}, "trials": [], "where": [], "seeds": [0], "evaluate": None,
-        "sampler_axes": {}, "search": None, "budget": None, "stop_early": None,
-    }  # fmt: skip
-    assert encode(SearchSpec()) == {
-        "sampler": "tpe", "trials": 20, "objectives": [], "seed": 0, "startup": 8, "parallel": 2,
-        "in_order": True,
-    }  # fmt: skip
-    assert encode(StopEarlySpec()) == {"kind": "asha", "grace": None, "reduction": 3, "least": 3}
-    assert encode(BudgetSpec()) == {"flops": None, "hours": None, "trials": None}
-
-
-@pytest.mark.parametrize(
-    ("spec", "tree"),
-    [
-        (MaskBypass(), {"kind": "mask", "depth": 8, "width": 512, "heads": 16, "adapter": "zero"}),
-        (MdtBypass(), {"kind": "mdt"}),
-        (SprintBypass(), {"kind": "sprint", "path_drop": 0.1, "mask_token": "learned"}),
-        (
-            EnsembleLoss(),
-            {"kind": "ensemble", "form": "equation", "weight": 0.1, "noise_weight": "dsm"},
-        ),
-        (BothLoss(), {"kind": "both", "weight": 1.0}),
-        (
-            DiscriminationLoss(),
-            {
-                "kind": "discrimination", "weight": 1.0, "level": 0.002, "prototypes": 8192,
-                "hidden": 2048, "bottleneck": 256, "momentum": 0.996, "center_momentum": 0.9,
-                "student_temperature": 0.1, "teacher_temperature": 0.04,
-            },
-        ),
-        (FlowSpec(), {"kind": "flow", "time": "logit_normal"}),
-        (DDPMSpec(), {"kind": "ddpm", "learned_variance": True}),
-        (
-            RepaSpec(),
-            {
-                "encoder": "dinov2-base", "target": "image", "block": None, "weight": 0.5,
-                "hidden": 2048, "path": None,
-            },
-        ),
-    ],
-)  # fmt: skip
-def test_the_defaults_of_bypasses_losses_and_processes(spec: Any, tree: dict[str, Any]) -> None:
-    assert encode(spec) == tree
-
-
-def test_a_run_has_the_name_that_it_always_had() -> None:
-    assert (
-        signature(decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]})) == "a13c85969f3c80f0"
+def of_nothing() -> tuple[Any, ...]:
+    """Each spec as it is made where no more is said than must be."""
+    return (
+        *(SweepSpec(experiment="tiny"), SearchSpec(), StopEarlySpec(), BudgetSpec()),
+        decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]}),
+        *(FlowSpec(), DDPMSpec(), RouteBypass(), MaskBypass(), MdtBypass(), SprintBypass()),
+        *(PlainLoss(), EnsembleLoss(), BothLoss(), DiscriminationLoss(), RepaSpec(), CaptionSpec()),
+        *(HeldoutSpec(), SimilaritySpec(), SamplesSpec(metrics=("fd",), count=1000), DataSpec()),
+        *(EDMSpec(), TrainSpec(), EmaSpec(), ExecutionSpec(), SamplerSpec(), RateSpec()),
+        GuidanceSpec(),
     )
-    assert signature(SamplesSpec(metrics=("fd",), count=1000)) == "9352b2d994677230"
-    assert signature(HeldoutSpec()) == "62fa427c5a99abb1"
-    assert signature(SimilaritySpec()) == "74d63acfd3d17a09"
-    execution = {"micro_batch": None, "log_every": 100, "checkpoint_every": 5000, "workers": 0}
-    assert encode(ExecutionSpec()) == {**execution, "keep_checkpoints": 2, "keep_steps": []}
+
+
+def test_what_is_left_unsaid_has_the_values_and_the_name_that_records_rest_on() -> None:
+    """Of each spec its fields, the tree that is stored, and the signature of that."""
+    lines = [
+        f"{spec!r}\n  {json.dumps(encode(spec))}\n  {signature(spec)}" for spec in of_nothing()
+    ]
+    same_as_stored(STORED / "defaults.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -134,101 +103,40 @@ def test_what_a_part_is_called(spec: Any, text: str) -> None:
     assert str(spec) == text
 
 
-@pytest.mark.parametrize(
-    ("spec", "fields"),
-    [
-        (MaskBypass, {"width": 510, "heads": 2}),
-        (MaskBypass, {"width": 36, "heads": 8}),
-        (MaskBypass, {"depth": 0}),
-        (SprintBypass, {"path_drop": 1.0}),
-        (SprintBypass, {"path_drop": -0.1}),
-        (SprintBypass, {"dense_path_drop": 1.0}),
-        (ReEntrySpec, {"x_D_last": False}),
-        (FlowSpec, {"direction": -0.1}),
-        (BothLoss, {"weight": 0.0}),
-        (DiscriminationLoss, {"momentum": 1.1}),
-        (DiscriminationLoss, {"center_momentum": -0.1}),
-        (DiscriminationLoss, {"teacher_temperature": 0.0}),
-        (RepaSpec, {"weight": 0.0}),
-        (RepaSpec, {"hidden": 0}),
-        (RateSpec, {"last": -0.1}),
-        (BranchSpec, {"path": "dropped", "rate": RateSpec(first=0.5, last=0.5)}),
-        (SamplerSpec, {"sigma_min": 0.0}),
-        (SamplerSpec, {"sigma_min": 80.0}),
-        (SamplerSpec, {"steps": 0}),
-        (SamplerSpec, {"solver": "sde", "last_step": 1.0}),
-        (HeldoutSpec, {"images": 1}),
-        (HeldoutSpec, {"levels": 0}),
-        (SimilaritySpec, {"images": 0}),
-        (SimilaritySpec, {"levels": 0}),
-        (SamplesSpec, {"count": 0}),
-        (SamplesSpec, {"metrics": ("fid_inf",), "count": 19_999}),
-        (ExecutionSpec, {"keep_steps": (5, 0)}),
-        (TrainSpec, {"label_drop": 1.01}),
-        (TrainSpec, {"label_drop": -0.01}),
-        (TrainSpec, {"betas": (0.9, 1.0)}),
-        (TrainSpec, {"betas": (-0.1, 0.9)}),
-        (TrainSpec, {"weight_decay": -0.1}),
-        (TrainSpec, {"steps": -1}),
-        (TrainSpec, {"warmup": -1}),
-        (TrainSpec, {"warmup": 1.5}),
-        (EmaSpec, {"decay": 1.0}),
-        (EmaSpec, {"decay": -0.1}),
-        (EmaSpec, {"halflife": 0.0}),
-        (ExecutionSpec, {"micro_batch": 0}),
-        (ExecutionSpec, {"keep_checkpoints": 0}),
-        (SearchSpec, {"parallel": 0}),
-        (SearchSpec, {"sampler": "nsgaii", "objectives": ("a",)}),
-        (StopEarlySpec, {"reduction": 1}),
-        (StopEarlySpec, {"least": 0}),
-        (StopEarlySpec, {"grace": 0}),
-        (ReferenceSpec, {"name": "heldout"}),
-        (ReferenceSpec, {"name": "a b"}),
-        *[(DataSpec, {n: 0}) for n in ("channels", "size", "classes", "scale", "decoder_scale")],
-        (DataSpec, {"deviation": 0}),
-        *[(EDMSpec, {n: 0.0}) for n in ("p_std", "sigma_data")],
-        *[(TrainSpec, {n: 0}) for n in ("batch", "lr", "eps", "clip")],
-        *[(ExecutionSpec, {n: 0}) for n in ("log_every", "checkpoint_every")],
-        *[(DiscriminationLoss, {n: 0}) for n in ("weight", "level", "prototypes", "hidden")],
-        *[(DiscriminationLoss, {n: 0}) for n in ("bottleneck", "student_temperature")],
-        *[(BudgetSpec, {n: 0}) for n in ("flops", "hours", "trials")],
-    ],
+TRIED = {"int": (-1, 0, 1, 2), "float": (-1.0, -0.01, 0.0, 0.5, 0.99, 1.0, 1.01, 1.5)}
+TRIED_TOGETHER: tuple[tuple[Any, dict[str, Any]], ...] = (
+    *((MaskBypass, {"width": w, "heads": h}) for w, h in ((510, 2), (36, 8), (36, 9))),
+    (ReEntrySpec, {"x_D_last": False}),
+    *((BranchSpec, {"path": "dropped", "rate": RateSpec(first=x, last=x)}) for x in (0.0, 0.5)),
+    (GuidanceSpec, {"weight": 2.0, "interval": (0.5, 0.5)}),
+    (SamplerSpec, {"sigma_min": 80.0}),
+    *((SamplerSpec, {"solver": "sde", "last_step": x}) for x in (0.0, 0.99, 1.0)),
+    *((SamplesSpec, {"metrics": ("fid_inf",), "count": n}) for n in (19_999, 20_000)),
+    *((ExecutionSpec, {"keep_steps": steps}) for steps in ((1,), (5, 0))),
+    *((TrainSpec, {"betas": x}) for x in ((0.0, 0.0), (0.9, 1.0), (-0.1, 0.9))),
+    *((SearchSpec, {"sampler": "nsgaii", "objectives": x}) for x in (("a",), ("a", "b"))),
+    *((ReferenceSpec, {"name": x}) for x in ("imagenet-256_v1.0", "heldout", "a b")),
 )
-def test_a_value_beyond_its_limit_is_refused(spec: Any, fields: dict[str, Any]) -> None:
-    with pytest.raises(UserError):
-        spec(**fields)
 
 
-@pytest.mark.parametrize(
-    ("spec", "fields"),
-    [
-        (MaskBypass, {"width": 36, "heads": 9}),
-        (SprintBypass, {"path_drop": 0.0, "dense_path_drop": 0.99}),
-        (FlowSpec, {"direction": 0.0}),
-        (EnsembleLoss, {"weight": 0.0}),
-        (DiscriminationLoss, {"momentum": 1.0, "center_momentum": 0.0}),
-        (RepaSpec, {"hidden": 1}),
-        (RateSpec, {"first": 0.0, "last": 0.99}),
-        (BranchSpec, {"path": "dropped"}),
-        (GuidanceSpec, {"weight": 2.0, "interval": (0.5, 0.5)}),
-        (SamplerSpec, {"steps": 1, "solver": "sde", "last_step": 0.99}),
-        (HeldoutSpec, {"images": 2, "levels": 1}),
-        (SimilaritySpec, {"images": 1, "levels": 1}),
-        (SamplesSpec, {"count": 1}),
-        (SamplesSpec, {"metrics": ("fid_inf",), "count": 20_000}),
-        (ExecutionSpec, {"keep_steps": (1,)}),
-        (TrainSpec, {"label_drop": 1.0, "betas": (0.0, 0.0), "steps": 0}),
-        (TrainSpec, {"label_drop": 0.0}),
-        (EmaSpec, {"decay": 0.0}),
-        (SearchSpec, {"trials": 1, "startup": 1, "parallel": 1}),
-        (SearchSpec, {"sampler": "nsgaii", "objectives": ("a", "b")}),
-        (StopEarlySpec, {"reduction": 2, "least": 1, "grace": 1}),
-        (ReferenceSpec, {"name": "imagenet-256_v1.0"}),
-    ],
-)
-def test_a_value_at_its_limit_is_taken(spec: Any, fields: dict[str, Any]) -> None:
-    made = spec(**fields)
-    assert all(getattr(made, name) == value for name, value in fields.items())
+def with_value(spec: Any, name: str, value: Any) -> Any:
+    """What a field stands at that is given a value."""
+    return getattr(replace(spec, **{name: value}), name)
+
+
+def test_what_numbers_may_be_and_what_is_said_of_others() -> None:
+    """Of each number of each spec, and of some that go together."""
+    lines = [
+        f"{type(spec).__name__}.{field.name} of {value}:"
+        f" {outcome(with_value, spec, field.name, value)}"
+        for spec in of_nothing()
+        for field in fields(spec)
+        for kind, values in TRIED.items()
+        if kind in field.type.split(" | ")
+        for value in values
+    ]
+    lines += [f"{cls.__name__} of {own}: {outcome(cls, **own)}" for cls, own in TRIED_TOGETHER]
+    same_as_stored(STORED / "limits.txt", "\n".join(lines) + "\n")
 
 
 def test_only_ddpm_with_learned_variance_has_twice_the_outputs() -> None:
