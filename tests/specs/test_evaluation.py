@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.four_sweeps import outcome, same_as_stored
 from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import (
+    SOLVERS,
     HeldoutSpec,
     SamplesSpec,
     at_steps,
@@ -40,26 +45,19 @@ def test_steps_are_written_as_a_text_a_list_or_a_key(items: list[Any]) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("written", "found"),
-    [
-        ("100%", (None,)),
-        ("100.0%", (None,)),
-        ("END", (None,)),
-        ("12.50%", ("12.5%",)),
-        ("5k", (5000,)),
-        ("250, 50%, 250 end,", (250, "50%", None)),
-        ([5, "5", 7], (5, 7)),
-        (9, (9,)),
-        *((wrong, None) for wrong in (True, [False], "0%", "0", "101%", "-5", "1.5", "", 0.5, [])),
-    ],
+STEPS: tuple[Any, ...] = (
+    *("100%", "100.0%", "END", "end", "12.50%", "25%", "25.0%", "5k", "5", 5, 9, 1, None),
+    *("250, 50%, 250 end,", [5, "5", 7], [], [False], True, 0, 0.5, -5),
+    *("0%", "0", "101%", "-5", "1.5", "", "soon"),
 )
-def test_steps_in_every_spelling(written: Any, found: tuple[Any, ...] | None) -> None:
-    if found is not None:
-        assert steps_of(written) == found
-        return
-    with pytest.raises(UserError, match=r"is no step|has no steps"):
-        steps_of(written)
+
+
+def test_steps_in_every_spelling_and_the_one_that_a_spec_takes() -> None:
+    lines = [
+        f"{written!r}: {outcome(steps_of, written)}; {outcome(HeldoutSpec, step=written)}"
+        for written in STEPS
+    ]
+    same_as_stored(Path(__file__).parent / "stored" / "steps.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -102,34 +100,15 @@ def test_a_mistake_in_an_evaluation_is_said_with_its_place(items: Any, said: str
         decode_evaluations(items)
 
 
-@pytest.mark.parametrize("step", [True, "100%", "5k", "end", 0, "25.0%", "5"])
-def test_a_spec_takes_a_step_in_one_spelling_alone(step: Any) -> None:
-    with pytest.raises(UserError, match=r"is no step"):
-        HeldoutSpec(step=step)
-    assert [HeldoutSpec(step=own).step for own in (None, 1, "25%")] == [None, 1, "25%"]
-
-
 RUN = {"model": "DiT-S/2"}
 
 
-@pytest.mark.parametrize(
-    ("process", "solvers"),
-    [
-        ("edm", ["heun", "euler"]),
-        ("flow", ["heun", "heun_full", "euler", "sde"]),
-        ("ddpm", ["heun", "euler", "ddpm", "ddim"]),
-    ],
-)
-def test_a_process_has_its_own_solvers_and_those_of_every_ode(
-    process: str, solvers: list[str]
-) -> None:
-    run = decode(RunSpec, {**RUN, "process": process})
-    for solver in ("heun", "heun_full", "euler", "ddpm", "ddim", "sde"):
-        if solver in solvers:
-            check_solver(run, SamplerSpec(solver=solver))
-        else:
-            with pytest.raises(UserError, match=f"and the process is {process}; choose one of"):
-                check_solver(run, SamplerSpec(solver=solver))
+def test_a_process_has_its_own_solvers_and_those_of_every_ode() -> None:
+    own = {"edm": "heun euler", "flow": "heun heun_full euler sde", "ddpm": "heun euler ddpm ddim"}
+    for process, solver in itertools.product(own, SOLVERS.built_in):
+        refusal = pytest.raises(UserError, match=f"and the process is {process}; choose one of")
+        with nullcontext() if solver in own[process].split() else refusal:
+            check_solver(decode(RunSpec, {**RUN, "process": process}), SamplerSpec(solver=solver))
 
 
 def test_steps_that_a_chain_may_round_otherwise_than_before_have_another_signature() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.four_sweeps import outcome, same_as_stored
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.routes import (
+    SELECTIONS,
     ReEntrySpec,
     RouteBypass,
     RouteSpec,
@@ -107,19 +111,10 @@ def test_all_spellings_of_a_route_are_one() -> None:
     assert {tuple(routes(spelling)) for spelling in spellings} == {("2->8",)}
 
 
-@pytest.mark.parametrize(
-    ("position", "depth", "block"),
-    [
-        ("B-4", 12, 8), ("B-4", 34, 30), ("B-12", 12, 0), (0, 12, 0), (0.0, 12, 0),
-        ("1/6", 12, 2), ("2/3", 12, 8), ("1/6", 28, 5), ("2/3", 28, 19), (0.25, 12, 3),
-        ("1/8", 12, 2), (0.25, 10, 3), (0.25, 2, 1), ("1/4", 10, 3), (1.0, 12, 12),
-        ("1/1", 12, 12), (".5", 5, 3),
-    ],
-)  # fmt: skip
-def test_fractions_of_the_depth_round_half_up_and_b_is_the_depth(
-    position: str | float, depth: int, block: int
-) -> None:
-    assert block_index(position, depth) == block
+def test_fractions_of_the_depth_round_half_up_and_b_is_the_depth() -> None:
+    positions = ("B-4", "B-12", 0, 0.0, "1/6", "2/3", 0.25, "1/8", "1/4", ".5", 1.0, "1/1")
+    lines = [f"{p} of {B}: {block_index(p, B)}" for p in positions for B in (2, 5, 10, 12, 28, 34)]
+    same_as_stored(Path(__file__).parent / "stored" / "positions.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(
@@ -170,49 +165,18 @@ def test_what_is_no_route_is_said_with_an_example(written: object) -> None:
         RouteSpec.from_shorthand(written)
 
 
-@pytest.mark.parametrize(
-    ("rate", "selection", "tokens", "routed"),
-    [
-        (0.5, "random", 256, 128),
-        (0.999, "random", 256, 255),
-        (0.9999999, "random", 4, 3),
-        (0.7, "random", 10, 7),  # 0.7 * 10 is 7 in floating point only with care
-        (0.3, "random", 10, 3),
-        (0.57, "random", 100, 57),  # 100 * 0.57 is 56.99999999999999
-        (0.5, "rows", 81, 36),  # 4 of 9 rows
-        (0.1, "rows", 64, 0),
-        (0.5, "structured", 64, 32),
-    ],
-)
-def test_routed_tokens_are_whole_units(
-    rate: float, selection: str, tokens: int, routed: int
-) -> None:
-    assert RouteSpec(start=0, end=1, rate=rate, selection=selection).routed(tokens) == routed
+RATES = (0.0, 0.01, 0.1, 0.3, 0.5, 0.57, 0.7, 0.999, 0.9999999)
 
 
-@pytest.mark.parametrize(
-    ("route", "tokens", "scans", "said"),
-    [
-        ({"selection": "random"}, 64, True, r"routes\[0\].selection: random tears the rows"),
-        ({"selection": "structured"}, 81, False, "a multiple of 2, this one has 9 x 9 tokens"),
-        ({"selection": "structured"}, 1, False, "a multiple of 2, this one has 1 x 1 tokens"),
-        (
-            {"rate": 0.01},
-            64,
-            False,
-            "0.01 routes nothing of 64 tokens by random; at least 0.0156",
-        ),
-        ({"rate": 0.1, "selection": "rows"}, 64, True, "by rows; at least 0.125 does"),
-    ],
-)
-def test_a_selection_that_the_grid_cannot_have_is_refused(
-    route: dict, tokens: int, scans: bool, said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
-        check_selections([RouteSpec(start=0, end=1, **route)], tokens, scans=scans)
-    rows, windows = (RouteSpec(start=0, end=1, selection=s) for s in ("rows", "structured"))
-    check_selections([rows], 64, scans=scans)
-    check_selections([windows], 36, scans=False)
+def test_routed_tokens_are_whole_units_and_a_grid_that_has_none_is_refused() -> None:
+    lines = list[str]()
+    for selection, tokens in itertools.product(SELECTIONS.built_in, (1, 4, 10, 64, 81, 100, 256)):
+        for rate, scans in itertools.product(RATES, (False, True)):
+            route = RouteSpec(start=0, end=1, rate=rate, selection=selection)
+            refused = outcome(check_selections, [route], tokens, scans=scans).replace("None", "")
+            said = refused or f"{route.routed(tokens)} routed"
+            lines.append(f"{selection} {rate} of {tokens}{' scanned' * scans}: {said}")
+    same_as_stored(Path(__file__).parent / "stored" / "routed.txt", "\n".join(lines) + "\n")
 
 
 def test_routes_may_follow_each_other_at_once_and_end_with_the_network() -> None:

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+
 import pytest
 
+from tests.four_sweeps import same_as_stored
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.run import steps_alike
 
 BASE = {"model": "DiT-S/2", "routes": ["2->8"], "train": {"steps": 100}}
 
 
-@pytest.mark.parametrize(("written", "until"), [(100, None), (1.0, None), (99, 99), (0.5, 50)])
-def test_routes_that_last_to_the_end_are_never_switched_off(
-    written: float, until: int | None
-) -> None:
-    run = decode(RunSpec, {**BASE, "routes_until": written})
-    assert run.routes_until == until
-    assert (signature(run) == signature(decode(RunSpec, BASE))) == (until is None)
-    assert [routes for _, routes in run.phases] == [run.routes, ()][: 1 if until is None else 2]
+def test_a_phase_of_routes_is_settled_in_steps_and_a_whole_one_is_not_signed() -> None:
+    """Of each beginning and end the steps, whether a record says that they are alike, and what
+    SPRINT drops of its paths in dense ones."""
+    first, last = (0, 1, 5, 0.125, 0.127, 1.0, 500), (None, 0, 7, 50, 99, 100, 0.5, 0.509, 1.0, 500)
+    lines = list[str]()
+    for begin, end in itertools.product(first, last):
+        run = decode(RunSpec, {**BASE, "routes_from": begin, "routes_until": end})
+        drop = decode(RunSpec, {**encode(run), "bypass": "sprint"}).bypass.dense_path_drop  # type: ignore[union-attr]
+        fields = f"from {run.routes_from} until {run.routes_until}, {signature(run)}"
+        on = ["dense" if routes == () else str(*routes) for _, routes in run.phases]
+        parts = [f"{part.start}..{part.stop} {how}" for (part, _), how in zip(run.phases, on)]
+        alike = "alike" if steps_alike(encode(run)) else "of two kinds"
+        lines.append(f"{begin} to {end}: {', '.join(parts)}, {alike}, {fields}, path-drop {drop}")
+    same_as_stored(Path(__file__).parent / "stored" / "phases.txt", "\n".join(lines) + "\n")
+    dense, none = ({**BASE, **tree} for tree in ({"routes": []}, {"train": {"steps": 0}}))
+    assert decode(RunSpec, dense).phases == ((range(100), ()),)
+    assert decode(RunSpec, none).phases == ()
 
 
 def test_how_a_parent_was_initialised_is_none_of_its_childs_concern() -> None:
@@ -38,50 +51,6 @@ def test_the_blocks_in_fp32_are_those_at_the_ends_of_routes(
         "fp32": set(), "tf32": set(), "fp16": blocks
     }  # fmt: skip
     assert {of["fp32"].fp32_block, of["tf32"].fp32_block} == {"off"}  # nothing is rounded there
-
-
-@pytest.mark.parametrize(
-    ("fields", "steps"),
-    [
-        ({"routes_from": 5}, [("off", 5), ("on", 100)]),
-        ({"routes_from": 500}, [("off", 100)]),
-        ({"routes_from": 0.125, "train": {"steps": 100}}, [("off", 12), ("on", 100)]),
-        ({"routes_from": 0.127}, [("off", 13), ("on", 100)]),
-        ({"routes_until": 0.509}, [("on", 51), ("off", 100)]),
-        ({"routes_from": 1, "routes_until": 7}, [("off", 1), ("on", 7), ("off", 100)]),
-        ({"routes_from": 7, "routes_until": 3}, [("off", 100)]),
-        ({"routes_until": 500}, [("on", 100)]),
-        ({"routes_until": 0}, [("off", 100)]),
-        ({"train": {"steps": 0}}, []),
-        ({"routes": []}, [("off", 100)]),
-    ],
-)
-def test_routes_are_on_in_these_steps(
-    fields: dict[str, object], steps: list[tuple[str, int]]
-) -> None:
-    run = decode(RunSpec, {**BASE, **fields})
-    starts = [0, *(stop for _, stop in steps)]
-    assert run.phases == tuple(
-        (range(start, stop), run.routes if on == "on" else ())
-        for start, (on, stop) in zip(starts, steps, strict=False)
-    )
-    assert steps_alike(encode(run)) == (steps in ([], [("on", 100)]) or not run.routes)
-
-
-@pytest.mark.parametrize(
-    ("fields", "share"),
-    [
-        ({}, None),
-        ({"routes_from": 5}, 0.1),
-        ({"routes_until": 50}, 0.1),
-        ({"routes_until": 100}, None),
-    ],
-)
-def test_paths_are_dropped_in_dense_steps_where_there_are_any(
-    fields: dict[str, object], share: float | None
-) -> None:
-    run = decode(RunSpec, {**BASE, "bypass": "sprint", **fields})
-    assert run.bypass.dense_path_drop == share  # type: ignore[union-attr]
 
 
 def test_a_dense_run_of_the_same_size_has_no_parent_and_the_eldest_is_first() -> None:
