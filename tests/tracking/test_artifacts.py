@@ -19,7 +19,6 @@ from tread_lab.tracking.artifacts import (
     has_pictures,
     picture_folder,
     picture_key,
-    preview,
     run_files,
 )
 
@@ -89,15 +88,6 @@ def test_what_cannot_be_read_is_told_and_the_rest_shown(
     assert run_files(run, NAMES, step=40, time=7)[1] == ""  # no evaluation, which is no problem
     other = "samples_1k/grid.png" if spec is SIMILARITY else "layer_similarity/similarity.csv"
     assert other in files and not any(place.endswith(name or ".npz") for place in files)
-
-
-def test_a_figure_is_made_small_for_a_page(tmp_path: Path) -> None:
-    Image.new("RGB", (3000, 1000), "red").save(tmp_path / "a.png")
-    small = preview(tmp_path / "a.png")
-    assert small is not None
-    assert Image.open(io.BytesIO(small)).size == (520, 173)
-    (tmp_path / "b.png").write_text("no picture")
-    assert preview(tmp_path / "b.png") is None
 
 
 def test_thumbnails_are_256_pixels_wide_and_lose_nothing(tmp_path: Path) -> None:
