@@ -115,6 +115,8 @@ def test_totals_follow_from_the_parts() -> None:
     assert stored == [getattr(found, size) for size in sizes]
     between = cost(replace(spec, routes_from=2, routes_until=6))  # 4 of 10 steps are routed
     assert between.train_flops == 32 * 6 * (4 * found.routed_macs + 6 * found.dense_macs)
+    none, dense = cost(replace(spec, routes_until=0)), cost(spec.dense())
+    assert between.speedup == found.speedup > none.speedup == dense.speedup == 1
 
 
 @pytest.mark.parametrize(("precision", "low"), [("bf16", 2), ("fp16", 2), ("tf32", 4), ("fp32", 4)])

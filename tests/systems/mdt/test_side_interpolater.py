@@ -158,6 +158,8 @@ def test_a_step_pays_for_both_passes() -> None:
     assert price.train_flops_per_image == 6 * (full + masked)
     assert price.speedup == full / (full + masked)
     assert cost(mdt(loss="plain")).train_flops_per_image == 6 * masked
+    none, plain = (cost(mdt(loss=loss, routes_until=0)) for loss in ("both", "plain"))
+    assert none.activation_bytes == plain.activation_bytes and none.speedup == 1
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ class Cost:
             a caption run all of them.
         plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense, routed: a step without routes, and one under the run's routes.
-        exact_macs: all passes of a routed step through the blocks that stay in fp32.
+        step: the routed one; the dense one of a run whose routes are never on.
+        exact_macs: all passes of such a step through the blocks that stay in fp32.
         phases: images and FLOPs of one image in each part of the steps whose routes stay the same.
         activation_bytes: what the forward pass of one image keeps for the backward pass, in the
             steps that keep most (fused attention, no recomputation). A frozen encoder or decoder is
@@ -82,6 +83,7 @@ class Cost:
     plain_macs: int
     dense: Step
     routed: Step
+    step: Step
     exact_macs: int
     phases: tuple[tuple[int, int], ...]
     activation_bytes: int
@@ -106,20 +108,20 @@ class Cost:
 
     @property
     def speedup(self) -> float:
-        """Plain MACs over those of a routed step, all its passes of the network and its teacher's
-        forward pass: an upper bound, reached when arithmetic decides the step time."""
-        return self.plain_macs / self.routed.work
+        """Plain MACs over those of a step, all its passes of the network and its teacher's forward
+        pass: an upper bound, reached when arithmetic decides the step time."""
+        return self.plain_macs / self.step.work
 
     @property
     def speedup_on_gpu(self) -> float:
         """The same where the products of the fp32 block are tf32's, which take twice the time of
         bf16's by every datasheet: an upper bound, as the block's elementwise work is left out."""
-        return self.plain_macs / (self.routed.work + (TF32 - 1) * self.exact_macs)
+        return self.plain_macs / (self.step.work + (TF32 - 1) * self.exact_macs)
 
     @property
     def train_flops_per_image(self) -> int:
-        """Forward and backward of a routed step."""
-        return self.routed.flops
+        """Forward and backward of a step."""
+        return self.step.flops
 
     @property
     def train_flops(self) -> int:
@@ -197,7 +199,8 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
     parameters = _parameters(spec, c_out) + sum(part.parameters for part in within)
     trained_beside = sum(part.parameters for part in auxiliary)
     plain_macs = _forward_macs(spec, whole, c_out)
-    again = any(system.passes_again(spec) for system in systems)
+    on = any(routes for _, routes in spec.phases)
+    again = on and any(system.passes_again(spec) for system in systems)
     again_bytes = _kept_by_network(spec, whole, low) if again else 0
     averages = [part for part in beside if part.averages_network]
     averaged = [part.averaged for part in averages]
@@ -211,15 +214,16 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
             teacher=encoder + _macs(averaged, seen),
         )
 
+    dense, routed = step(whole, routed=False), step(tokens, routed=True)
     seen_in = {routes: tokens_per_block(spec, routes) for _, routes in spec.phases}
-    flops = {on: step(seen, routed=bool(on)).flops for on, seen in seen_in.items()}
+    flops = {routes: step(seen, routed=bool(routes)).flops for routes, seen in seen_in.items()}
     kept = [_kept_by_network(spec, seen, low) for seen in seen_in.values()]
     averaged_values = _averaged_network(spec) if averages else 0
     averaged_values += sum(part.buffers for part in averages)
     exact_macs = sum(
         block_macs(spec, l, n)
         for l in spec.fp32_blocks
-        for n in (tokens[l], *([spec.tokens] if again else []))
+        for n in (tokens[l] if on else spec.tokens, *([spec.tokens] if again else []))
     )
     return Cost(
         parameters=parameters,
@@ -229,10 +233,11 @@ def _cost(spec: RunSpec, c_out: int) -> Cost:
         positions=_positions(spec)[0] + sum(part.positions for part in within),
         tokens=tokens,
         plain_macs=plain_macs,
-        dense=step(whole, routed=False),
-        routed=step(tokens, routed=True),
+        dense=dense,
+        routed=routed,
+        step=routed if on else dense,
         exact_macs=exact_macs,
-        phases=tuple((len(steps) * spec.train.batch, flops[on]) for steps, on in spec.phases),
+        phases=tuple((spec.train.batch * len(part), flops[routes]) for part, routes in spec.phases),
         activation_bytes=max(kept, default=0)
         + again_bytes
         + sum(part.activation_bytes(low) for part in (*within, *auxiliary)),

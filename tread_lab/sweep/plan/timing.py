@@ -145,9 +145,8 @@ def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     """Return whether its median is of steps after the warm-up, all alike, compiled as now."""
     made = folder.attempts.read()[-1].fingerprint
     computed = made.get(f"blocks of {spec.model.backbone}", EAGER)
-    alike = [routes for _, routes in spec.phases] == [spec.routes]
     warm = spec.train.steps > spec.execution.log_every
-    return warm and alike and computed == arithmetic(spec, devices.type)
+    return warm and len(spec.phases) == 1 and computed == arithmetic(spec, devices.type)
 
 
 def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> dict[str, float]:
