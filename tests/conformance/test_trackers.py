@@ -6,6 +6,7 @@ MLflow: tests/tracking/test_tracking.py.
 from __future__ import annotations
 
 import math
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -70,6 +71,7 @@ def in_wandb(lab: Lab) -> Iterator[tuple[str, Shown]]:
                 items = record.history.item
                 row = {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
                 step = record.history.step.num
+                assert row["_timestamp"] == BEGUN  # not when it was written
                 for key, value in row.items():
                     if not key.startswith("_"):
                         shown.curves.setdefault(key, {})[step] = float(value)
@@ -95,6 +97,7 @@ READERS: dict[str, Callable[[Lab], Iterator[tuple[str, Shown]]]] = {
     "tensorboard": in_tensorboard,
     "wandb": in_wandb,
 }
+BEGUN = 1_700_000_000.0  # the time of all values, because these runs have no log
 ROUNDED = {"tensorboard": 1e-6}  # stores fp32
 
 
@@ -122,6 +125,8 @@ def test_a_tracker_shows_what_the_records_hold_and_a_replay_adds_nothing(
     pytest.importorskip(TRACKERS[tracker].package)
     monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
     lab = write_sweep(tmp_path, small(similarity=True))
+    for spec in lab.root.glob("runs/*/spec.yaml"):
+        os.utime(spec, (BEGUN, BEGUN))
     first = TRACKERS[tracker].make(lab).sync(NAME)
     shown = dict(READERS[tracker](lab))
     expected = recorded(lab)

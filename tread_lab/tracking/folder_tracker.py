@@ -132,8 +132,11 @@ def write_run(folder: Path, sweep: str, view: View) -> None:
         ),
     )
     steps = itertools.groupby(numbers_of(view), key=lambda number: number.step)
-    for step, numbers in steps:
-        run.log({number.key: number.value for number in numbers}, step=step)
+    for step, group in steps:
+        numbers = list(group)
+        logged_at = min(number.time for number in numbers) / 1000  # W&B would take the time of now
+        values = {number.key: number.value for number in numbers}
+        run.log({"_timestamp": logged_at, **values}, step=step)
     run.finish(exit_code=int(view.status == "FAILED"))
 
 
