@@ -64,6 +64,14 @@ def check_positive(spec: object, *names: str) -> None:
             raise UserError(f"{name}: must be positive, got {value}")
 
 
+def check_not_negative(spec: object, *names: str) -> None:
+    """Refuse fields below 0; `None` is none of them."""
+    for name in names:
+        value = getattr(spec, name)
+        if value is not None and value < 0:
+            raise UserError(f"{name}: must not be negative, got {value}")
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean 'x'?` for a near miss, else the list of valid names."""
     known = sorted(known)

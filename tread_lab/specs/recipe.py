@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tread_lab.specs.decode import added, settle
-from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.systems import SystemSpec, Variants
 
@@ -45,8 +45,7 @@ class FlowSpec:
     direction: float = added(0.0)
 
     def __post_init__(self) -> None:
-        if self.direction < 0:
-            raise UserError(f"direction: must not be negative, got {self.direction}")
+        check_not_negative(self, "direction")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +118,7 @@ class EnsembleLoss(Loss):
     noise_weight: Literal["dsm", "both", "none"] = "dsm"
 
     def __post_init__(self) -> None:
-        if self.weight < 0:
-            raise UserError(f"weight: must not be negative, got {self.weight}")
+        check_not_negative(self, "weight")
 
     def resolved(self, run: RunSpec) -> EnsembleLoss:
         """Return the loss with `dsm` for `both` where they are one: lambda is 0, or the process
@@ -195,15 +193,12 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "batch", "lr", "eps", "clip")
+        check_not_negative(self, "steps", "warmup", "weight_decay")
         if isinstance(self.warmup, float):
             share = self.warmup if self.warmup.is_integer() else self.warmup * self.steps
             if not self.warmup.is_integer() and self.warmup > 1:
                 raise UserError(f"warmup: {self.warmup} is no step; write 30 or a fraction: 0.04")
             settle(self, warmup=round(share))
-        if self.steps < 0:
-            raise UserError(f"steps: must not be negative, got {self.steps}")
-        if self.warmup < 0 or self.weight_decay < 0:
-            raise UserError("warmup and weight_decay must not be negative")
         if not 0 <= self.label_drop <= 1:
             raise UserError(f"label_drop: {self.label_drop} is outside [0, 1]")
         for beta in self.betas:
@@ -244,6 +239,7 @@ class ExecutionSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
+        check_not_negative(self, "workers")
         if any(step < 1 for step in self.keep_steps):
             raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
 

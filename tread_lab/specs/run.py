@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import added, settle
-from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.errors import UserError, check_not_negative, lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.recipe import (
     LOSSES,
@@ -110,8 +110,7 @@ class RunSpec:
             raise UserError(
                 f"model.patch: {self.model.patch} does not divide data.size {self.data.size}"
             )
-        if self.seed < 0:
-            raise UserError(f"seed: must not be negative, got {self.seed}")
+        check_not_negative(self, "seed")
         settle(self, **self._resolved())
         settle(self, **{name: part.resolved(self) for name, part in self.systems.items()})
         if self.parent is not None and self.parent.network != self.network:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
 from tread_lab.specs.decode import added, settle
-from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.units import counted
@@ -64,6 +64,7 @@ class SearchSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "trials", "startup", "parallel")
+        check_not_negative(self, "seed")
         if len(set(self.objectives)) != len(self.objectives):
             raise UserError(f"objectives: {list(self.objectives)} must be distinct")
         if self.sampler == "nsgaii" and len(self.objectives) < 2:
