@@ -102,6 +102,8 @@ def sweep(options: Sweep) -> int:
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, printed=options.plan and not options.as_json)
+    if options.no_mlflow and "mlflow" in options.tracker:
+        raise UserError("--no-mlflow, --tracker mlflow: leave one out")
     target = notification_target(options.notify)
     check_installed(options.tracker)
     device = visible_device(options.device, ray=options.executor == "ray")
