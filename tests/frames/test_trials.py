@@ -87,12 +87,12 @@ def test_a_trial_without_routes_of_its_own_keeps_the_place_that_its_axes_name(mi
     dense = {**plan["trials"][0], "role": "trial", "cell": {"start": 2, "end": 8, "rate": 0.0}}
     routed = plan["trials"][-1]["spec"]
     after = {**routed, "routes": [], "init_from": {"run": routed, "weights": "ema"}}
-    child = {**dense, "run": "c", "spec": after, "cell": {"route": "2->8", "rate": 0.5}}
+    child = {**dense, "run": "c", "spec": after, "cell": {"start": 2, "end": 8, "rate": 0.5}}
     mixed.sweep("zero").plan_path.parent.mkdir(parents=True)
     write_json(mixed.sweep("zero").plan_path, {**plan, "name": "zero", "trials": [dense, child]})
     frame = trials_frame(mixed, "zero")
-    places = frame[["start", "end", "length", "rate", "route"]].fillna(-1).values.tolist()
-    assert places == [[2, 8, 0, 0.0, "dense"], [-1, -1, 0, 0.5, "2->8"]]
+    places = frame[["start", "end", "length", "rate", "route"]].values.tolist()
+    assert places == [[2, 8, 0, 0.0, "dense"], [2, 8, 0, 0.5, "dense"]]
 
 
 def test_gaps_are_the_true_ones_with_their_intervals(mixed: Lab) -> None:

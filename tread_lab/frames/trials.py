@@ -160,7 +160,7 @@ class SweepReader:
         axes = {axis: plain(value) for axis, value in trial.cell.items()}
         own = {k: None if value == "" else value for k, value in self.parameters(trial).items()}
         places = {name for name in ("start", "end") if isinstance(axes.get(name), int)}
-        places |= axes.keys() & {"route", "rate"} if own["starts_from"] else set()
+        places |= axes.keys() & {"rate"} if own["starts_from"] else set()
         dense = own["start"] is None
         return axes | own | ({name: axes[name] for name in places} if dense else {})
 
