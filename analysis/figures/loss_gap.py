@@ -195,21 +195,21 @@ def quality_caption(gap: Placements, quality: Placements) -> str:
 
 
 def steps_caption(curves: Sequence[StepGaps]) -> str:
-    """Return the last gap of the shortest and of the longest route; of routes of one length the
-    lowest and the highest."""
+    """Return the last gap of the shortest and the longest route, or of the lowest and the highest
+    curve where lengths are equal."""
     if not curves:
         return "No two runs logged the same steps yet."
     first, last, kinds = curves[0], curves[-1], ("shortest route", "longest")
     if first.length == last.length:
         first, last = (end(curves, key=lambda curve: curve.gaps[-1]) for end in (min, max))
-        kinds = "lowest curve", "highest"
+        kinds = "lowest curve" if len(curves) > 1 else "curve", "highest"
     then = "" if first.steps[-1] == last.steps[-1] else f" at step {last.steps[-1]}"
+    other = f", the {kinds[1]} ({routed(last.name)}) at {number(last.gaps[-1], signed=True)}{then}"
     return (
         "The difference is the training loss with routes on, minus dense's at the same step. It is"
         " expected to be above 0 and does not rank cells. At step"
         f" {first.steps[-1]} the {kinds[0]} ({routed(first.name)}) is at"
-        f" {number(first.gaps[-1], signed=True)}, the {kinds[1]} ({routed(last.name)})"
-        f" at {number(last.gaps[-1], signed=True)}{then}."
+        f" {number(first.gaps[-1], signed=True)}{other if first is not last else ''}."
     )
 
 

@@ -49,6 +49,7 @@ def test_only_steps_that_both_runs_logged_are_compared(
     assert steps_caption(two).endswith(" at step 400.")
     equal = [gap for gap in reversed(gaps) if gap.name in ("0->6 s=0.5", "2->8 s=0.5")]
     assert "the lowest curve (2→8 s=0.5)" in steps_caption(equal), "both skip seven blocks"
+    assert steps_caption(equal[:1]).count("2→8 s=0.5") == 1
     assert steps.pop("2->8 s=0.5") == 200 and set(steps.values()) == {400}
 
 
