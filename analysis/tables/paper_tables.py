@@ -178,7 +178,7 @@ def sizes() -> pd.DataFrame:
     for size, (depth, width, heads) in SIZES.items():
         price = _cost(size, {"routes": ["2->B-4"]})
         shape = (size, width, heads, depth, f"2->{depth - 4}", price.parameters / 1e6)
-        rows.append((*shape, price.dense_macs / 1e9, price.routed_macs / 1e9, price.speedup))
+        rows.append((*shape, price.dense.network / 1e9, price.routed.network / 1e9, price.speedup))
     return pd.DataFrame(rows, columns=[*columns, "routed_gmac", "speed_up"])
 
 

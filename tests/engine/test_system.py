@@ -48,9 +48,9 @@ def counted(spec: RunSpec, routing: Routing | None) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 def test_macs_are_those_that_torch_counts_dense_and_routed(kind: str) -> None:
     spec = small(kind)
-    assert cost(spec).dense_macs == counted(spec, None)
+    assert cost(spec).dense.network == counted(spec, None)
     routing = draw_routing(spec.routes, (1, spec.tokens), "cost")
-    assert cost(spec).routed_macs == counted(spec, routing)
+    assert cost(spec).routed.network == counted(spec, routing)
 
 
 def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network() -> None:
@@ -60,8 +60,8 @@ def test_a_projector_is_paid_for_the_tokens_it_sees_and_kept_out_of_the_network(
     products = 32 * 24 + 24 * 24 + 24 * 64
     assert cost(inside).auxiliary == sum(p.numel() for p in projector.parameters())
     assert cost(inside).parameters == plain.parameters
-    assert cost(inside).train_flops_per_image == plain.train_flops_per_image + 6 * 32 * products
-    assert cost(before).train_flops_per_image == plain.train_flops_per_image + 6 * 64 * products
+    assert cost(inside).step.flops == plain.step.flops + 6 * 32 * products
+    assert cost(before).step.flops == plain.step.flops + 6 * 64 * products
     assert cost(inside).checkpoint_bytes == plain.checkpoint_bytes + 12 * cost(inside).auxiliary
 
 
@@ -91,4 +91,4 @@ def test_a_fusion_has_a_matrix_a_bias_and_a_mask_token() -> None:
         fused = cost(small("sprint", bypass=bypass))
         assert fused.parameters == plain.parameters + 2 * 32 * 32 + 32 + trained
         assert fused.positions == plain.positions + fixed
-        assert fused.dense_macs == plain.dense_macs + 64 * 2 * 32 * 32
+        assert fused.dense.network == plain.dense.network + 64 * 2 * 32 * 32

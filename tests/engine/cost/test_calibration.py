@@ -198,7 +198,7 @@ def test_the_time_of_a_flop_is_what_routing_saves(
     assert speed.per_flop == pytest.approx(per_flop)
     assert speed.overhead == pytest.approx(0.5)
     assert speed.call == pytest.approx(10.0)  # an image takes a second
-    image = 2 * cost(spec).dense_macs
+    image = 2 * cost(spec).dense.network
     assert speed.per_call_flop == pytest.approx(1 / image)
     noisy = timed(spec, 1.0, 1.0, 140.0, 140.0)  # a fifth of a pass at least is its images'
     assert (noisy.call, noisy.per_call_flop) == pytest.approx((136.0, 0.25 / image))

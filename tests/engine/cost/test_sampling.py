@@ -77,17 +77,17 @@ def test_published_gmacs_leave_attention_out(
 
 
 def test_flops_of_an_image_are_twice_the_macs_of_all_calls() -> None:
-    dense = cost(XL).dense_macs
+    dense = cost(XL).dense.network
     assert sample_flops(XL, sampler(1)) == 2 * 40 * dense
     assert sample_flops(XL, sampler(3)) == 2 * 80 * dense
     assert sample_flops(XL, sampler(1, solver="heun")) == 2 * 79 * dense
     routed = {"weight": 1, "strong": {"rate": 0.5}}
-    assert sample_flops(XL, sampler(routed)) == 2 * 40 * cost(XL).routed_macs
+    assert sample_flops(XL, sampler(routed)) == 2 * 40 * cost(XL).routed.network
 
 
 def test_heldout_losses_of_a_routed_run_take_a_dense_and_a_routed_pass() -> None:
-    heldout, dense, routed = HeldoutSpec(images=200, levels=3), cost(XL).dense_macs, cost(XL)
-    assert passes(XL, heldout) == (12, 2 * 600 * (dense + routed.routed_macs))
+    heldout, dense, routed = HeldoutSpec(images=200, levels=3), cost(XL).dense.network, cost(XL)
+    assert passes(XL, heldout) == (12, 2 * 600 * (dense + routed.routed.network))
     assert passes(XL.dense(), heldout) == (6, 2 * 600 * dense)
     assert passes(XL, SimilaritySpec(images=200, levels=3)) == (6, 2 * 600 * dense)
 
@@ -97,7 +97,7 @@ def test_guidance_costs_nothing_outside_its_interval() -> None:
     levels = build_process(XL.process).grid(sampler(gated))[:-1]
     inside = int(((levels >= 0.3) & (levels <= 0.6)).sum())
     assert 0 < inside < 40
-    dense = cost(XL).dense_macs
+    dense = cost(XL).dense.network
     assert sum(call_macs(XL, sampler(gated))) == (40 + inside) * dense
     shown = SamplesSpec(count=1, sampler=sampler(gated))
     assert passes(XL, shown) == (40 + inside, 2 * (40 + inside) * dense)
@@ -121,7 +121,7 @@ def test_a_last_call_that_is_not_full_is_a_call_and_so_is_each_branch() -> None:
 
     assert [evaluated(count)[0] for count in (64, 65, 128)] == [5, 10, 10]
     assert [evaluated(count, 256)[0] for count in (65, 256, 257)] == [5, 5, 10]
-    dense = cost(XL).dense_macs
+    dense = cost(XL).dense.network
     assert evaluated(65) == (2 * 5, 65 * 2 * 5 * dense)
     assert evaluated(65, guidance=2) == (2 * 5 * 2, 65 * 2 * 10 * dense)
 

@@ -41,7 +41,7 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
     price = cost(spec)
     assert speed.train_seconds(spec) == 20 * 2.0 + 3.0 * price.train_flops
     losses = HeldoutSpec(images=200, levels=3)  # two batches
-    flops = 200 * 3 * 2 * price.dense_macs
+    flops = 200 * 3 * 2 * price.dense.network
     assert speed.evaluate_seconds(spec, losses) == 6 * 5.0 + 7.0 * flops
     assert FLOPS.train_seconds(spec) == price.train_flops
     steps = [(1e9, 0.4), (2e9, 0.6)]  # 0.2 s of each step are no FLOPs': a third of them a call's

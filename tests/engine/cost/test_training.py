@@ -83,7 +83,7 @@ def test_both_ends_are_inclusive_as_the_published_flops_show() -> None:
     def without_attention(spec: RunSpec) -> float:
         found = cost(spec)
         quadratic = sum(2 * n * n * spec.model.width for n in found.tokens)
-        return (found.routed_macs - quadratic) / 1e9
+        return (found.routed.network - quadratic) / 1e9
 
     close = functools.partial(pytest.approx, rel=1e-3)  # exclusive ends: 15.46 and 103.36
     assert without_attention(imagenet("B")) == close(21.81)
@@ -105,7 +105,7 @@ def test_totals_follow_from_the_parts() -> None:
         "S", "2->8", train=TrainSpec(steps=10, batch=32), execution=ExecutionSpec(micro_batch=8)
     )
     found = cost(spec)
-    assert found.train_flops == 320 * 6 * found.routed_macs
+    assert found.train_flops == 320 * 6 * found.routed.network
     assert found.weights_bytes == 4 * (32_858_896 + 256 * 384)
     assert found.checkpoint_bytes == found.weights_bytes + 12 * 32_858_896
     assert found.micro_batch == 8
@@ -114,7 +114,7 @@ def test_totals_follow_from_the_parts() -> None:
     stored = [shown[size.replace("memory_bytes", "memory_bytes_estimate")] for size in sizes]
     assert stored == [getattr(found, size) for size in sizes]
     between = cost(replace(spec, routes_from=2, routes_until=6))  # 4 of 10 steps are routed
-    assert between.train_flops == 32 * 6 * (4 * found.routed_macs + 6 * found.dense_macs)
+    assert between.train_flops == 32 * 6 * (4 * found.routed.network + 6 * found.dense.network)
     none, dense = cost(replace(spec, routes_until=0)), cost(spec.dense())
     assert between.speedup == found.speedup > none.speedup == dense.speedup == 1
 

@@ -151,7 +151,7 @@ def test_only_the_flops_that_a_begun_run_has_left_are_charged(
     with folder.log() as log:
         log(5, **{"train/loss": 1.0})
     budget, plain = Budget(lab, plan, lambda todo: [None] * len(todo)), cost(plan.tasks[0].spec)
-    steps = routed * price.train_flops_per_image + dense * plain.train_flops_per_image
+    steps = routed * price.step.flops + dense * plain.step.flops
     assert budget.flops == task.spec.train.batch * steps
     budget.admit(task)
     assert budget.flops == price.train_flops

@@ -154,10 +154,10 @@ def test_a_step_pays_for_both_passes() -> None:
 
     ends = 16 * 16 * d + 256 * d + d * d + 2 * d * d + 16 * d * 16
     full, masked = ends + 5 * one(16), ends + 3 * one(12) + (2 + 1) * one(16)
-    assert (price.dense_macs, price.routed_macs, price.routed.again) == (full, masked, full)
-    assert price.train_flops_per_image == 6 * (full + masked)
+    assert (price.dense.network, price.routed.network, price.routed.again) == (full, masked, full)
+    assert price.step.flops == 6 * (full + masked)
     assert price.speedup == full / (full + masked)
-    assert cost(mdt(loss="plain")).train_flops_per_image == 6 * masked
+    assert cost(mdt(loss="plain")).step.flops == 6 * masked
     none, plain = (cost(mdt(loss=loss, routes_until=0)) for loss in ("both", "plain"))
     assert none.activation_bytes == plain.activation_bytes and none.speedup == 1
 

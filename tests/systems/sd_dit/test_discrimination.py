@@ -235,15 +235,15 @@ def test_a_step_pays_for_decoder_head_and_teacher() -> None:
     student, teacher = start + 4 * one(13, d, d), start + 4 * one(16, d, d)
     products = d * 12 + 12 * 12 + 12 * 4 + 4 * 6
     in_head = 13 * products
-    assert price.routed_macs == student + decoder
+    assert price.routed.network == student + decoder
     assert (price.dense.auxiliary, price.routed.auxiliary) == (16 * products, in_head)
     taught = teacher + 16 * products, teacher + in_head
     assert (price.dense.teacher, price.routed.teacher) == taught
     state = 3 * (price.parameters + price.auxiliary) + price.teacher
     assert price.checkpoint_bytes == price.weights_bytes + 4 * state
     trained_macs = student + decoder + in_head
-    assert price.train_flops_per_image == 6 * trained_macs + 2 * (teacher + in_head)
-    plain = cost(small_run(routes=[])).dense_macs
+    assert price.step.flops == 6 * trained_macs + 2 * (teacher + in_head)
+    plain = cost(small_run(routes=[])).dense.network
     assert price.speedup == plain / (student + decoder + (teacher + in_head) / 3)
     shown = dict(table(spec))
     assert shown["beside it"] == "436 trained, not sampled"

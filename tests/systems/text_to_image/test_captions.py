@@ -189,8 +189,8 @@ def test_the_cost_counts_the_text(clip: Path, data: Path) -> None:
     assert found.parameters == trained
     block = lambda n: 12 * n * d**2 + 2 * n**2 * d + 6 * d**2  # noqa: E731
     ends = N * 16 * d + 256 * d + d**2 + N * d * 16 + 2 * d**2
-    assert found.dense_macs == 4 * block(24) + ends + 8 * 512 * d
-    assert found.routed_macs == 2 * block(24) + 2 * block(16) + ends + 8 * 512 * d
+    assert found.dense.network == 4 * block(24) + ends + 8 * 512 * d
+    assert found.routed.network == 2 * block(24) + 2 * block(16) + ends + 8 * 512 * d
     assert found.tokens == (16, 8, 8, 16)
 
 

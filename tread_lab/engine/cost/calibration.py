@@ -43,7 +43,7 @@ def trial_batch(spec: RunSpec, rate: float | None = None) -> int:
         rate: FLOP/s of the device, `None` where they are not known.
     """
     most = AFFORDABLE_FLOPS if rate is None else max(rate * _GPU_SECONDS, AFFORDABLE_FLOPS)
-    return min(spec.train.batch, int(most / cost(spec.dense()).train_flops_per_image))
+    return min(spec.train.batch, int(most / cost(spec.dense()).step.flops))
 
 
 def calibrate(
@@ -119,7 +119,7 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     for system in systems_of(dense):
         dense = system.timed_as(dense)
     routed = dataclasses.replace(dense, routes=half)
-    image = FLOPS_PER_MAC * cost(dense).dense_macs
+    image = FLOPS_PER_MAC * cost(dense).dense.network
     large = _LARGE if device.type == "cuda" else min(_LARGE, max(8, int(AFFORDABLE_FLOPS / image)))
     small = large // 8
     with tempfile.TemporaryDirectory() as lab:

@@ -29,8 +29,8 @@ def report(spec: RunSpec) -> dict[str, Any]:
         "speedup": this.speedup,
         "speedup_on_gpu": this.speedup_on_gpu,
         "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
-        "train_flops_per_image": this.train_flops_per_image,
-        "train_flops_per_image_dense": cost(spec.dense()).train_flops_per_image,
+        "train_flops_per_image": this.step.flops,
+        "train_flops_per_image_dense": cost(spec.dense()).step.flops,
         "train_images": this.images,
         "train_flops": this.train_flops,
         "weights_bytes": this.weights_bytes,
@@ -56,15 +56,15 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         *([("of them unsampled", f"{this.unsampled:,}")] if this.unsampled else []),
         *([("beside it", f"{this.auxiliary:,} trained, not sampled")] if this.auxiliary else []),
         *([("teacher", f"{this.teacher:,}, an average")] if this.teacher else []),
-        ("forward, dense", f"{this.dense_macs / 1e9:,.3f} GMAC"),
-        ("forward, routed", f"{this.routed_macs / 1e9:,.3f} GMAC"),
+        ("forward, dense", f"{this.dense.network / 1e9:,.3f} GMAC"),
+        ("forward, routed", f"{this.routed.network / 1e9:,.3f} GMAC"),
     ]
     for at in (_at_scale(spec, scale) for scale in (1, 2, 4)):
         rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
     return [
         *rows,
         *([("with its fp32 block", on_gpu(spec))] if this.exact_macs else []),
-        ("training", f"{this.train_flops_per_image / 1e12:.4g} TFLOP/image"),
+        ("training", f"{this.step.flops / 1e12:.4g} TFLOP/image"),
         ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
         ("checkpoint", amount(this.checkpoint_bytes)),
         ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
@@ -85,8 +85,8 @@ def _sizes(run_cost: Cost) -> dict[str, int]:
         "parameters": run_cost.parameters,
         "parameters_with_positions": run_cost.parameters + run_cost.positions,
         "parameters_unsampled": run_cost.unsampled,
-        "dense_macs": run_cost.dense_macs,
-        "routed_macs": run_cost.routed_macs,
+        "dense_macs": run_cost.dense.network,
+        "routed_macs": run_cost.routed.network,
     }
 
 
@@ -95,7 +95,7 @@ def _at_scale(spec: RunSpec, scale: int) -> dict[str, Any]:
     data = dataclasses.replace(spec.data, size=scale * spec.data.size)
     run_cost = cost(dataclasses.replace(spec, data=data, init_from=None))
     tokens = spec.tokens * scale * scale
-    macs = {"dense_macs": run_cost.dense_macs, "routed_macs": run_cost.routed_macs}
+    macs = {"dense_macs": run_cost.dense.network, "routed_macs": run_cost.routed.network}
     return {"tokens": tokens, **macs, "speedup": run_cost.speedup}
 
 

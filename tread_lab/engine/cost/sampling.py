@@ -59,7 +59,7 @@ def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> i
     rated = (dataclasses.replace(route, rate=rate) for route in routes)
     active = tuple(route for route in rated if route.routed(spec.tokens))
     run_cost = cost(dataclasses.replace(spec, routes=active or spec.routes, init_from=None))
-    return run_cost.routed_macs if active else run_cost.dense_macs
+    return run_cost.routed.network if active else run_cost.dense.network
 
 
 def _macs_without_path(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:
@@ -67,7 +67,7 @@ def _macs_without_path(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float
     skipped = [l for route in routes for l in route.blocks]
     text = spec.text_tokens > 0  # a caption runs the blocks all the same
     rest = [block_macs(spec, l, spec.tokens) - text * block_macs(spec, l, 0) for l in skipped]
-    return cost(spec).dense_macs - sum(rest)
+    return cost(spec).dense.network - sum(rest)
 
 
 PATH_MACS: dict[str, Callable[[RunSpec, tuple[RouteSpec, ...], float], int]] = {
@@ -109,7 +109,7 @@ def passes(
         calls = math.ceil(evaluation.count / images_a_call) * len(macs)
         return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
     run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
-    macs_each = run_cost.dense_macs + (run_cost.routed_macs if both else 0)
+    macs_each = run_cost.dense.network + (run_cost.routed.network if both else 0)
     calls = math.ceil(evaluation.images / PROBED) * evaluation.levels * (2 if both else 1)
     return calls, evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each
 

@@ -94,7 +94,7 @@ def kind_of(spec: RunSpec) -> Kind:
 
 def step_flops(spec: RunSpec) -> float:
     """Return the executed FLOPs of a training step under the run's routes."""
-    return float(cost(spec).train_flops_per_image * spec.train.batch)
+    return float(cost(spec).step.flops * spec.train.batch)
 
 
 def fitted_step(measured: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -97,16 +97,6 @@ class Cost:
         return sum(images for images, _ in self.phases)
 
     @property
-    def dense_macs(self) -> int:
-        """Forward pass without routes."""
-        return self.dense.network
-
-    @property
-    def routed_macs(self) -> int:
-        """Forward pass under the run's routes."""
-        return self.routed.network
-
-    @property
     def speedup(self) -> float:
         """Plain MACs over those of a step, all its passes of the network and its teacher's forward
         pass: an upper bound, reached when arithmetic decides the step time."""
@@ -117,11 +107,6 @@ class Cost:
         """The same where the products of the fp32 block are tf32's, which take twice the time of
         bf16's by every datasheet: an upper bound, as the block's elementwise work is left out."""
         return self.plain_macs / (self.step.work + (TF32 - 1) * self.exact_macs)
-
-    @property
-    def train_flops_per_image(self) -> int:
-        """Forward and backward of a step."""
-        return self.step.flops
 
     @property
     def train_flops(self) -> int:
