@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tread_lab.specs import (
     FlowSpec,
     GuidanceSpec,
     HeldoutSpec,
+    ModelSpec,
     RunSpec,
     SamplerSpec,
     SamplesSpec,
@@ -64,14 +66,23 @@ def of_nothing() -> tuple[Any, ...]:
         *(PlainLoss(), EnsembleLoss(), BothLoss(), DiscriminationLoss(), RepaSpec(), CaptionSpec()),
         *(HeldoutSpec(), SimilaritySpec(), SamplesSpec(metrics=("fd",), count=1000), DataSpec()),
         *(EDMSpec(), TrainSpec(), EmaSpec(), ExecutionSpec(), SamplerSpec(), RateSpec()),
-        GuidanceSpec(),
+        *(GuidanceSpec(), BranchSpec(), ReEntrySpec(), decode(ModelSpec, "DiT-S/2")),
     )
 
 
+def own_fields(spec: Any) -> Iterator[str]:
+    """Fields and values; of what is a spec by itself the name alone."""
+    for name, value in vars(spec).items():
+        found = type(value).__name__ if is_dataclass(value) else value
+        yield f"{name}={[*map(str, value)] if isinstance(value, tuple) else found}"
+
+
 def test_what_is_left_unsaid_has_the_values_and_the_name_that_records_rest_on() -> None:
-    """Of each spec its fields, the tree that is stored, and the signature of that."""
+    """Of each spec its own fields, the tree that is stored, and the signature of that."""
     lines = [
-        f"{spec!r}\n  {json.dumps(encode(spec))}\n  {signature(spec)}" for spec in of_nothing()
+        f"{type(spec).__name__}({', '.join(own_fields(spec))})\n  {json.dumps(encode(spec))}"
+        f"\n  {signature(spec)}"
+        for spec in of_nothing()
     ]
     same_as_stored(STORED / "defaults.txt", "\n".join(lines) + "\n")
 
@@ -119,23 +130,28 @@ TRIED_TOGETHER: tuple[tuple[Any, dict[str, Any]], ...] = (
 )
 
 
-def with_value(spec: Any, name: str, value: Any) -> Any:
-    """What a field stands at that is given a value."""
-    return getattr(replace(spec, **{name: value}), name)
+def with_values(spec: Any, **values: Any) -> Any:
+    """What fields stand at that are given values."""
+    made = spec(**values) if isinstance(spec, type) else replace(spec, **values)
+    found = [getattr(made, name) for name in values]
+    return found[0] if len(found) == 1 else found
 
 
 def test_what_numbers_may_be_and_what_is_said_of_others() -> None:
     """Of each number of each spec, and of some that go together."""
     lines = [
         f"{type(spec).__name__}.{field.name} of {value}:"
-        f" {outcome(with_value, spec, field.name, value)}"
+        f" {outcome(with_values, spec, **{field.name: value})}"
         for spec in of_nothing()
         for field in fields(spec)
         for kind, values in TRIED.items()
         if kind in field.type.split(" | ")
         for value in values
     ]
-    lines += [f"{cls.__name__} of {own}: {outcome(cls, **own)}" for cls, own in TRIED_TOGETHER]
+    lines += [
+        f"{cls.__name__} of {own}: {outcome(with_values, cls, **own)}"
+        for cls, own in TRIED_TOGETHER
+    ]
     same_as_stored(STORED / "limits.txt", "\n".join(lines) + "\n")
 
 
