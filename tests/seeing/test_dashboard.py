@@ -365,8 +365,8 @@ import("./training.js").then(({ curves, stages }) => {
   });
   const columns = [
     { name: "dense", run: run(1) },
-    { name: "a", run: run(1.5), base: run(1) },
-    { name: "b", run: run(2.5), base: run(2) },
+    { name: "a", run: run(1.5), base: run(1), oneLoss: true },
+    { name: "b", run: run(2.5), base: run(2), oneLoss: true },
   ];
   const paths = (svg) => [...svg.querySelectorAll("path")].map((path) => path.getAttribute("d"));
   return [curves, stages].map((draw) => paths([...draw(columns).querySelectorAll("svg")].at(-1)));

@@ -229,7 +229,8 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     path = find_sweep(name)
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
     typed, of_experiment = of_sweep, [o for o in overrides if o not in of_sweep]
-    if _loaded(path).get("experiment", name) is None:
+    written = OmegaConf.to_container(_loaded(path), resolve=False)
+    if isinstance(written, dict) and written.get("experiment", name) is None:
         typed = [*typed, *(re.sub("^[+~]*", r"\g<0>fixed.", o) for o in of_experiment)]
     tree = _absolute_paths(_replaced(_compose(path, typed), typed))
     sweep = decode(SweepSpec, tree, path.name)
