@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,21 +45,6 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
         what = f"{missing[0]} is missing" + (f", and {len(missing) - 1} more" * (len(missing) > 1))
         raise UserError(f"{field}: {str(where)!r} cannot be loaded: {what}")
     return network.float()
-
-
-@functools.cache
-def hub_folder(where: str, field: str) -> Path:
-    """Return the folder of the files of a hub id, which are downloaded unless they are here.
-
-    Raises:
-        UserError: they cannot be.
-    """
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(where, allow_patterns=["*.json", "*.safetensors"]))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{field}: {where!r} cannot be loaded: {first_line(error)}") from None
 
 
 def new_network(kind: str, **config: Any) -> Any:

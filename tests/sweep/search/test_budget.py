@@ -78,7 +78,8 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     assert Budget(lab, plan, lambda todo: [None] * len(todo)).spent.trials == 6
     rest, queue = carried_out(lab, planned(tiny, budget={}))
     assert len(rest) == 1 and not queue.full
-    budget = Budget(lab, planned(tiny, budget={"trials": 1, "flops": 1}), lambda todo: [None] * len(todo))
+    small = planned(tiny, budget={"trials": 1, "flops": 1})
+    budget = Budget(lab, small, lambda todo: [None] * len(todo))
     assert budget.fits([last], 0.0), "what is only measured takes none of them"
     plan = planned(tiny, axes={"route": ["0->1"], "rate": [0, 0.25]}, budget={"trials": 1})
     assert carried_out(lab, plan)[0] == ["0->1"], "the rate 0 is the baseline's run"

@@ -24,9 +24,9 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.systems.repa.encoder import (
     check_encoder,
     encoder_digest,
-    encoder_folder,
     open_encoder,
     open_feature_encoder,
+    weights_folder,
 )
 from tread_lab.systems.repa.spec import PREPROCESSING, RepaSpec
 
@@ -67,7 +67,7 @@ class Aligned(Part):
         than reading features."""
         check_encoder(self.spec, self.samples)
         found, digest = self.run.folder.cache, encoder_digest(self.spec)
-        if (folder := encoder_folder(self.spec)) is not None:
+        if (folder := weights_folder(self.spec)) is not None:
             check_weights(found, digest, folder, "repa")
         if not self.run.spec.data.holds.latents:
             return

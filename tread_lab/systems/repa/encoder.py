@@ -19,7 +19,7 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.dinov2 import DEVIATION, MEAN
 from tread_lab.metrics.extractor import load_extractor
-from tread_lab.metrics.pretrained import hub_folder, load_pretrained, weights_digest
+from tread_lab.metrics.pretrained import load_pretrained, weights_digest
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.systems.repa.spec import RepaSpec
 
@@ -120,18 +120,6 @@ def weights_folder(spec: RepaSpec) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def encoder_folder(spec: RepaSpec) -> Path | None:
-    """Return the folder of the encoder's weights, of a hub id that of its download; `None` for
-    shipped ones.
-
-    Raises:
-        UserError: a hub id cannot be downloaded.
-    """
-    if spec.encoder in SHIPPED:
-        return None
-    return weights_folder(spec) or hub_folder(_where(spec), "repa")
-
-
 def encoder_digest(spec: RepaSpec) -> str:
     """Return what names the encoder's weights: a digest of their files, else their origin."""
     folder = weights_folder(spec)
@@ -165,9 +153,7 @@ def _dinov2(spec: RepaSpec, device: torch.device, side: int) -> Encoder:
     """DINOv2's patch tokens of images resized to `side` patches of its own size, as REPA has them:
     normalised, then enlarged by bicubic interpolation without antialias or clamp; the table of
     positions is resampled once, with antialias."""
-    folder = encoder_folder(spec)
-    assert folder is not None, spec.encoder
-    model = load_pretrained("AutoModel", folder, "repa", use_safetensors=True)
+    model = load_pretrained("AutoModel", _where(spec), "repa", use_safetensors=True)
     model = model.requires_grad_(False).eval().to(device)
     if model.config.hidden_size != spec.features:
         found = f"has features of width {model.config.hidden_size}, not {spec.features}"

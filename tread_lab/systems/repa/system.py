@@ -64,14 +64,11 @@ class Repa(System):
     def provenance(
         self, spec: RunSpec, data: str, train: Samples, heldout: Samples
     ) -> Mapping[str, str]:
-        from tread_lab.metrics.pretrained import weights_digest
-        from tread_lab.systems.repa.encoder import encoder_folder
+        from tread_lab.systems.repa.encoder import SHIPPED, encoder_digest
 
-        repa, folder = RepaSpec.of(spec), None
-        with contextlib.suppress(UserError):  # a driver may have no way to the hub
-            folder = encoder_folder(repa)
+        repa = RepaSpec.of(spec)
         name = f"weights repa {repa.encoder}"  # a metric may see through another of its name
-        return {} if folder is None else {name: weights_digest(folder)}
+        return {} if repa.encoder in SHIPPED else {name: encoder_digest(repa)}
 
     def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
         """Return the size of the features of latents: fp16, N T E of them.
