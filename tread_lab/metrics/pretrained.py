@@ -14,6 +14,7 @@ from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.errors import UserError, first_line
 
 _ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
+_COPIES = 64  # of the same weights that a lab knows
 
 
 def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) -> Any:
@@ -79,15 +80,16 @@ def weights_digest(folder: Path) -> str:
 def check_weights(caches: Path, name: str, folder: Path, field: str) -> None:
     """Refuse weights that differ, if only in their middle, from those that a lab has by this name.
 
-    They are read whole once, and again where a file has another size, time or inode.
+    They are read whole once, and again where a file has another size, time or inode, as each copy
+    of them has on the disk of a node.
     """
     facts = {path: path.stat() for path in sorted(folder.glob("*.safetensors"))}
     stamp = [[path.name, x.st_size, x.st_mtime_ns, x.st_ino] for path, x in facts.items()]
     record = caches / "weights" / f"{name.replace('/', '--')}.json"
     known = read_json(record)
-    if not fits(known, {"sha256": str, "stamp": list}):
-        known = {}
-    if known.get("stamp") == stamp:
+    if not fits(known, {"sha256": str, "stamps": list}):
+        known = {"stamps": []}
+    if stamp in known["stamps"]:
         return
     digest = hashlib.sha256()
     for path in facts:
@@ -98,4 +100,5 @@ def check_weights(caches: Path, name: str, folder: Path, field: str) -> None:
             f"{field}: {folder} holds other weights than those that this lab has seen under the"
             " same name; put these back, or use another --root"
         )
-    write_json(record, {"sha256": digest.hexdigest(), "stamp": stamp})
+    stamps = [*known["stamps"], stamp][-_COPIES:]
+    write_json(record, {"sha256": digest.hexdigest(), "stamps": stamps})
