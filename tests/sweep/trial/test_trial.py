@@ -183,6 +183,16 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     assert evaluating(lab, tiny, monkeypatch, *errors) == seen
 
 
+def test_what_is_on_record_is_not_asked_for_beside_an_open_evaluation(
+    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, known = lab.run_of(tiny()), HeldoutSpec(images=8)
+    run.create(tiny())
+    run.finish(RunState.COMPLETED, step=20)
+    run.evaluation(known).write(known, {}, problem="no finite number")
+    assert evaluating(lab, tiny, monkeypatch, *[None] * 2)[:2] == ["16", "32"]
+
+
 @pytest.mark.parametrize("made", [[], [7]])
 def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
     made: list[int], lab: Lab, tiny: Tiny, training: Any

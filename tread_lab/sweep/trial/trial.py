@@ -187,10 +187,15 @@ def _evaluate(
     report: Report,
     ranks: Ranks,
 ) -> Iterator[Report]:
-    """Carry out every evaluation; raise the first user error after the last evaluation."""
+    """Carry out every open evaluation; raise the first user error after the last evaluation.
+
+    What a run cannot give is on record: another evaluation does not raise it again.
+    """
     user_errors: list[UserError] = []
     folder, cache = lab.run(task.run), lab.root / "cache"
     for spec in task.measurable(folder):
+        if folder.evaluation(spec).done:
+            continue
         yield replace(report, phase="evaluate", step=report.steps)
         try:
             with every_forward_pass(under_way.progress):
