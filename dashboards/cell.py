@@ -82,7 +82,7 @@ def cell(
     specs = {stored.run: stored.spec for stored in plan.trials}
     run, baseline = str(trial["run"]), trial["baseline"]
     known = isinstance(baseline, str) and baseline in specs
-    losses = frame.drop_duplicates("run").set_index("run")["loss"].fillna("")
+    losses = frame.drop_duplicates("run").set_index("run").get("loss")  # none before it was read
     runs = [run, *([str(baseline)] if known else [])]
     spec, measured = specs[run], stages(lab, plan, runs)
     matrix = common_evaluation(map(lab.run, runs), plan.planned)
@@ -101,9 +101,13 @@ def cell(
         "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline), matrix)
         if known
         else None,
-        "one_loss": known and bool(losses[run] == losses[baseline]),
+        "one_loss": known and losses is not None and _is_one(losses[[run, baseline]]),
         "differences": differences(specs[baseline], spec) if known else [],
     }
+
+
+def _is_one(losses: pd.Series[Any]) -> bool:
+    return losses.fillna("").nunique() == 1
 
 
 def ending(run: RunFolder, stopped: Mapping[str, Stopped], again: str) -> Tree | None:

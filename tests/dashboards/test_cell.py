@@ -70,6 +70,7 @@ def test_training_losses_are_compared_only_if_they_are_one_loss(tmp_path: Path) 
     plan, frame = lab.sweep("placement").plan(), trials_frame(lab, "placement")
     frame.loc[1, "loss"] = "both"
     assert [cell(lab, plan, frame, number)["one_loss"] for number in (1, 2)] == [False, True]
+    assert not cell(lab, plan, frame.drop(columns="loss"), 2)["one_loss"]  # records not read yet
 
 
 def test_a_failure_has_its_attempts_the_end_of_its_log_and_what_to_do(tmp_path: Path) -> None:
