@@ -64,6 +64,8 @@ LABELS = {  # of dimensions; others have their own name
 }
 BUSY = "speed/disturbed"
 NOT_SET = "as in the experiment"  # the value of an axis that a cell does not set
+NO_ROUTE = "no route"  # the start and the end of a dense cell
+PLACE = ("start", "end")
 
 
 def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = None) -> Tree:
@@ -205,10 +207,13 @@ def cells_of(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def dimensions(rows: pd.DataFrame) -> list[Tree]:
-    """Return what varies: start and end of single routes, else the route; then the other axes."""
+    """Return what varies: start and end of single routes, else the route; then the other axes.
+
+    Dense cells alone make no dimension of a start or an end that all routes share.
+    """
     trials = rows[rows["role"] == "trial"]
     axes = [a for a in rows.attrs.get("axes", ()) if a in rows]
-    place = ["start", "end"]
+    place = [*PLACE]
     several = "route" in trials and trials["route"].astype(str).str.contains("+", regex=False).any()
     placed = set(place) <= set(rows.columns) and not several  # which have no one start and end
     keys = place if placed and len(trials[place].drop_duplicates()) > 1 else []
@@ -221,7 +226,7 @@ def dimensions(rows: pd.DataFrame) -> list[Tree]:
     return [
         {"key": key, "label": LABELS.get(key, key), "values": distinct}
         for key, distinct in values.items()
-        if len(distinct) > 1
+        if len(distinct) > 1 + (NO_ROUTE in distinct)
     ]
 
 
@@ -299,10 +304,11 @@ def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
     columns = []
     for dimension in found:
         index = {value: k for k, value in enumerate(dimension["values"])}
+        absent = _absent(dimension["key"])
         trial = rows["role"] == "trial"
         columns.append(
             [
-                index.get(NOT_SET if json_value(v) is None else json_value(v), -1) if t else -1
+                index.get(absent if json_value(v) is None else json_value(v), -1) if t else -1
                 for v, t in zip(rows[dimension["key"]], trial)
             ]
         )
@@ -310,10 +316,15 @@ def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
 
 
 def _values(column: pd.Series[Any], tried: pd.Series[bool]) -> list[Any]:
-    """Return the distinct values: numbers in order, texts as the plan has them, `NOT_SET` last."""
+    """Return the distinct values: numbers in order, texts as the plan has them, none last."""
     values = [json_value(value) for value in column.dropna().unique()]
     ordered = sorted(values) if all(isinstance(v, int | float) for v in values) else values
-    return [*ordered, NOT_SET] if column[tried].isna().any() else ordered
+    return [*ordered, _absent(str(column.name))] if column[tried].isna().any() else ordered
+
+
+def _absent(key: str) -> str:
+    """Return the value of a dimension in which a cell has none."""
+    return NO_ROUTE if key in PLACE else NOT_SET
 
 
 def json_value(value: Any) -> Any:

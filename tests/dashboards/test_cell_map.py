@@ -101,6 +101,17 @@ def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame
     assert bypass["values"] == ["sprint", "mask", "as in the experiment"]
 
 
+def test_a_dense_cell_has_no_route_and_makes_no_dimension_of_one(frame: pd.DataFrame) -> None:
+    rates = frame.assign(route="2->8", start=2.0, end=8.0, rate=[0, 0, 0.25, 0.5])
+    rates.loc[rates["rate"] == 0, ["route", "start", "end"]] = "dense", None, None
+    rates.attrs["axes"] = ["rate"]
+    (rate,) = cell_map.cells(rates, "gap/heldout")["dimensions"]
+    assert rate["values"] == [0, 0.25, 0.5]
+    rates.loc[3, "start"] = 4
+    start, rate = cell_map.cells(rates, "gap/heldout")["dimensions"]
+    assert start["values"] == [2, 4, "no route"]
+
+
 def test_cells_beside_a_diverged_baseline_say_so(tmp_path: Path) -> None:
     lab = diverged_baseline(tmp_path)
     frame = trials_frame(lab, "placement")
