@@ -74,14 +74,14 @@ def answer(
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
-        return _no_answer(frame, complete=complete)
+        return _no_answer(frame, plan, complete=complete)
     frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS)
     cells = ranked_cells(frame, GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
     if done.empty:
-        return _no_answer(frame, complete=complete)
+        return _no_answer(frame, plan, complete=complete)
     best, name = done.iloc[0], str(done["cell"].iloc[0])
     tied = tied_with_best(lab, frame, list(done["cell"]))
     of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
@@ -238,11 +238,18 @@ def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
     return f"{text} The best of {cells} was chosen by the same numbers, so its gap is optimistic."
 
 
-def _no_answer(frame: pd.DataFrame, *, complete: bool) -> Answer:
-    """Return what replaces the finding and its certainty."""
+def _no_answer(frame: pd.DataFrame, plan: StoredPlan, *, complete: bool) -> Answer:
+    """Return what replaces the finding and its certainty; an answer may come while cells are to be
+    suggested, or trials with a baseline are trained and not measured."""
     alone = frame[frame["reason"].isin(NO_RESULT.values())]
     if alone.empty:
-        none = "There is no answer" + " yet" * (not complete)
+        ends = [tree for tree in plan.evaluate if tree.get("step") is None]
+        asked = any(tree["kind"] == "heldout_loss" for tree in ends)
+        trained = (frame["role"] == "trial") & (frame["state"] == "completed")
+        compared = frame["baseline"].notna() & (frame["run"] != frame["baseline"])
+        unmeasured = asked and bool((trained & compared & (frame["reason"] == "")).any())
+        awaited = not complete or unmeasured or plan.to_suggest > 0
+        none = "There is no answer" + " yet" * awaited
         return Answer(f"{none}.", "No trial has finished with a paired loss.")
     reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
     trials = "1 trial" if len(alone) == 1 else f"{len(alone)} trials"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -87,8 +88,12 @@ def test_no_answer_is_awaited_of_a_finished_sweep(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(images=4, levels=2))
     frame = trials_frame(lab, "placement").drop(columns="gap/heldout")
     plan = lab.sweep("placement").plan()
-    said = [module.answer(lab, frame, plan, complete=done).sentence for done in (True, False)]
-    assert said == ["There is no answer.", "There is no answer yet."]
+    unasked = replace(plan, evaluate=())
+    asked = ((unasked, True), (unasked, False), (plan, True))  # the last may still be measured
+    said = [module.answer(lab, frame, own, complete=done).sentence for own, done in asked]
+    assert said == ["There is no answer.", *2 * ["There is no answer yet."]]
+    alone = frame.assign(baseline=None)
+    assert module.answer(lab, alone, plan).sentence == "There is no answer."
 
 
 def test_an_axis_that_some_cells_do_not_set_is_held_like_any_other() -> None:
