@@ -85,7 +85,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         trials, shown = with_delta(trials.assign(**{BUSY: busy}), known), shows(frame, known)
         column = known if shown == "value" else delta_column(known)
     rows = cells_of(trials)
-    untried = _untried(rows, plan.space if plan else ())
+    untried = _untried(plan)
     space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
     asked = (axis for cell in (plan.space if plan else ()) for axis in cell)
     space.attrs["axes"] = list(dict.fromkeys([*rows.attrs.get("axes", []), *asked]))
@@ -275,22 +275,22 @@ def _states(rows: pd.DataFrame, column: str | None) -> list[str]:
     return list(rows["state"].mask(alone, "uncompared"))
 
 
-def _untried(rows: pd.DataFrame, space: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def _untried(plan: StoredPlan | None) -> pd.DataFrame:
     """Return the cells of a search's space that it has not asked for, with their axis values."""
-    if not space:
+    if plan is None or not plan.space:
         return pd.DataFrame()
-    trials = rows.loc[rows["role"] == "trial"]
-    tried = {
-        (axes, tuple(map(str, map(json_value, values))))
-        for axes in {tuple(cell) for cell in space}  # those of a list; another list has others
-        for values in trials.reindex(columns=[*axes]).itertuples(index=False)
-    }
-    cells = [{axis: plain(value) for axis, value in cell.items()} for cell in space]
+    tried = {_values_of(trial.cell) for trial in plan.trials if trial.role == "trial"}
+    cells = [{axis: plain(value) for axis, value in cell.items()} for cell in plan.space]
     return pd.DataFrame(
         {"role": "trial", "cell": place_label(cell), **cell}
         for cell in cells
-        if (tuple(cell), tuple(map(str, map(json_value, cell.values())))) not in tried
+        if _values_of(cell) not in tried
     )
+
+
+def _values_of(cell: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
+    """Return what tells a cell from others: its axes, too, as each list of a space has its own."""
+    return frozenset((axis, str(json_value(plain(value)))) for axis, value in cell.items())
 
 
 def _order(rows: pd.DataFrame) -> list[int | None]:

@@ -86,10 +86,14 @@ def test_beside_several_baselines_the_front_is_by_what_cells_are_ranked_by(
 
 def test_cells_of_every_list_of_a_search_are_tried_once_they_are_there(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
-    listed = ({"start": 0, "end": 4, "rate": 0.5}, {"start": 2, "end": 8}, {"start": 3, "end": 8})
-    plan = replace(lab.sweep("placement").plan(), search={"sampler": "tpe"}, space=listed)
+    plan = lab.sweep("placement").plan()
+    dense, first, second, _ = plan.trials
+    second = replace(second, cell={"start": 2, "end": 8})
+    ends = ((2, 8), (3, 8), (0, 4))  # of the last one the other list's cell was tried
+    listed = (first.cell, *({"start": start, "end": end} for start, end in ends))
+    plan = replace(plan, search={"sampler": "tpe"}, space=listed, trials=(dense, first, second))
     tree = cell_map.cells(trials_frame(lab, "placement"), "gap/heldout", plan)
-    assert tree["search"]["names"] == ["3->8"]
+    assert tree["search"]["names"] == ["3->8", "0->4"]
 
 
 def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame) -> None:
