@@ -300,18 +300,17 @@ def _order(rows: pd.DataFrame) -> list[int | None]:
 
 
 def _places(rows: pd.DataFrame, found: Sequence[Tree]) -> list[list[int]]:
-    """Return for each cell the index of its value on every dimension; -1 where it has none."""
+    """Return for each cell the index of its value on every dimension; -1 where it has none.
+
+    The route of a cell that was not tried is known by its axes alone.
+    """
     columns = []
+    trial, tried = rows["role"] == "trial", rows["state"].notna()
     for dimension in found:
-        index = {value: k for k, value in enumerate(dimension["values"])}
-        absent = _absent(dimension["key"])
-        trial = rows["role"] == "trial"
-        columns.append(
-            [
-                index.get(absent if json_value(v) is None else json_value(v), -1) if t else -1
-                for v, t in zip(rows[dimension["key"]], trial)
-            ]
-        )
+        key, index = dimension["key"], {v: k for k, v in enumerate(dimension["values"])}
+        known = trial & (rows[key].notna() | tried | (key not in PLACE))
+        values = rows[key].astype(object).where(rows[key].notna(), _absent(key))
+        columns.append([index.get(json_value(v), -1) if k else -1 for v, k in zip(values, known)])
     return [list(place) for place in zip(*columns)] if columns else [[] for _ in range(len(rows))]
 
 

@@ -105,7 +105,9 @@ def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame
     assert bypass["values"] == ["sprint", "mask", "as in the experiment"]
 
 
-def test_a_dense_cell_has_no_route_and_makes_no_dimension_of_one(frame: pd.DataFrame) -> None:
+def test_a_dense_cell_has_no_route_and_makes_no_dimension_of_one(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
     rates = frame.assign(route="2->8", start=2.0, end=8.0, rate=[0, 0, 0.25, 0.5])
     rates.loc[rates["rate"] == 0, ["route", "start", "end"]] = "dense", None, None
     rates.attrs["axes"] = ["rate"]
@@ -114,6 +116,10 @@ def test_a_dense_cell_has_no_route_and_makes_no_dimension_of_one(frame: pd.DataF
     rates.loc[3, "start"] = 4
     start, rate = cell_map.cells(rates, "gap/heldout")["dimensions"]
     assert start["values"] == [2, 4, "no route"]
+    routes = tuple({"route": route, "rate": 0.5} for route in ("2->8", "4->8", "3->8"))
+    plan = Lab(tmp_path).sweep("placement").plan()
+    searched = replace(plan, search={"sampler": "tpe"}, space=routes)
+    assert cell_map.cells(rates, "gap/heldout", searched)["search"]["untried"] == 3 * [[-1, 2]]
 
 
 def test_cells_beside_a_diverged_baseline_say_so(tmp_path: Path) -> None:
