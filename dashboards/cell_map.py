@@ -63,7 +63,7 @@ LABELS = {  # of dimensions; others have their own name
     "rate": "selection rate",
 }
 BUSY = "speed/disturbed"
-NOT_SET = "as in the experiment"  # the value of an axis that a cell does not set
+NOT_SET = "not set"  # the value of an axis that a cell does not set
 NO_ROUTE = "no route"  # the start and the end of a dense cell
 PLACE = ("start", "end")
 

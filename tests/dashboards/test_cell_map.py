@@ -102,7 +102,7 @@ def test_an_axis_that_a_cell_does_not_set_has_a_place_for_it(frame: pd.DataFrame
     tree = cell_map.cells(frame, "gap/heldout")
     assert tree["at"] == [[-1], [2], [0], [1]]
     (bypass,) = tree["dimensions"]
-    assert bypass["values"] == ["sprint", "mask", "as in the experiment"]
+    assert bypass["values"] == ["sprint", "mask", "not set"]
 
 
 def test_a_dense_cell_has_no_route_and_makes_no_dimension_of_one(

@@ -160,7 +160,7 @@ def test_choices_above_the_map_go_together_where_trials_are_listed(
         "Object.fromEntries([...document.querySelectorAll('[data-filter]')].map("
         "(s) => [s.dataset.filter, [...s.options].map((o) => o.value)]))"
     )
-    limits = {"1": "5", "2": "6", "3": "as in the experiment", "0.0001": "as in the experiment"}
+    limits = {"1": "5", "2": "6", "3": "not set", "0.0001": "not set"}
     with served(lab) as url:
         page.open(url)
         page.wait("document.querySelector('#grid g.cell[data-value]')")  # the records are read
