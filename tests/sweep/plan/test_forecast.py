@@ -120,6 +120,11 @@ def test_runs_that_share_a_gpu_take_as_long_as_one_after_the_other_but_for_the_h
     assert four.device_seconds(tasks) == pytest.approx(one.device_seconds(tasks))
     alone, together = (times.total(tasks).seconds for times in (one, four))
     assert alone is not None and together == pytest.approx(alone - 3 * TRIAL_SECONDS)
+    last, speed = tasks[:1], Speed(overhead=0.0, per_flop=1.0, call=0.0, per_call_flop=1.0)
+    for timer in (None, lambda specs: [speed] * len(specs)):  # it has the GPU to itself
+        places = (replace(d, timer=timer) for d in (Devices(kinds), devices))
+        one, four = (forecast(lab, last, place, start=0.0) for place in places)
+        assert four.total(last) == one.total(last)
     speed = Speed(overhead=3.0, per_flop=1.0, call=5.0, per_call_flop=2.0).of_several(1, 4)
     assert (speed.overhead, speed.per_flop, speed.call, speed.per_call_flop) == (3, 4, 5, 8)
     assert Devices((replace(kinds[0], type="cpu"),), runs_per_device=4).sharing == 1

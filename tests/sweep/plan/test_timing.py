@@ -138,6 +138,9 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     assert found.training(routed.spec) == pytest.approx(0.1 * share * spec.train.steps)
     assert found.total([routed]).source == "from 1 earlier run on H100"
     assert found.seconds([routed]) != [None]  # it binds a budget
+    four = replace(H100, slots=4, runs_per_device=4)
+    record(lab, replace(spec, seed=1), 0.4, model=H100.kinds[0].model, compiler=compiled, packed=4)
+    assert forecast(lab, [routed], four, start=0.0).total([routed]) == found.total([routed])
     ratio = 0.25 * 989 / (0.3 * 67)
     speed = found.timing(routed.spec).speed
     assert speed.per_call_flop == pytest.approx(0.1 / step_flops(spec) * ratio)

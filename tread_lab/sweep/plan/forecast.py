@@ -176,23 +176,31 @@ class Forecast:
 
 
 def forecast(
-    lab: Lab, todo: Sequence[Task], devices: Devices, *, start: float, rates: str | None = None
+    lab: Lab,
+    todo: Sequence[Task],
+    devices: Devices,
+    *,
+    start: float,
+    rates: str | None = None,
+    runs: int | None = None,
 ) -> Forecast:
     """Predict from earlier runs of each kind, else from a few steps, else from stated rates.
 
     Args:
         start: seconds until the first run starts.
         rates: a device that is not here, whose stated rates are taken instead.
+        runs: of which some share a device, if there are more than these.
 
     Raises:
         UserError: no rates are stated for it, or a run that is cheap to time lacks something.
     """
+    sharing = max(min(devices.sharing, len(todo) if runs is None else runs), 1)
     if rates is not None:
         stated = lookup(RATES, rates, "--device-rates")
-        return Forecast(lab, {}, devices.slots, start, stated, devices.per_run, devices.sharing)
+        return Forecast(lab, {}, devices.slots, start, stated, devices.per_run, sharing)
     here = rates_of(devices.type, devices.kinds[0].name)
-    known = timings(lab, todo, devices, here)
-    return Forecast(lab, known, devices.slots, start, here, devices.per_run, devices.sharing)
+    known = timings(lab, todo, devices, here, sharing)
+    return Forecast(lab, known, devices.slots, start, here, devices.per_run, sharing)
 
 
 class TrainSeconds:
@@ -220,7 +228,8 @@ class TrainSeconds:
 
     def _speed(self, spec: RunSpec) -> list[float]:
         """Return the seconds of a step that do not depend on its FLOPs, and those of a FLOP."""
-        times = forecast(self._lab, [Task(spec)], self._devices, start=0.0, rates=self._rates)
+        lab, here, slots = self._lab, self._devices, self._devices.slots
+        times = forecast(lab, [Task(spec)], here, start=0.0, rates=self._rates, runs=slots)
         if not times.known:
             raise UserError(
                 "match: train_seconds: no time is predicted here; add --device-rates H200, or say"

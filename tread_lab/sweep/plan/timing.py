@@ -56,16 +56,19 @@ class Timing:
 
 
 def timings(
-    lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None
+    lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None, sharing: int = 1
 ) -> dict[Kind, Timing]:
     """Return the speeds of earlier runs, of a few steps for kinds that have none, else of the rates
     that are stated for the devices.
+
+    Args:
+        sharing: runs that share one device.
 
     Raises:
         UserError: a run whose steps cost next to nothing lacks something, such as its data.
     """
     gpu = None if devices.type == "cpu" else rates
-    found = _recorded(lab, todo, devices, gpu)
+    found = _recorded(lab, todo, devices, gpu, sharing / devices.sharing)
     untimed: dict[Kind, RunSpec] = {}
     for task in todo:
         if (kind := kind_of(task.spec)) not in found:
@@ -73,27 +76,34 @@ def timings(
     # Other processes import for seconds before they time anything: too long for a short sweep.
     work = sum(task.spec.train.steps * step_flops(task.spec) for task in todo)
     at_once = min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
-    found |= _measured(untimed, devices, gpu, at_once)
+    found |= _measured(untimed, devices, gpu, at_once, sharing)
     for kind, spec in untimed.items():
         if rates is not None and kind not in found:
-            found[kind] = Timing.of_rates(rates, spec, devices.per_run, devices.sharing)
+            found[kind] = Timing.of_rates(rates, spec, devices.per_run, sharing)
     return found
 
 
 def _recorded(
-    lab: Lab, todo: Sequence[Task], devices: Devices, gpu: Rates | None
+    lab: Lab, todo: Sequence[Task], devices: Devices, gpu: Rates | None, part: float
 ) -> dict[Kind, Timing]:
-    """Return the speeds of earlier runs; passes of a GPU are turned into those of fp32."""
+    """Return the speeds of earlier runs; passes of a GPU are turned into those of fp32.
+
+    Args:
+        part: of their seconds of a FLOP, where fewer runs share a device than then.
+    """
     asked = {setting(spec): spec for task in todo for spec in task.evaluations}
     found = {}
     for kind, runs in earlier_runs(lab, todo, devices).items():
         steps = [(step_flops(spec), seconds) for _, spec, seconds in runs]
         speed = Speed.of_steps(steps, devices.type, devices.per_run)
+        per_flop, per_call_flop = part * speed.per_flop, part * speed.per_call_flop
+        speed = replace(speed, per_flop=per_flop, per_call_flop=per_call_flop)
         if gpu is not None:
             ratio = gpu.training[runs[0][1].precision] / gpu.sampling[PROBE]
             speed = replace(speed, per_call_flop=speed.per_call_flop * ratio, faster=gpu.faster)
         source = f"from {counted(len(runs), 'earlier run')} on {_short(devices)}"
-        found[kind] = Timing(speed, source, _evaluations(runs, asked))
+        evaluations = {name: part * value for name, value in _evaluations(runs, asked).items()}
+        found[kind] = Timing(speed, source, evaluations)
     return found
 
 
@@ -162,7 +172,7 @@ def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> d
 
 
 def _measured(
-    specs: Mapping[Kind, RunSpec], devices: Devices, gpu: Rates | None, at_once: int
+    specs: Mapping[Kind, RunSpec], devices: Devices, gpu: Rates | None, at_once: int, sharing: int
 ) -> dict[Kind, Timing]:
     """Return the speeds of a few steps, of fewer images where a step of all would take long."""
     rates: Mapping[str, float] = {} if gpu is None else gpu.training
@@ -181,7 +191,7 @@ def _measured(
     if not speeds:
         return {}
     faster = {} if gpu is None else gpu.faster
-    shape = (devices.per_run, devices.sharing)
+    shape = (devices.per_run, sharing)
     speeds = [replace(speed.of_several(*shape), faster=faster) for speed in speeds]
     timed = [
         Timing(speed, _steps(specs[kind], batches[kind], devices, speed))
