@@ -61,6 +61,14 @@ def test_gaps_of_several_losses_are_refused(lab: Lab, tiny: Tiny) -> None:
     with pytest.raises(UserError, match=r"compare: a loss less itself, equation 0\.1 less plain; "):
         EarlyStopping.of(planned(tiny, axes=axes), lab)
     assert EarlyStopping.of(planned(tiny, fixed={"loss": ensemble}), lab)
+    plan = planned(tiny, axes=axes)
+    for trial in plan.trials[:-1]:
+        lab.run(trial.run).create(trial.spec)
+        lab.run(trial.run).finish(RunState.COMPLETED, step=60, metrics={})
+    with pytest.raises(UserError, match="do not compare"):
+        EarlyStopping.of(plan, lab)
+    lab.sweep(plan.name).add_stopped(Stopped(plan.trials[-1].run, 20, "others are better"))
+    assert EarlyStopping.of(plan, lab), "an earlier version has judged all"
 
 
 def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, tiny: Tiny) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tread_lab.engine.checkpoint import newest_whole_step
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.specs.cell import Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import StopEarlySpec
-from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan.plan import Plan, pending_tasks
 
 RUNG, GAP = "rung", "rung_gap"  # keys of a worker's result, at steps where a run is judged
 
@@ -64,7 +63,7 @@ class EarlyStopping:
                 f" {max(lengths)} steps; write a smaller one"
             )
         _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
-        _check_losses(plan.possible_trials, judged)
+        _check_losses(plan, lab, judged)
         return EarlyStopping(spec, lab, plan.name, judged)
 
     def rungs(self, run: str) -> tuple[int, ...]:
@@ -114,14 +113,19 @@ class EarlyStopping:
         }
 
 
-def _check_losses(trials: Sequence[Trial[RunSpec]], judged: Collection[str]) -> None:
-    """Refuse gaps of several losses, such as that of both passes of MDT beside those of one."""
+def _check_losses(plan: Plan, lab: Lab, judged: Collection[str]) -> None:
+    """Refuse gaps of several losses, such as that of both passes of MDT beside those of one, unless
+    every run that is judged has ended."""
+    trials = plan.possible_trials
     losses = {t.run: metric_names.parameters(t.spec)["loss"] or "plain" for t in trials}
     pairs = {
         (losses[t.run], losses.get(t.baseline or "", "plain")) for t in trials if t.run in judged
     }
     gaps = {f"{own} less {dense}" if own != dense else "a loss less itself" for own, dense in pairs}
-    if len(gaps) > 1:
+    if len(gaps) < 2:
+        return
+    left = (task.run for task in pending_tasks(plan, lab) if task.run in judged)
+    if any(lab.run(run).result() is None for run in left):
         raise UserError(
             "stop_early: judges by the training loss less the baseline's, and these do not compare:"
             f" {', '.join(sorted(gaps))}; leave out stop_early, or all but one of them"
