@@ -205,7 +205,13 @@ def test_what_is_typed_counts_wherever_the_file_writes_dots(
 
 def test_where_compares_paths_as_the_axis_has_them(in_folder: Path) -> None:
     Path("s.yaml").write_text("experiment: s2_imagenet256\naxes: {data.path: [a, b]}\n")
-    for where, kept in {"data.path == 'a'": "a", "data.path not in ['a', 'c']": "b"}.items():
+    for where, kept in {
+        "data.path == 'a'": "a",
+        "'a' == data.path": "a",
+        "data.path not in ['a', 'c']": "b",
+        "'/a' not in data.path": "b",  # a part of a path
+        "(data.path == 'a') == (model.backbone == 'dit')": "a",
+    }.items():
         _, sweep, experiment = load_sweep("s.yaml", [f'where="{where}"', "baseline=null"])
         (trial,) = expand(sweep, experiment).trials
         assert trial.spec.data.path == str(in_folder / kept)

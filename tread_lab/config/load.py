@@ -122,11 +122,21 @@ def _absolute_rule(rule: str) -> str:
     except UserError:  # said where it is evaluated
         return rule
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and "data.path" in map(ast.unparse, ast.walk(node)):
-            for text in ast.walk(node):
-                if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                    text.value = _absolute_paths(text.value, ".data.path")
+        for text in _compared_paths(node) if isinstance(node, ast.Compare) else ():
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                text.value = _absolute_paths(text.value, ".data.path")
     return ast.unparse(tree)
+
+
+def _compared_paths(node: ast.Compare) -> Iterator[ast.expr]:
+    """Yield what `data.path` equals or is one of; a text that is in it is a part of a path."""
+    parts = [node.left, *node.comparators]
+    for left, op, right in zip(parts, node.ops, parts[1:]):
+        equal = isinstance(op, ast.Eq | ast.NotEq)
+        if ast.unparse(left) == "data.path":
+            yield from [right] if equal else getattr(right, "elts", ())
+        elif equal and ast.unparse(right) == "data.path":
+            yield left
 
 
 def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
