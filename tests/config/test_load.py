@@ -203,6 +203,15 @@ def test_what_is_typed_counts_wherever_the_file_writes_dots(
     assert [t.spec.train.lr for t in expand(sweep, experiment).trials if t.role == "trial"] == [0.5]
 
 
+def test_a_base_run_that_the_file_fixes_takes_what_is_typed_of_it(in_folder: Path) -> None:
+    Path("own.yaml").write_text("experiment: null\nfixed: {model: DiT-S/2, train: {steps: 4}}\n")
+    Path("child.yaml").write_text("defaults: [own, _self_]\nseeds: [1]\n")
+    Path("other.yaml").write_text("experiment: tiny\nfixed: {train: {steps: 4}}\n")
+    for words in (["own.yaml"], ["child.yaml"], ["other.yaml", "experiment=null"]):
+        _, sweep, experiment = load_sweep(words[0], [*words[1:], "train.steps=7"])
+        assert (sweep.experiment, experiment.run, sweep.fixed["train"]) == (None, {}, {"steps": 7})
+
+
 def test_where_compares_paths_as_the_axis_has_them(in_folder: Path) -> None:
     Path("s.yaml").write_text("experiment: s2_imagenet256\naxes: {data.path: [a, b]}\n")
     for where, kept in {

@@ -239,10 +239,11 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     path = find_sweep(name)
     of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
     typed, of_experiment = of_sweep, [o for o in overrides if o not in of_sweep]
-    written = OmegaConf.to_container(_loaded(path), resolve=False)
-    if isinstance(written, dict) and written.get("experiment", name) is None:
+    composed = _compose(path, typed)
+    if of_experiment and composed.get("experiment", name) is None:
         typed = [*typed, *(re.sub("^[+~]*", r"\g<0>fixed.", o) for o in of_experiment)]
-    tree = _absolute_paths(_replaced(_compose(path, typed), typed))
+        composed = _compose(path, typed)
+    tree = _absolute_paths(_replaced(composed, typed))
     sweep = decode(SweepSpec, tree, path.name)
     if (base := sweep.experiment) is None:
         experiment = Experiment(name=path.stem, run={})
