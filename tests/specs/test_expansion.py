@@ -296,10 +296,13 @@ def test_a_finetune_family_shares_its_parent_and_is_compared_at_equal_steps() ->
 def test_a_baseline_without_routes_has_none_in_any_phase(
     baseline: dict[str, Any], routes: list[tuple[int, ...]]
 ) -> None:
-    then = {"routes": ["3->8"], "then": {"routes": []}}
-    dense = expansion(trials=[{"route": "2->8", "then": then}], baseline=baseline).trials[0].spec
-    family = [*dense.ancestors, dense]
-    assert [tuple(route.blocks[0] for route in run.routes) for run in family] == routes
+    for own in ({"routes": ["3->8"]}, {"route": "3->8"}, {"route.start": 3, "rate": 0.25}):
+        then = {**own, "train.lr": 0.1, "then": {"routes": []}}
+        run = {**RUN, "routes": ["1->8"], "then": then}
+        dense = expansion(run, trials=[{"route": "2->8"}], baseline=baseline).trials[0].spec
+        family = [*dense.ancestors, dense]
+        assert [tuple(route.blocks[0] for route in run.routes) for run in family] == routes
+        assert [run.train.lr for run in family[1:]] == [0.1 for _ in routes[1:]]
 
 
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}

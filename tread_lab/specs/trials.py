@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,7 @@ _SHARES = {
     "routes_from": "a routed phase that is a share of all steps",
     "routes_until": "a routed phase that is a share of all steps",
 }
+_ROUTES = re.compile(r"(then\.)*(routes|route|rate)(\.|$)")  # what of a phase says its routes
 _ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 OfLength = Callable[[int], RunSpec]  # a run with so many steps
@@ -206,11 +208,11 @@ class Trials:
         Raises:
             UserError: the cell is no possible run, or its baseline is none.
         """
-        fields = _in_all_phases(CellNames(tree, cell).settled(self.baseline), tree)
+        fields = CellNames(tree, cell).settled(self.baseline)
         tree, labels = {**tree, "seed": seed}, labelled(cell)
         if self.baseline is None:
             return None, Trial("trial", labels, seed, *self._run(tree), None)
-        dense = with_fields(tree, fields, "baseline")
+        dense = with_fields(_as_dense(tree, fields), fields, "baseline")
         if self.price is not None:
             tree, dense = self._matched(tree, dense, check_spend(cell.get(SPEND, 1)))
         run = self._run(dense, "baseline")
@@ -251,14 +253,14 @@ class Trials:
         return self._runs[key]
 
 
-def _in_all_phases(fields: Mapping[str, Any] | None, tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a baseline; one without routes has none in a phase of `then` either."""
-    fields, name, phase = leaves_of(fields or {}), "then", tree.get("then")
-    while isinstance(phase, Mapping) and fields.get("routes") == [] and "then" not in fields:
-        if phase.get("routes"):
-            fields = {f"{name}.routes": [], **fields}
-        name, phase = f"{name}.then", phase.get("then")
-    return fields
+def _as_dense(tree: dict[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree that a baseline changes; one without routes has none in a phase of `then`
+    either, however that writes them."""
+    then = tree.get("then")
+    if leaves_of(baseline).get("routes") != [] or not isinstance(then, Mapping):
+        return tree
+    kept = {n: leaf for n, leaf in leaves_of(then).items() if leaf == [] or not _ROUTES.match(n)}
+    return {**tree, "then": with_fields({}, kept, "then")}
 
 
 def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
