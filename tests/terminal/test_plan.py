@@ -96,6 +96,27 @@ def test_a_plan_shows_its_question_its_runs_what_is_left_out_and_their_cost(
         screen(title, show, answers, plan, lab)
 
 
+def test_a_run_that_others_start_from_is_asked_for_no_images(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guidance by routed branches takes the routes of a run; its parent may have none."""
+    sparse = {"weight": 2, "strong": {"rate": 0.3}, "weak": {"rate": 0.9}}
+    plan = placements(
+        axes={}, baseline=None, fixed={"then": {"routes": ["2->8"]}},
+        evaluate=[samples(1), samples(1, sampler={"guidance": sparse})],
+    )  # fmt: skip
+    show(answers, plan, lab)
+    assert "2 runs of tiny" in capsys.readouterr().out
+    asked: list[RunSpec] = []
+
+    def parts(spec: RunSpec, _: Any) -> dict[str, float]:
+        asked.append(spec)
+        return {}
+
+    forecast: Any = SimpleNamespace(rates=RATES["H200"], parts=parts, references=lambda *_: {})
+    assert list(evaluation_lines(plan, forecast)) and {*asked} == {plan.trials[0].spec}
+
+
 def test_the_time_left_stands_behind_the_flops(lab: Lab, screen: Screen) -> None:
     for title, remaining in {
         "all done": RemainingTime(0.0, 0),

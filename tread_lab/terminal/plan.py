@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -88,14 +88,23 @@ def _source(plan: Plan) -> str | None:
     return sources.pop() if len(sources) == 1 else None
 
 
+def _measured(plan: Plan) -> list[Task]:
+    """Return the tasks with evaluations: a run that others start from may have none."""
+    return [task for task in plan.tasks or plan.possible_tasks if task.evaluations]
+
+
 def _drawn_again(plan: Plan, samplings: Mapping[str, SamplesSpec]) -> Iterator[str]:
     """Yield which samplings draw the images of another one, and of how many runs."""
     counts: Counter[tuple[str, str]] = Counter()
-    for task in plan.tasks or plan.possible_tasks:
+    alike: dict[Hashable, list[RunSpec]] = {}  # runs that `as_drawn` does not tell apart
+    for run in (task.spec for task in _measured(plan)) if len(samplings) > 1 else ():
+        own = run.process, run.model, run.tokens, run.routes, run.bypass
+        alike.setdefault(own, []).append(run)
+    for runs in alike.values():
         first: dict[SamplesSpec, str] = {}
         for name, spec in samplings.items():
-            drawn = replace(spec, sampler=as_drawn(task.spec, spec.sampler), metrics=())
-            counts[name, first.setdefault(drawn, name)] += 1
+            drawn = replace(spec, sampler=as_drawn(runs[0], spec.sampler), metrics=())
+            counts[name, first.setdefault(drawn, name)] += len(runs)
     for (name, other), count in counts.items():
         if name != other:
             again, drawn_first = (text or "the plain sampling" for text in (name, other))
@@ -280,7 +289,7 @@ def memory_lines(tasks: Sequence[Task], devices: Devices) -> Iterator[str]:
 
 def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
     """Yield the time of every evaluation of images by kind of work, where rates are stated."""
-    tasks = plan.tasks or plan.possible_tasks
+    tasks = _measured(plan)
     if forecast.rates is None or not tasks:
         return
     spec, shown = tasks[0].spec, False
