@@ -230,10 +230,12 @@ def _told_apart(trials: Mapping[Key, Trial[Spec]]) -> dict[Key, dict[str, Any]]:
 
 
 def without_axis(label: str, axis: str) -> str:
-    """Return a cell's label without the value of one numeric axis; a route's own rate stays."""
+    """Return a cell's label without the value of one numeric axis; routes' own rates stay."""
+    if axis == "rate" and re.search(r" s=\S+ \+ ", label):
+        return label
     short = "s" if axis == "rate" else re.escape(axis.rpartition(".")[2])
     long = re.escape(axis)
-    return re.sub(rf" (?:{short}|{long})=\S+(?!\S| \+)", "", label)
+    return re.sub(rf" (?:{short}|{long})=\S+", "", label)
 
 
 def value_text(value: Any) -> str:
