@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,12 @@ def test_an_evaluation_of_another_sweep_leaves_the_planned_name_alone(tmp_path: 
     more = SamplesSpec(metrics=("fd", "kid"), count=1000)  # of the planned images
     for spec in (other, more):
         lab.run_of(tiny_spec((2, 8))).evaluation(spec).write(spec, {FD: 9.0})
+    strong = replace(other, sampler=SamplerSpec(guidance=GuidanceSpec(weight=300.0)))
+    evaluation = lab.run_of(tiny_spec((2, 8))).evaluation(strong)
+    evaluation.write(strong, {}, problem="images are no finite numbers")
     frame = trials_frame(lab, "placement")
     found = row(frame, (2, 8))
+    assert found["reason"] == ""
     assert found[FD] == pytest.approx(1.8 + fd_gap((2, 8)))
     assert found[f"{FD} w=3.5"] == 9.0
     assert frame.attrs["planned"] == ["heldout/loss", FD, "heldout/loss_routed"]

@@ -181,10 +181,14 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
         at_steps.setdefault(step, {})[own] = tree
         if tree["spec"].get("kind") == "heldout_loss":
             losses.setdefault(step, {})[own] = folder / name / "losses.npz"
-    problems = [tree["problem"] for *_, tree in found if "problem" in tree]
+    told = (  # what another sweep asked for beside the losses, which all compare, is not lacking
+        tree["problem"]
+        for _, own, _, tree in found
+        if "problem" in tree and (own in place or tree["spec"].get("kind") == "heldout_loss")
+    )
     return Record(
         state,
-        next(iter(problems), reason),
+        next(told, reason),
         steps,
         costs={name: float(cost) for name, cost in costs.items()},
         evaluations=at_steps.pop(0),
