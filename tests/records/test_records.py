@@ -57,6 +57,7 @@ LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no rec
 }
 LISTS: list[Any] = [[], 7, "x", None]
 SPEC = {"kind": "samples"}
+MEASURED = {"metrics": {}, "weights": {"last": "x"}}
 TREES: dict[str, list[Any]] = {  # file -> trees that are no records
     "result.json": [
         *({"state": "completed", k: x} for k in ("step", "devices") for x in ([], "x", None, 1.5)),
@@ -71,7 +72,12 @@ TREES: dict[str, list[Any]] = {  # file -> trees that are no records
         *({"spec": {**SPEC, k: 7}, "metrics": {}} for k in ("metrics", "reference", "sampler")),
         {"spec": {**SPEC, "step": []}, "metrics": {}},
         {"metrics": {}},
+        *(
+            {"spec": {**SPEC, "sampler": {"guidance": {"strong": branch, "weak": 7}}}, **MEASURED}
+            for branch in ("dense", 2.5, [1], {"step": []}, {"step": 1})  # as a later version may
+        ),
         {"spec": SPEC, "metrics": {}, "files": [7]},
+        {"spec": SPEC, "metrics": {}, "problem": 7},
         {"spec": SPEC, "metrics": {}, "made_with": {"code": []}},
     ],
     "origin.json": [7, "x", {"attempts": 7}, {"attempts": [7]}],

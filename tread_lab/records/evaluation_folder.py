@@ -91,10 +91,12 @@ def last_step(tree: Mapping[str, Any]) -> int | None:
     guidance = (tree.get("spec", {}).get("sampler") or {}).get("guidance")
     if not isinstance(guidance, Mapping):
         return step
-    named = [(guidance.get(branch) or {}).get("step") for branch in ("strong", "weak")]
+    branches = (guidance.get(branch) for branch in ("strong", "weak"))
+    named = [branch.get("step") if isinstance(branch, Mapping) else None for branch in branches]
     if named[0] is None:  # the step on record is that of the first branch
         return step
-    return max({*map(int, tree.get("weights", {}))} - {*named}, default=None)
+    steps = (int(step) for step in tree.get("weights", {}) if step.isdecimal())
+    return max((step for step in steps if step not in named), default=None)
 
 
 def is_former_end(tree: Mapping[str, Any], end: int) -> bool:
@@ -106,6 +108,7 @@ def _is_evaluation(tree: Any) -> bool:
     return (
         fits(tree, {"metrics": dict, "spec": dict})
         and fits_all(tree["metrics"], NUMBER)
+        and fits(tree, {"problem": str}, partly=True)
         and fits(tree["spec"], _MEASURED, partly=True)
         and fits_all(tree.get("made_with", {}), str)
         and fits_all(tree.get("weights", {}), str)
