@@ -140,13 +140,14 @@ def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
     counts = outcomes(lows, highs, 1)
     if not counts:
         return ""
-    text = outcomes_text(counts, "cells", "at equal steps, 95%")
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    of_all = f"each by its own interval, of {sum(counts.values())} cells: {told}."
     same = trials[(trials["cell"] == name) & trials[GAP_HELDOUT].notna()]
     if same.empty:
-        return text
+        return f"At equal steps, {of_all}"
     gap, low, high = (float(same[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH))
     there = span(gap, low, high, measured_as(same, GAP_HELDOUT))
-    return f"At equal steps {routed(name)} has a gap of {there}. {text}"
+    return f"At equal steps {routed(name)} has a gap of {there}; {of_all}"
 
 
 def _rivals(name: str, tied: Sequence[str], cells: int) -> str:

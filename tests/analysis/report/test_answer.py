@@ -151,7 +151,7 @@ def test_both_questions_are_answered_by_cells_whose_seeds_all_completed(tmp_path
     frame = pd.concat([frame, rate_zero], ignore_index=True)  # the dense runs themselves
     sentence = answer(lab, frame, equal_steps=frame).sentence
     assert "of 2 cells: 1 better, 1 worse." in sentence
-    assert "by its own interval (at equal steps, 95%), of 2 cells: 1 better, 1 worse." in sentence
+    assert "; each by its own interval, of 2 cells: 1 better, 1 worse." in sentence
 
 
 def test_the_losses_that_are_compared_are_of_the_same_seeds(tmp_path: Path) -> None:
