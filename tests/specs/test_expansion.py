@@ -305,6 +305,16 @@ def test_a_baseline_without_routes_has_none_in_any_phase(
         assert [run.train.lr for run in family[1:]] == [0.1 for _ in routes[1:]]
 
 
+def test_a_baseline_has_a_phase_that_differs_in_its_routes_alone() -> None:
+    for last in ({"routes": ["3->8"]}, {"route": "3->8"}, {"route": {"start": 3, "end": 8}}):
+        run = {**RUN, "then": {"train.steps": 5, "then": last}}
+        dense, trial = expansion(run, trials=[{"route": "2->8"}], baseline={"routes": []}).trials
+        families = [[*one.spec.ancestors, one.spec] for one in (dense, trial)]
+        steps, of_trial = ([run.train.steps for run in family] for family in families)
+        assert steps == of_trial and len(steps) == 3
+        assert not any(run.routes for run in families[0])
+
+
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
 
 

@@ -32,7 +32,7 @@ _SHARES = {
     "routes_from": "a routed phase that is a share of all steps",
     "routes_until": "a routed phase that is a share of all steps",
 }
-_ROUTES = re.compile(r"(then\.)*(routes|route|rate)(\.|$)")  # what of a phase says its routes
+_ROUTES = re.compile(r"((?:then\.)*)(routes|route|rate)(\.|$)")  # what says a phase's routes
 _ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
 OfLength = Callable[[int], RunSpec]  # a run with so many steps
@@ -259,7 +259,10 @@ def _as_dense(tree: dict[str, Any], baseline: Mapping[str, Any]) -> dict[str, An
     then = tree.get("then")
     if leaves_of(baseline).get("routes") != [] or not isinstance(then, Mapping):
         return tree
-    kept = {n: leaf for n, leaf in leaves_of(then).items() if leaf == [] or not _ROUTES.match(n)}
+    kept: dict[str, Any] = {}
+    for name, leaf in leaves_of(then).items():
+        routes = _ROUTES.match(name)  # a phase that says nothing else is still a phase
+        kept |= {f"{routes[1]}routes": []} if routes else {name: leaf}
     return {**tree, "then": with_fields({}, kept, "then")}
 
 
