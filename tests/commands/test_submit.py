@@ -223,6 +223,7 @@ def test_what_sbatch_refuses_is_one_line(
         (["fixed.init_from=ffff"], "no run 'ffff' in "),
         (["stop_early={kind: median, grace: 5000}"], "stop_early: no run is judged: grace is 5000"),
         (["--tracker=wandb"], "--tracker wandb: `pip install tread-lab[wandb]` brings"),
+        (["--no-mlflow", "--tracker=mlflow"], "--no-mlflow, --tracker mlflow: leave one out"),
         (["--time=noon"], "--time: 'noon' is no time of Slurm's"),
         (["--time=5:00"], "--margin: 300 s of 300 s"),
         (["--", "gpu"], "'gpu': after `--` come options of sbatch"),

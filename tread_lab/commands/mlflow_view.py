@@ -6,13 +6,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
+from tread_lab.commands.options import Driven
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 from tread_lab.terminal.console import say
 from tread_lab.tracking.tracker import LiveSync, SyncReport
-from tread_lab.tracking.trackers import TRACKERS
+from tread_lab.tracking.trackers import TRACKERS, check_installed
 
 MLFLOW = ("mlflow",)
+
+
+def check_trackers(options: Driven) -> None:
+    """Refuse MLflow if it is left out as well, and a tracker whose package is not installed.
+
+    Raises:
+        UserError: says what to do.
+    """
+    if options.no_mlflow and "mlflow" in options.tracker:
+        raise UserError("--no-mlflow, --tracker mlflow: leave one out")
+    check_installed(options.tracker)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tread_lab.commands.declare import words_of
+from tread_lab.commands.mlflow_view import check_trackers
 from tread_lab.commands.options import DONE, Driven, Slurm
 from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.records.durable import write_text
@@ -25,7 +26,6 @@ from tread_lab.sweep.plan.plan import make_plan, with_whole_parents
 from tread_lab.sweep.plan.preflight import check_extensions, check_guided, check_shares
 from tread_lab.terminal.console import say, show_pairs
 from tread_lab.terminal.notify import VARIABLE, notification_target
-from tread_lab.tracking.trackers import check_installed
 
 _BODY = Path(__file__).with_name("slurm.sh")
 _PATIENCE = 600  # seconds for all nodes to join
@@ -91,7 +91,7 @@ def _check(options: Slurm, lab: Lab, resources: TrialResources) -> str:
     Raises:
         UserError: it has a mistake.
     """
-    check_installed(options.tracker)
+    check_trackers(options)
     name, spec, experiment = load_sweep(options.file, options.changes)
     spec, experiment = with_whole_parents(spec, lab), with_whole_parents(experiment, lab)
     gpus = resources.gpus > 0

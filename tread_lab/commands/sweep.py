@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from tread_lab.commands.declare import words_of
-from tread_lab.commands.mlflow_view import MLFLOW, live_sync, sync_if_possible
+from tread_lab.commands.mlflow_view import MLFLOW, check_trackers, live_sync, sync_if_possible
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.commands.resolve import (
     check_one_device,
@@ -64,7 +64,6 @@ from tread_lab.terminal.plan import (
     show_plan,
 )
 from tread_lab.terminal.status import show_unfinished
-from tread_lab.tracking.trackers import check_installed
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,8 @@ def sweep(options: Sweep) -> int:
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, printed=options.plan and not options.as_json)
-    if options.no_mlflow and "mlflow" in options.tracker:
-        raise UserError("--no-mlflow, --tracker mlflow: leave one out")
     target = notification_target(options.notify)
-    check_installed(options.tracker)
+    check_trackers(options)
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
