@@ -207,6 +207,7 @@ def _retry_failed(
     Of a search they are of cells that it has suggested: others it may never run.
     """
     tasks = failed_tasks(lab, begun, kinds)
+    EarlyStopping.of(plan, lab, again=[task.run for task in tasks])  # before any is reopened
     folders = [lab.run(task.run) for task in tasks]
     names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
     say(f"running {len(tasks)} failed runs again: {names}" if tasks else "no run has failed")

@@ -69,6 +69,8 @@ def test_gaps_of_several_losses_are_refused(lab: Lab, tiny: Tiny) -> None:
         EarlyStopping.of(plan, lab)
     lab.sweep(plan.name).add_stopped(Stopped(plan.trials[-1].run, 20, "others are better"))
     assert EarlyStopping.of(plan, lab), "an earlier version has judged all"
+    with pytest.raises(UserError, match="do not compare"):
+        EarlyStopping.of(plan, lab, again=[plan.trials[-2].run])
 
 
 def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, tiny: Tiny) -> None:

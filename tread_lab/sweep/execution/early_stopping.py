@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tread_lab.engine.checkpoint import newest_whole_step
 from tread_lab.records import metric_names
@@ -33,11 +34,14 @@ class EarlyStopping:
     judged: Mapping[str, tuple[int, str | None]]
 
     @staticmethod
-    def of(plan: Plan, lab: Lab) -> EarlyStopping | None:
+    def of(plan: Plan, lab: Lab, *, again: Collection[str] = ()) -> EarlyStopping | None:
         """Return the judge of a plan's trials; `None` if the plan stops none early.
 
         No run is judged that others are compared with or start from. Runs of several lengths are
         judged at the same steps, those of the shortest.
+
+        Args:
+            again: runs that have ended and are to be run again.
 
         Raises:
             UserError: no run is so long that it is judged, a run logs no training loss before a
@@ -63,7 +67,7 @@ class EarlyStopping:
                 f" {max(lengths)} steps; write a smaller one"
             )
         _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
-        _check_losses(plan, lab, judged)
+        _check_losses(plan, lab, judged, again)
         return EarlyStopping(spec, lab, plan.name, judged)
 
     def rungs(self, run: str) -> tuple[int, ...]:
@@ -113,9 +117,9 @@ class EarlyStopping:
         }
 
 
-def _check_losses(plan: Plan, lab: Lab, judged: Collection[str]) -> None:
+def _check_losses(plan: Plan, lab: Lab, judged: Collection[str], again: Collection[str]) -> None:
     """Refuse gaps of several losses, such as that of both passes of MDT beside those of one, unless
-    every run that is judged has ended."""
+    every run that is judged has ended, and is not run again."""
     trials = plan.possible_trials
     losses = {t.run: metric_names.parameters(t.spec)["loss"] or "plain" for t in trials}
     pairs = {
@@ -124,8 +128,9 @@ def _check_losses(plan: Plan, lab: Lab, judged: Collection[str]) -> None:
     gaps = {f"{own} less {dense}" if own != dense else "a loss less itself" for own, dense in pairs}
     if len(gaps) < 2:
         return
-    left = (task.run for task in pending_tasks(plan, lab) if task.run in judged)
-    if any(lab.run(run).result() is None for run in left):
+    pending = (task.run for task in pending_tasks(plan, lab))
+    left = (run for run in pending if lab.run(run).result() is None)
+    if any(run in judged for run in chain(again, left)):
         raise UserError(
             "stop_early: judges by the training loss less the baseline's, and these do not compare:"
             f" {', '.join(sorted(gaps))}; leave out stop_early, or all but one of them"
