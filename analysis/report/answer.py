@@ -140,14 +140,15 @@ def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
     counts = outcomes(lows, highs, 1)
     if not counts:
         return ""
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    of_all = f"each by its own interval, of {sum(counts.values())} cells: {told}."
     same = trials[(trials["cell"] == name) & trials[GAP_HELDOUT].notna()]
     if same.empty:
-        return f"At equal steps, {of_all}"
+        return outcomes_text(counts, "cells", "at equal steps, 95%")
     gap, low, high = (float(same[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH))
     there = span(gap, low, high, measured_as(same, GAP_HELDOUT))
-    return f"At equal steps {routed(name)} has a gap of {there}; {of_all}"
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    told = told.replace("from it", "from dense")  # it would be the cell that has been named
+    each = f"each by its own interval, of {sum(counts.values())} cells: {told}."
+    return f"At equal steps {routed(name)} has a gap of {there}; {each}"
 
 
 def _rivals(name: str, tied: Sequence[str], cells: int) -> str:

@@ -52,6 +52,8 @@ def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Pa
     assert ("Every cell" in sentence) == (some_worse == 3)
     assert ("1 worse, 2 cannot be" in sentence) == (some_worse == 1)
     assert ("each by its own interval" in sentence) == (some_worse < 3)
+    beside = answer(lab, frame, equal_steps=frame).sentence.partition("At equal steps ")[2]
+    assert "from it" not in beside, "which would be the cell that is named there"
 
 
 @pytest.mark.parametrize(
