@@ -247,9 +247,13 @@ def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen:
     assert own.tasks == ()
     screen("plan", show, answers, own, lab)
     screen("price", price_lines, own, Forecast(lab), [], None)
-    both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
-    screen("price of two bypasses", price_lines, both, Forecast(lab), [], None)
     screen("evaluations", evaluation_lines, own, timing({}))
+
+
+def test_a_network_of_two_bypasses_has_the_parameters_of_both(lab: Lab) -> None:
+    both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
+    lines = [*price_lines(both, Forecast(lab), [], None)]
+    assert "parameters: DiT-12x32/2 238,980 to 241,092" in lines
 
 
 def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
