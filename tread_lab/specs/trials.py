@@ -128,7 +128,7 @@ def _shares(run: RunSpec, of_other_length: RunSpec) -> str:
     steps = of_other_length.train.steps
     if replace(run.train, steps=steps) != of_other_length.train:
         return _SHARES["train.warmup"]
-    begun = (((part[: max(steps - part.start, 0)]), on) for part, on in run.phases)
+    begun = ((part[: max(steps - part.start, 0)], on) for part, on in run.phases)
     alike = tuple(phase for phase in begun if phase[0]) == of_other_length.phases
     return "" if alike else _SHARES["routes_until"]
 
