@@ -68,7 +68,7 @@ GENERATED = ("faults.md",)  # whole pages that the code writes
 
 
 def test_the_pages_are_short() -> None:
-    """At most 17,500 words by hand, 6,000 of them for people; each of these pages has a picture."""
+    """At most 18,000 words by hand, 6,000 of them for people; each of these pages has a picture."""
     texts = {
         page.name: page.read_text() for page in PAGES if page.name not in ("README.md", *GENERATED)
     }
@@ -77,7 +77,7 @@ def test_the_pages_are_short() -> None:
     readme, index = (ROOT / "README.md").read_text(), (DOCS / "README.md").read_text()
     assert sum(map(words, [readme, *people])) <= 6000
     others = [(ROOT / name).read_text() for name in ("CONTRIBUTING.md", "benchmarks/README.md")]
-    assert sum(map(words, [readme, index, *texts.values(), *others])) <= 17_500
+    assert sum(map(words, [readme, index, *texts.values(), *others])) <= 18_000
 
 
 def words(text: str) -> int:
