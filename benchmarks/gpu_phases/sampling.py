@@ -16,7 +16,7 @@ from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import write_npz
 from tread_lab.engine.compiled import compile_blocks
 from tread_lab.engine.precision import autocast, matrix_products
-from tread_lab.engine.sample_parts import SampleParts
+from tread_lab.engine.sample_images import SampleImages
 
 CALLS = 79  # Heun, 40 steps
 SD = {  # the sizes of SD's autoencoder; time does not depend on its weights
@@ -95,14 +95,16 @@ def _decoded(network: nn.Module, z_BCHW: Tensor, precision: str, device: torch.d
 
 
 def _writing(bench: Bench) -> None:
-    """Time the files of images: parts as they come, and the archive at the end."""
-    count, side = (16, 32) if bench.small else (1024, 256)
-    images_BCHW = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8)
+    """Time the files of images: batches as they come, and the archive at the end."""
+    count, side, batch = (16, 32, 8) if bench.small else (1024, 256, 256)
+    images_BCHW = torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8)
     with bench.guarded("part", part="writing"), tempfile.TemporaryDirectory() as folder:
-        parts, started = SampleParts(Path(folder), {}, count), time.perf_counter()
-        parts.add(images_BCHW, torch.zeros(count, dtype=torch.long), {})
-        parts.close({"sum": torch.zeros(1)})
-        pieces = (part["images"].permute(0, 2, 3, 1).numpy() for part in parts.all())
+        started = time.perf_counter()
+        kept = SampleImages(Path(folder), {}, (3, side, side), count, batch)
+        kept.resume()
+        for rows in kept.open_batches():
+            kept.keep(rows.start, images_BCHW, torch.zeros(batch, dtype=torch.long))
+        pieces = (x_BCHW.permute(0, 2, 3, 1).numpy() for x_BCHW, _ in kept.batches())
         shape = (count, side, side, 3)
         write_npz(Path(folder) / "samples.npz", {"arr_0": (shape, np.uint8, pieces)})
         _say_part(bench, 1e3 * (time.perf_counter() - started), count, part="writing")

@@ -39,7 +39,7 @@ def score(
     scorer = Scorer(metrics, extractor, count=count, device=torch.device("cpu"))
     described = scorer.described(real, tuple(generated.shape[1:]), cache)
     scorer.add(generated)
-    return scorer.scores(described, [scorer.take_features()])
+    return scorer.scores(described)
 
 
 @pytest.fixture

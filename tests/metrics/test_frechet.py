@@ -138,15 +138,3 @@ def test_it_takes_off_the_bias_within_its_error() -> None:
     bias, left = np.mean(plain) - TRUE, np.mean(found) - TRUE
     assert abs(left) < 0.15 * bias
     assert 0.6 < np.mean(errors) / np.std(found, ddof=1) < 1.6
-
-
-def test_its_moments_go_on_from_their_state() -> None:
-    x = images(0, 500)
-    whole, first, second = eighths(x), EighthMoments(500), EighthMoments(500)
-    first.add(x[:200])
-    second.load(first.state(), torch.device("cpu"))
-    for part in x[200:].split(64):
-        second.add(part)
-    assert [m.count for m in second.eighths] == [62, 63, 62, 63, 62, 63, 62, 63]
-    for one, other in zip(whole.eighths, second.eighths, strict=True):
-        assert torch.allclose(one.covariance_DD, other.covariance_DD, atol=1e-12)

@@ -11,7 +11,6 @@ import scipy.special
 import torch
 from numpy.typing import NDArray
 
-from tread_lab.metrics import inception_score as module
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.specs import SamplesSpec, decode
@@ -62,20 +61,3 @@ def test_images_that_are_all_likelier_or_less_likely_change_nothing() -> None:
     x = logits(40)
     shifted = x + np.linspace(-5000, 5000, 40)[:, None]
     assert summed(shifted) == pytest.approx(summed(x), rel=1e-6)
-
-
-def test_sums_of_splits_go_on_from_their_state(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "SPLIT", 30)
-    x = logits(100)
-    first, second = SplitSums(), SplitSums()
-    first.add(torch.from_numpy(x[:47]))
-    assert {name: tuple(tensor.shape) for name, tensor in first.state().items()} == {
-        "count": (), "scores": (1,), "p": (100,), "negentropy": ()
-    }  # fmt: skip
-    second.load(first.state(), torch.device("cpu"))
-    for part in torch.from_numpy(x[47:]).split(20):
-        second.add(part)
-    assert (second.count, len(second.scores)) == (10, 3)
-    assert second.score == pytest.approx(adm(x, 30), rel=1e-9)

@@ -15,7 +15,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tread_lab.metrics.checked_tensors import below
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import in_words
@@ -44,7 +43,8 @@ class Checkpoint:
 
     def part(self, prefix: str) -> dict[str, Tensor]:
         """Return the tensors below `prefix/`, their names without it."""
-        return below(self.tensors, prefix)
+        start = f"{prefix}/"
+        return {n.removeprefix(start): x for n, x in self.tensors.items() if n.startswith(start)}
 
     def network(self, weights: str) -> dict[str, Tensor]:
         """Return the state of the network with EMA or raw weights."""

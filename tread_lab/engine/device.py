@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counted
@@ -56,17 +55,6 @@ def pick(name: str | None = None) -> torch.device:
             visible = f"{count} CUDA devices are visible: cuda:0 to cuda:{count - 1}"
         raise UserError(f"--device {name}: {visible}")
     return torch.device("cuda", index)
-
-
-def to_host(x: Tensor) -> Tensor:
-    """Return a tensor on the CPU, of a GPU without waiting for it: it is whole after `finish`."""
-    return x.to("cpu", non_blocking=True)
-
-
-def finish(device: torch.device) -> None:
-    """Wait until a GPU has done all that it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _current_gpu() -> int:

@@ -1,10 +1,10 @@
-"""The images of an evaluation, drawn in batches by the processes of its run: each has its own."""
+"""The images of an evaluation, drawn by the processes of its run: each draws batches of its own."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tread_lab.data.source import open_data
+from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.compiled import compile_for
-from tread_lab.engine.device import check_precision, finish, to_host
+from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
+from tread_lab.engine.provenance import code_digest
 from tread_lab.engine.ranks import Ranks
+from tread_lab.engine.sample_images import SampleImages
 from tread_lab.engine.sample_scores import pixels
 from tread_lab.engine.system import condition_of
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing
 from tread_lab.sampling.generate import generate, images_a_call
 from tread_lab.sampling.guidance import Denoiser
-from tread_lab.specs.errors import NotFinite, Unavailable, UserError
+from tread_lab.specs.errors import NotFinite, UserError
 from tread_lab.specs.evaluation import SamplesSpec, Step
 from tread_lab.specs.guidance import routes_taken
 
@@ -50,13 +52,18 @@ class Drawing:
         self.condition = condition_of(run, folder, device)
         self._data = open_data(run.data, "heldout")
 
-    @property
-    def fingerprint(self) -> dict[str, str]:
-        """Step that a branch names -> the step and the digest of the weights it has."""
-        return {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
+    def images(self) -> SampleImages:
+        """Return the images on the disk."""
+        made = {"code": code_digest(), "device": self.device.type, "decoder": self._data.decoder}
+        if self.condition is not None:
+            made |= self.condition.fingerprint
+        made |= {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
+        place = self.folder.evaluation(self.spec).path
+        batch = images_a_call(self.device.type)
+        return SampleImages(place, made, self._shape(), self.spec.count, batch)
 
-    def batches(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (images, labels) from image `start` up to `stop`, uint8, batch by batch.
+    def draw(self, rows: range) -> tuple[Tensor, Tensor]:
+        """Return images, uint8, and labels of one batch.
 
         The label of an image that is drawn from a condition is the number of the held-out sample
         whose condition it is.
@@ -68,85 +75,82 @@ class Drawing:
         options: dict[str, Any] = {"classes": data.classes}
         if condition is not None:
             options = {"classes": len(condition), "condition": condition.of}
-        generated = generate(
+        ((x_BCHW, labels_B),) = generate(
             {
                 step: _denoiser(network, sampler.precision)
                 for step, network in self.networks.items()
             },
             self.model.process,
             sampler,
-            count=stop,
+            count=rows.stop,
             shape=(data.channels, data.size, data.size),
             **options,
             device=self.device,
             routes=routes_taken(self.model.spec, sampler.guidance),
             tokens=self.model.spec.tokens,
-            start=start,
+            start=rows.start,
         )
-        for x_BCHW, labels_B in generated:
-            if not x_BCHW.isfinite().all():
-                raise NotFinite(
-                    "samples: an image is not finite; draw it with less guidance, in a higher"
-                    " sampler.precision, or of other weights"
-                )
-            yield pixels(self._data, x_BCHW), labels_B
+        if not x_BCHW.isfinite().all():
+            raise NotFinite(
+                "samples: an image is not finite; draw it with less guidance, in a higher"
+                " sampler.precision, or of other weights"
+            )
+        return pixels(self._data, x_BCHW), labels_B
+
+    def _shape(self) -> tuple[int, int, int]:
+        """Return (C, H, W) of the images, if need be of one that is decoded."""
+        if (known := image_shape(self._data)) is not None:
+            return known
+        data = self.model.spec.data
+        x_1CHW = torch.zeros(1, data.channels, data.size, data.size, device=self.device)
+        C, H, W = pixels(self._data, x_1CHW).shape[1:]
+        return C, H, W
 
 
-def drawn(drawing: Drawing, ranks: Ranks | None, *, start: int) -> Generator[tuple[Tensor, Tensor]]:
-    """As rank 0, yield every batch from image `start` on; of n processes each draws every n-th."""
-    folder, spec = drawing.folder, drawing.spec
-    if ranks is None or ranks.count == 1:
-        yield from drawing.batches(start, spec.count)
-        return
-    ranks.told(partial(_follow, folder.path, spec, start))
-    for stop, everyone in _rounds(drawing, ranks, start):
-        try:
-            if any(weights != drawing.fingerprint for weights, _ in everyone):
-                raise Unavailable(
-                    f"the weights in {folder.path} were replaced while the processes of an"
-                    " evaluation read them; the same command measures the new ones"
-                )
-            for batch in (batch for _, batches in everyone for batch in batches):
-                if isinstance(batch, UserError):
-                    raise batch
-                images_BCHW, labels_B = batch
-                yield images_BCHW.to(drawing.device), labels_B.to(drawing.device)
-        except (GeneratorExit, UserError):
-            if stop < spec.count:
-                ranks.stop()
-            raise
+def draw_open(drawing: Drawing, images: SampleImages, ranks: Ranks | None) -> Iterator[None]:
+    """As rank 0, draw the images that are not on the disk, yielding after each batch; closed there,
+    the next process goes on. Of n processes each draws every n-th batch.
+    """
+    todo = images.open_batches()
+    if todo and ranks is not None and ranks.count > 1:
+        ranks.told(partial(_follow, drawing.folder.path, drawing.spec, todo))
+        yield from _rounds(drawing, images, todo, ranks)
+        images.check()  # processes of several machines write in one file
+    for rows in images.open_batches():  # all, or what another process could not draw
+        images.keep(rows.start, *drawing.draw(rows))
+        yield
 
 
-def _follow(path: Path, spec: SamplesSpec, start: int, device: torch.device, ranks: Ranks) -> None:
-    """Draw this process's own batches for rank 0, until all are drawn or rank 0 stops."""
-    for _ in _rounds(Drawing(RunFolder(path), spec, device), ranks, start):
+def _follow(
+    path: Path, spec: SamplesSpec, todo: Sequence[range], device: torch.device, ranks: Ranks
+) -> None:
+    """Draw this process's own batches, until all are drawn or rank 0 stops."""
+    drawing = Drawing(RunFolder(path), spec, device)
+    for _ in _rounds(drawing, drawing.images(), todo, ranks):
         pass
 
 
-Batches = list[tuple[Tensor, Tensor] | UserError]  # an error of the user ends them
-
-
 def _rounds(
-    drawing: Drawing, ranks: Ranks, start: int
-) -> Iterator[tuple[int, list[tuple[dict[str, str], Batches]]]]:
-    """Yield the weights and the batch of each process, with the image that comes after them.
-
-    Rank 0 alone has those of the others.
-    """
-    count, size = drawing.spec.count, images_a_call(drawing.device.type)
-    for first in range(start, count, size * ranks.count):
-        if not ranks.go_on(first):
-            return
-        own = first + size * ranks.index
-        drawn_here: Batches = []
+    drawing: Drawing, images: SampleImages, todo: Sequence[range], ranks: Ranks
+) -> Iterator[None]:
+    """Draw a batch in each process, yielding before; an error of any ends the rounds of all, and
+    rank 0, which draws what is left, meets it again."""
+    for k in range(0, len(todo), ranks.count):
         try:
-            for images_BCHW, labels_B in drawing.batches(own, min(own + size, count)):
-                drawn_here.append((to_host(images_BCHW), to_host(labels_B)))
-        except UserError as error:  # rank 0 raises it, and all stay in step
-            drawn_here.append(error)
-        finish(drawing.device)
-        everyone = ranks.gathered((drawing.fingerprint, drawn_here))
-        yield first + size * ranks.count, everyone
+            yield
+        except GeneratorExit:
+            ranks.stop()
+            raise
+        if not ranks.go_on(k):
+            return
+        failed = torch.zeros(1)
+        try:
+            for rows in todo[k + ranks.index : k + ranks.index + 1]:
+                images.keep(rows.start, *drawing.draw(rows))
+        except UserError:
+            failed += 1
+        if ranks.sum(failed):
+            return
 
 
 def whole(step: Step) -> int | None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,7 @@ from tread_lab.data.npy import write_npz
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.cost.sampling import sample_flops
-from tread_lab.engine.device import finish, to_host
-from tread_lab.engine.drawing import Drawing, drawn, whole
+from tread_lab.engine.drawing import Drawing, draw_open, whole
 from tread_lab.engine.precision import matrix_products
 from tread_lab.engine.probes import (
     Measuring,
@@ -32,9 +30,9 @@ from tread_lab.engine.probes import (
     heldout_losses,
     layer_similarity,
 )
-from tread_lab.engine.provenance import code_digest, decoded_with, measured_with, packages_of
+from tread_lab.engine.provenance import decoded_with, measured_with, packages_of
 from tread_lab.engine.ranks import Ranks
-from tread_lab.engine.sample_parts import SampleParts
+from tread_lab.engine.sample_images import SampleImages, remove_images
 from tread_lab.engine.sample_scores import (
     SampleScores,
     file_reference,
@@ -80,7 +78,7 @@ def measuring(
 ) -> Measuring[dict[str, float]]:
     """Return metrics of a run's EMA weights; they are read from the record if it is whole.
 
-    Closed between two batches it keeps the images that it has made, and goes on from them.
+    Closed between two batches it keeps the images that it has drawn, and goes on from them.
 
     The weights are those of `spec.step`, or the last ones. Images, noises and levels are the same
     at each step.
@@ -102,7 +100,7 @@ def measuring(
             step = ended["step"] if spec.step is None else spec.step
             place = folder.evaluation(spec)
             place.write(spec, {}, step=step, problem=str(error))
-            SampleParts(place.path, {}, 0).remove()
+            remove_images(place.path)
         raise
 
 
@@ -122,14 +120,14 @@ def _measured(
     started = time.perf_counter()
     run, place = folder.spec(), folder.evaluation(spec)
     check_content(run.data, cache or folder.cache)
-    provenance, earlier = measured_with(run, spec) | decoded_with(run, spec, device), 0.0
+    provenance, resumed = measured_with(run, spec) | decoded_with(run, spec, device), False
     if isinstance(spec, SamplesSpec):
         try:
-            metrics, facts, earlier = yield from _samples(folder, spec, device, place, cache, ranks)
+            metrics, facts, resumed = yield from _samples(folder, spec, device, place, cache, ranks)
         except (OSError, UserError):
             if (record := record_of(folder, spec)) is None:
                 raise
-            return _metrics(record)  # another process was first, and has removed the parts
+            return _metrics(record)  # another process was first, and has removed the images
     else:
         heldout = open_data(run.data, "heldout")
         check_probe(spec, run.model, heldout)
@@ -145,9 +143,9 @@ def _measured(
             )
         facts = _weights([model])
     packages = {"packages": added} if (added := packages_of(spec)) else {}
-    seconds = earlier + time.perf_counter() - started
-    place.write(spec, metrics, **facts, **packages, made_with=provenance, seconds=seconds)
-    SampleParts(place.path, {}, 0).remove()
+    seconds = {} if resumed else {"seconds": time.perf_counter() - started}
+    place.write(spec, metrics, **facts, **packages, made_with=provenance, **seconds)
+    remove_images(place.path)
     return metrics
 
 
@@ -218,41 +216,35 @@ def _samples(
     place: EvaluationFolder,
     cache: Path | None,
     ranks: Ranks | None,
-) -> Measuring[tuple[dict[str, float], dict[str, Any], float]]:
-    """Return metrics of generated images, what else the record says, and the seconds before.
+) -> Measuring[tuple[dict[str, float], dict[str, Any], bool]]:
+    """Return metrics of generated images, what else the record says, and whether an earlier attempt
+    drew some of them.
 
-    An evaluation that was killed goes on after its last part of images; the seconds are those that
-    earlier attempts took for these.
+    Every image is drawn and kept before the first is scored, so that scores are of one pass.
     """
     run = folder.spec()
     data = open_data(run.data, "heldout")
     check_requirements(spec, run.data.source, preview=data.preview, heldout=len(data))
     drawing = Drawing(folder, spec, device)
-    condition = drawing.condition
+    images, labels = drawing.images(), list[int]()
     file = _reference_file(spec, folder)
+    if file is not None:
+        file.check_size(images.shape)
     against = heldout_reference(data, device) if file is None else file_reference(file)
     scores = SampleScores(spec, run.data.source, device)
     facts = _facts(drawing, file, scores)
-    fingerprint = {"code": code_digest(), "device": device.type, "decoder": data.decoder}
-    if condition is not None:
-        fingerprint |= condition.fingerprint
-    fingerprint |= drawing.fingerprint | scores.fingerprint
-    parts = SampleParts(place.path, fingerprint, spec.count)
-    if sums := parts.resume():
-        scores.load(sums)
-
-    def prepare(C: int, H: int, W: int) -> None:
-        if file is not None:
-            file.check_size((C, H, W))
-        scores.prepare(against, (C, H, W), cache)
-
-    with closing(drawn(drawing, ranks, start=parts.count)) as batches:
-        yield from _score(batches, scores, parts, prepare, device)
-    _write_samples(place.path / "samples.npz", parts)
-    if condition is not None:
-        condition.write(place.path, [n for part in parts.all() for n in part["labels"].tolist()])
-    _write_grid(place.path / "grid.png", next(parts.all())["images"][:64])
-    return scores.scores(parts.all()), facts, parts.earlier
+    scores.prepare(against, images.shape, cache)
+    resumed = images.resume()
+    yield from draw_open(drawing, images, ranks)
+    for images_BCHW, labels_B in images.batches():
+        scores.add(images_BCHW)
+        labels += labels_B.tolist()
+        yield
+    _write_samples(place.path / "samples.npz", images, labels)
+    if drawing.condition is not None:
+        drawing.condition.write(place.path, labels)
+    _write_grid(place.path / "grid.png", next(images.batches())[0][:64])
+    return scores.scores(), facts, resumed
 
 
 def _facts(drawing: Drawing, file: ReferenceFile | None, scores: SampleScores) -> dict[str, Any]:
@@ -275,49 +267,14 @@ def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | Non
     return file
 
 
-def _score(
-    drawn: Iterable[tuple[Tensor, Tensor]],
-    scores: SampleScores,
-    parts: SampleParts,
-    prepare: Callable[[int, int, int], None],
-    device: torch.device,
-) -> Iterator[None]:
-    """Score images batch by batch and keep them, a part on the disk for every 1,024.
-
-    Between two parts the host waits for samples alone, which must be finite, so that a GPU always
-    has work: while it decodes and describes one batch the noise of the next is drawn. Closed after
-    a batch it writes a part of those that are in none.
-
-    Args:
-        prepare: called once, with C, H and W of the images.
-    """
-    if parts.count:
-        prepare(*next(parts.all())["images"].shape[1:])
-    for images_BCHW, labels_B in drawn:
-        if not parts.count:
-            prepare(*images_BCHW.shape[1:])
-        features = scores.add(images_BCHW)
-        parts.add(to_host(images_BCHW), to_host(labels_B), features)
-        if parts.full:
-            finish(device)
-            parts.close(scores.state())
-        try:
-            yield
-        except GeneratorExit:
-            finish(device)
-            if parts.open:
-                parts.close(scores.state())
-            raise
-    finish(device)
-
-
-def _write_samples(path: Path, parts: SampleParts) -> None:
+def _write_samples(path: Path, images: SampleImages, labels: Sequence[int]) -> None:
     """Write what ADM's evaluator takes: images `arr_0`, uint8 [N, H, W, C], and labels `arr_1`."""
-    N = parts.count
-    _, C, H, W = next(parts.all())["images"].shape
-    images = (part["images"].permute(0, 2, 3, 1).numpy() for part in parts.all())
-    labels = (part["labels"].numpy() for part in parts.all())
-    members = {"arr_0": ((N, H, W, C), np.uint8, images), "arr_1": ((N,), np.int64, labels)}
+    N, (C, H, W) = images.count, images.shape
+    pixels = (x_BCHW.permute(0, 2, 3, 1).numpy() for x_BCHW, _ in images.batches())
+    members = {
+        "arr_0": ((N, H, W, C), np.uint8, pixels),
+        "arr_1": ((N,), np.int64, [np.array(labels)]),
+    }
     write_npz(path, members)
 
 

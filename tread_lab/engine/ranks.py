@@ -114,12 +114,6 @@ class Ranks:
             distributed.broadcast_object_list(jobs, src=0, device=_CPU)
         return jobs[0]
 
-    def gathered(self, own: T) -> list[T]:
-        """Return what each process gives, by rank, as rank 0; nothing as another one."""
-        everyone: list[Any] = [None] * self.count
-        distributed.gather_object(own, everyone if self.leads else None)
-        return everyone if self.leads else []
-
     @staticmethod
     def end() -> None:
         """Leave the exchange; its threads, if alive when Python ends, can abort the process."""

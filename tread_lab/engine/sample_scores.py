@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from tread_lab.data.source import Samples
 from tread_lab.engine.precision import matrix_products
-from tread_lab.metrics.checked_tensors import below, nested
 from tread_lab.metrics.reference_file import ReferenceFile
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import by_extractor
@@ -62,37 +61,18 @@ class SampleScores:
                 for name, scorer in self._scorers.items()
             }
 
-    def add(self, images_BCHW: Tensor) -> dict[str, Tensor]:
-        """Take the next images; return those of their features that must be kept whole."""
+    def add(self, images_BCHW: Tensor) -> None:
+        """Take the next images, in batches as they were drawn: sums depend on these."""
         with matrix_products("fp32"):
             for scorer in self._scorers.values():
                 scorer.add(images_BCHW)
-        return nested({name: scorer.take_features() for name, scorer in self._scorers.items()})
 
-    def state(self) -> dict[str, Tensor]:
-        """Return all sums so far."""
-        return nested({name: scorer.state() for name, scorer in self._scorers.items()})
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from sums."""
-        for name, scorer in self._scorers.items():
-            scorer.load(below(state, name))
-
-    def scores(self, taken: Iterable[Mapping[str, Tensor]]) -> dict[str, float]:
-        """Return the metrics of all images by their names in the record.
-
-        Args:
-            taken: all that `add` gave, in order; other tensors beside it are left alone.
-        """
-        kept = [
-            {key: x for key, x in part.items() if key.partition("/")[0] in self._scorers}
-            for part in taken
-        ]
+    def scores(self) -> dict[str, float]:
+        """Return the metrics of all images by their names in the record."""
         scores: dict[str, float] = {}
         with matrix_products("fp32"):
             for name, scorer in self._scorers.items():
-                features = [below(part, name) for part in kept]
-                scores |= scorer.scores(self._described[name], features)
+                scores |= scorer.scores(self._described[name])
         return scores
 
 

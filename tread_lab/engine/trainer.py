@@ -27,7 +27,6 @@ from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import Joining, Part, systems_of
-from tread_lab.metrics.checked_tensors import nested
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.run import RunSpec
@@ -212,7 +211,7 @@ class Trainer:
             parts = {part: module.state_dict() for part, module in self._stored.items()}
             parts |= {"ema": self.ema.weights, "optimizer": optimizer}
             parts["scaler"] = self.scaler.state()
-            tensors = nested(parts)
+            tensors = {f"{part}/{n}": x for part, named in parts.items() for n, x in named.items()}
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}

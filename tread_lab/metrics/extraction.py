@@ -146,7 +146,7 @@ class DescribedReference:
         """
         entries = {layer: self._entry(layer, shape) for layer in layers}
         held = {layer: read_tensors(path) for layer, path in entries.items() if path is not None}
-        self._features |= {layer: found[0][layer] for layer, found in held.items() if found}
+        self._features |= {layer: found[layer] for layer, found in held.items() if found}
         missing = [layer for layer in layers if layer not in self._features]
         if not missing:
             return

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from tread_lab.metrics.checked_tensors import below, nested
 from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
 from tread_lab.metrics.frechet import EighthMoments, FrechetTo, RunningMoments, extrapolated
@@ -30,8 +29,6 @@ class Keeper(Protocol):
     """What is kept of the features of one layer: sums, of a size that does not grow."""
 
     def add(self, x_BD: Tensor) -> None: ...
-    def state(self) -> dict[str, Tensor]: ...
-    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None: ...
 
 
 # (layer, what is kept) -> what keeps it, made for a number of images
@@ -72,10 +69,9 @@ class Scorer:
             for (layer, keeps), make in KEEPERS.items()
             if (layer, keeps) in summed
         }
-        self._whole: list[str] = list(
-            dict.fromkeys(m.layer for m in facts if m.keeps == "features")
-        )
-        self._features: dict[str, list[Tensor]] = {layer: [] for layer in self._whole}
+        self._features: dict[str, list[Tensor]] = {
+            metric.layer: [] for metric in facts if metric.keeps == "features"
+        }
 
     def add(self, images_BCHW: Tensor) -> None:
         """Take the next images, uint8 on any device.
@@ -86,23 +82,8 @@ class Scorer:
         features = self.extraction(images_BCHW)
         for name, keeper in self._kept.items():
             keeper.add(features[name.partition(" ")[0]])
-        for layer in self._whole:
-            self._features[layer].append(features[layer].cpu())
-
-    def take_features(self) -> dict[str, Tensor]:
-        """Return the features since the last call where all must be kept, by layer; forget them."""
-        taken = {layer: torch.cat(parts) for layer, parts in self._features.items() if parts}
-        self._features = {layer: [] for layer in self._whole}
-        return taken
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the sums so far, on the CPU; `load` goes on from them with equal results."""
-        return nested({name: keeper.state() for name, keeper in self._kept.items()})
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from sums of a scorer of the same metrics."""
-        for name, keeper in self._kept.items():
-            keeper.load(below(state, name), self.extraction.device)
+        for layer, parts in self._features.items():
+            parts.append(features[layer].cpu())
 
     def described(
         self, reference: Reference, shape: tuple[int, ...], cache: Path | None
@@ -122,16 +103,9 @@ class Scorer:
         found.prepare(list(dict.fromkeys(layers)), shape)
         return found
 
-    def scores(
-        self, reference: DescribedReference, taken: Iterable[Mapping[str, Tensor]]
-    ) -> dict[str, float]:
-        """Return the metrics by the names they are recorded under.
-
-        Args:
-            taken: all that `take_features` gave, in order.
-        """
-        parts = [part for part in taken if part]
-        features = {layer: torch.cat([part[layer] for part in parts]) for layer in self._whole}
+    def scores(self, reference: DescribedReference) -> dict[str, float]:
+        """Return the metrics by the names they are recorded under."""
+        features = {layer: torch.cat(parts) for layer, parts in self._features.items()}
         compared = Compared(features, self._kept, reference, self.extraction.device)
         extractor, heldout = self.extraction.called, reference.reference.heldout
         return {

@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from tread_lab.metrics.checked_tensors import below, nested
 
 Moments = tuple[Tensor, Tensor]  # mean [D], covariance [D, D]
 
@@ -56,16 +54,6 @@ class RunningMoments:
     def covariance_DD(self) -> Tensor:
         """The covariance with N - 1 in the denominator, as `numpy.cov` has it."""
         return self.products_DD / (self.count - 1)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return all that is known, on the CPU; `load` goes on from it with equal results."""
-        tensors = {"mean": self.mean_D.cpu(), "products": self.products_DD.cpu()}
-        return {"count": torch.tensor(self.count), **tensors}
-
-    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from a state."""
-        self.count = int(state["count"])
-        self.mean_D, self.products_DD = state["mean"].to(device), state["products"].to(device)
 
 
 class FrechetTo:
@@ -121,17 +109,6 @@ class EighthMoments:
             if len(part_BD):
                 moments.add(part_BD)
                 self._seen += len(part_BD)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return all that is known, on the CPU; `load` goes on from it with equal results."""
-        return nested({str(k): m.state() for k, m in enumerate(self.eighths) if m.count})
-
-    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from a state."""
-        for k, moments in enumerate(self.eighths):
-            if found := below(state, str(k)):
-                moments.load(found, device)
-        self._seen = sum(moments.count for moments in self.eighths)
 
 
 def extrapolated(eighths: Sequence[RunningMoments], distance: FrechetTo) -> tuple[float, float]:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -54,17 +52,3 @@ class SplitSums:
         """The mean over splits; a last shorter one counts like the others."""
         scores = [*self.scores, *([self._split()] if self.count else [])]
         return sum(scores) / len(scores)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return all that is known, on the CPU; `load` goes on from it with equal results."""
-        return {
-            "count": torch.tensor(self.count),
-            "scores": torch.tensor(self.scores, dtype=torch.float64),
-            "p": self.p_K.cpu(),
-            "negentropy": self.negentropy.cpu(),
-        }
-
-    def load(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from a state."""
-        self.count, self.scores = int(state["count"]), state["scores"].tolist()
-        self.p_K, self.negentropy = state["p"].to(device), state["negentropy"].to(device)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tread_lab.engine.checkpoint import is_whole, list_checkpoints, slim, step_of
 from tread_lab.engine.features import removable_caches
-from tread_lab.engine.sample_parts import FOLDER as PARTS
+from tread_lab.engine.sample_images import FOLDER as IMAGES
 from tread_lab.engine.system import systems_of
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -194,7 +194,7 @@ def _unfinished(folder: Path) -> Iterator[Path]:
         if path.is_file():
             yield path
     yield from folder.glob("checkpoints/staging.safetensors")
-    for path in folder.glob(f"evaluations/*/{PARTS}/*"):
+    for path in folder.glob(f"evaluations/*/{IMAGES}/*"):
         if (path.parents[1] / "metrics.json").exists():  # else its evaluation goes on from them
             yield path
     yield from (path for path in folder.glob("stacks/*.txt") if not path.stat().st_size)

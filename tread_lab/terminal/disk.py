@@ -23,7 +23,7 @@ def disk_lines(need: DiskNeed, lab: Lab) -> Iterator[str]:
     parts = {
         "checkpoints": need.checkpoints,
         "samples": need.samples,
-        "samples under way": need.parts,
+        "samples under way": need.under_way,
         "features of references": need.references,
         "encoders' features": need.targets,
     }

@@ -34,11 +34,9 @@ LARGE = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
         ("samples", [({}, ["fd", "kid"])], 2 * 100 * 16 * 16),
         ("samples", [({"data": {"channels": 3, "size": 32}}, ["fd"])], 100 * 3 * 32 * 32),
         ("samples", [({"data": LATENTS}, ["kid"])], 100 * 3 * 64 * 64),  # decoded
-        # Every whole 1,024 images of a run under way, the largest of those at once.
-        ("parts", [({}, ["fd 3000"])], 2 * 1024 * 256),
-        ("parts", [({}, ["kid 2000"])], 1024 * (256 + OWN)),  # features that are kept whole
-        ("parts", [({}, ["fd 3000", "kid 2000"])], 1024 * (256 + OWN)),
-        ("parts", [({"seed": k}, [f"fd {k}000"]) for k in (3, 9, 5)], 12 * 1024 * 256),
+        # The images of a run under way, the largest of those at once.
+        ("under_way", [({}, ["fd 3000", "kid 2000"])], 3000 * 256),
+        ("under_way", [({"seed": k}, [f"fd {k}000"]) for k in (3, 9, 5)], 14_000 * 256),
         # Of each set of references, the features of every network that the metrics ask.
         ("references", [({}, ["fd"])], 10_000 * OWN),
         ("references", [({}, ["is fd"])], 10_000 * OWN),  # one of them compares nothing
@@ -60,7 +58,7 @@ LARGE = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
         ("references", [({}, [])], 0),
     ],
 )
-def test_samples_their_parts_and_features_of_references(
+def test_samples_those_under_way_and_features_of_references(
     field: str, runs: list[Any], expected: int, in_folder: Path, tiny: Tiny
 ) -> None:
     """Of 100 images where none is said; two tasks are carried out at the same time."""
@@ -75,7 +73,7 @@ def test_samples_their_parts_and_features_of_references(
     tasks = [Task(tiny(**changes), tuple(map(spec, asked))) for changes, asked in runs]
     need = disk_need(tasks, at_once=2)
     assert getattr(need, field) == expected
-    assert need.total == need.checkpoints + need.samples + need.parts + need.references
+    assert need.total == need.checkpoints + need.samples + need.under_way + need.references
 
 
 def test_the_largest_file_is_a_checkpoint_or_a_set_of_samples(tiny: Tiny) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tread_lab.engine.cost.sampling import reference_images
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.sample_parts import PART
 from tread_lab.engine.system import files_read
 from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
@@ -27,22 +26,22 @@ class DiskNeed:
     """Bytes that runs leave on the disk at most; records and pictures are small beside them.
 
     Attributes:
-        parts: images and features of evaluations under way, which lie beside the samples until
-            these are whole.
+        under_way: images of evaluations under way, which lie beside the samples until these are
+            whole.
         targets: what the runs' systems keep in the lab's caches.
         largest: the largest single file.
     """
 
     checkpoints: int = 0
     samples: int = 0
-    parts: int = 0
+    under_way: int = 0
     references: int = 0
     targets: int = 0
     largest: int = 0
 
     @property
     def total(self) -> int:
-        return self.checkpoints + self.samples + self.parts + self.references + self.targets
+        return self.checkpoints + self.samples + self.under_way + self.references + self.targets
 
 
 def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
@@ -50,7 +49,7 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
     `at_once` are carried out at the same time.
     """
     checkpoints = samples = largest = 0
-    parts: list[int] = []
+    under_way: list[int] = []
     compared: dict[tuple[object, ...], tuple[DataSpec, SamplesSpec]] = {}
     for task in tasks:
         plan, one = task.spec.execution, cost(task.spec).checkpoint_bytes
@@ -59,7 +58,7 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
         sets = [e for e in task.evaluations if isinstance(e, SamplesSpec)]
         sizes = [spec.count * image_bytes(task.spec.data) for spec in sets]
         samples += sum(sizes)
-        parts.append(max((part_bytes(task.spec.data, spec) for spec in sets), default=0))
+        under_way.append(max(sizes, default=0))
         largest = max(largest, one, *sizes)
         data = task.spec.data
         compared |= {(data, e.reference, e.metrics): (data, e) for e in sets}
@@ -74,7 +73,7 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
     return DiskNeed(
         checkpoints=checkpoints,
         samples=samples,
-        parts=sum(sorted(parts)[-at_once:]),
+        under_way=sum(sorted(under_way)[-at_once:]),
         references=sum(references.values()),
         targets=sum(caches.values()),
         largest=largest,
@@ -86,13 +85,6 @@ def image_bytes(data: DataSpec) -> int:
     holds = data.holds
     colours = 3 if holds.latents else data.channels
     return colours * (data.size * holds.enlarges) ** 2
-
-
-def part_bytes(data: DataSpec, spec: SamplesSpec) -> int:
-    """Return the bytes of an evaluation's parts before they become its samples: every whole 1,024
-    images, with their features where a metric needs all of these."""
-    whole = (m for m in spec.metrics if METRICS[m].keeps == "features")
-    return spec.count // PART * PART * (image_bytes(data) + _feature_bytes(data, whole))
 
 
 def _feature_bytes(data: DataSpec, metrics: Iterable[str]) -> int:

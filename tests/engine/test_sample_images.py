@@ -1,4 +1,4 @@
-"""An evaluation that is killed goes on after its last part of images, with equal results."""
+"""An evaluation that is killed goes on after its last batch of images, with equal results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,17 @@ import torch
 from PIL import Image
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
-from tread_lab.engine import drawing, sample_parts
-from tread_lab.engine import evaluate as evaluation
+from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.probes import finished
-from tread_lab.engine.sample_parts import PART, SampleParts
-from tread_lab.records.durable import read_json
+from tread_lab.engine.sample_images import SampleImages
+from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, decode
 from tread_lab.specs.errors import Unavailable
 
-COUNT, BATCHES = 1_100, 18
+COUNT, CUT = 300, 128  # five batches of 64, the last one short; cut off after two
 SPEC = decode(
     SamplesSpec,
     {"metrics": ["fd"], "count": COUNT, "sampler": {"steps": 1, "sigma_max": 10}},
@@ -56,20 +54,15 @@ def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
 
 @pytest.fixture
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The image at which every call of the sampler begins; a batch takes a minute, else nothing."""
+    """The image at which every batch that is drawn begins."""
     begun: list[int] = []
-    minutes, original = [0], drawing.generate
+    original = drawing.generate
 
     def watched(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
         begun.append(start)
-        for batch in original(*arguments, start=start, **options):
-            minutes[0] += 1
-            yield batch
+        return original(*arguments, start=start, **options)
 
     monkeypatch.setattr(drawing, "generate", watched)
-    clock = SimpleNamespace(perf_counter=lambda: 60.0 * minutes[0])
-    for module in (evaluation, sample_parts):
-        monkeypatch.setattr(module, "time", clock)
     return begun
 
 
@@ -85,26 +78,24 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     assert not (place / "metrics.json").exists()
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
     assert (place / "samples.npz").read_bytes() == whole[1]
-    assert starts == [0, 128]
+    assert starts == [0, 64, 128, 192, 256]
     with Image.open(place / "grid.png") as picture, np.load(place / "samples.npz") as arrays:
         grid, images = np.asarray(picture), arrays["arr_0"][:64, :, :, 0]
     assert np.array_equal(grid, grid[1::3, 1::3].repeat(3, axis=0).repeat(3, axis=1))
     rows, ground = grid[4::3, 4::3].reshape(8, 17, 8, 17).transpose(0, 2, 1, 3), grid[1::3, 1::3]
     assert np.array_equal(rows[:, :, :16, :16].reshape(64, 16, 16), images)
     assert (ground[::17] == 255).all() and (ground[:, ::17] == 255).all()
-    assert read_json(place / "metrics.json")["seconds"] == 60 * BATCHES
 
 
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Leave the parts of an evaluation that stopped after 1,088 images."""
+    """Leave the images of an evaluation that stopped within its third batch."""
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     original = drawing.generate
 
-    def cut(*arguments: Any, **options: Any) -> Iterator[Any]:
-        for k, batch in enumerate(original(*arguments, **options)):
-            if 64 * k >= 1_088:
-                raise KeyboardInterrupt
-            yield batch
+    def cut(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
+        if start >= CUT:
+            raise KeyboardInterrupt
+        return original(*arguments, start=start, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(drawing, "generate", cut)
@@ -112,19 +103,28 @@ def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder.evaluation(SPEC).path / "parts"
 
 
-def test_an_evaluation_that_is_cut_off_goes_on_after_its_last_part_with_equal_results(
+def test_an_evaluation_that_is_cut_off_goes_on_after_its_last_batch_with_equal_results(
     folder: RunFolder,
     whole: tuple[dict[str, float], bytes],
     starts: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Cut off again while its images are scored, it draws none anew; how long it took is not on
+    record, since forecasts would take it for the time of the whole."""
     parts = interrupted(folder, monkeypatch)
-    assert not (parts.parent / "metrics.json").exists()
+    place = parts.parent
+    batches = measuring(folder, SPEC, CPU, cache=folder.cache)
+    for _ in range(5):  # three that are drawn, two that are scored
+        next(batches)
+    batches.close()
+    assert not (place / "metrics.json").exists()
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
-    assert (parts.parent / "samples.npz").read_bytes() == whole[1]
-    assert starts == [0, PART]
-    assert read_json(parts.parent / "metrics.json")["seconds"] == 60 * BATCHES
-    assert not parts.exists()
+    assert (place / "samples.npz").read_bytes() == whole[1]
+    assert starts == [0, 64, 128, 192, 256]
+    assert "seconds" not in read_json(place / "metrics.json") and not parts.exists()
+    shutil.rmtree(place)
+    evaluate(folder, SPEC, CPU, cache=folder.cache)
+    assert read_json(place / "metrics.json")["seconds"] > 0
 
 
 def flip(path: Path, place: int = -100) -> None:
@@ -133,45 +133,48 @@ def flip(path: Path, place: int = -100) -> None:
     path.write_bytes(bytes(content))
 
 
-DAMAGE: dict[str, Callable[[Path], None]] = {
-    "images are changed": lambda parts: flip(parts / "images.npy", 300),
-    "images are cut short": lambda parts: os.truncate(parts / "images.npy", 5_000),
-    "labels are lost": lambda parts: (parts / "labels.npy").unlink(),
-    "marks are lost": lambda parts: (parts / "whole.u8").unlink(),
-    "the sums are changed": lambda parts: flip(parts / "sums.safetensors"),
+DAMAGE: dict[str, tuple[Callable[[Path], None], list[int]]] = {
+    "an image is changed": (lambda parts: flip(parts / "images.npy", 300), [0]),
+    "images are cut short": (lambda parts: os.truncate(parts / "images.npy", 20_000), [64]),
+    "labels are lost": (lambda parts: (parts / "labels.npy").unlink(), [0, 64]),
+    "marks are lost": (lambda parts: (parts / "whole.u8").unlink(), [0, 64]),
+    "checksums are lost": (lambda parts: (parts / "crc.u32").unlink(), [0, 64]),
+    "other code made them": (lambda parts: made(parts, code="other"), [0, 64]),
+    "other weights made them": (lambda parts: made(parts, **{"step None": "5"}), [0, 64]),
+    "an earlier version made them": (
+        lambda parts: made(parts, **{"fashion16-v1": "0"}) or (parts / "sums.safetensors").touch(),
+        [0, 64],
+    ),
 }
 
 
+def made(parts: Path, **otherwise: str) -> None:
+    path = parts / "made_with.json"
+    write_json(path, {**read_json(path), **otherwise})
+
+
 @pytest.mark.parametrize("name", DAMAGE)
-def test_damaged_parts_are_made_again(
+def test_images_that_are_damaged_or_made_otherwise_are_drawn_again(
     folder: RunFolder,
     whole: tuple[dict[str, float], bytes],
     monkeypatch: pytest.MonkeyPatch,
+    starts: list[int],
     name: str,
 ) -> None:
     path = interrupted(folder, monkeypatch)
-    fingerprint = read_json(path / "made_with.json")
-    assert SampleParts(path.parent, fingerprint, COUNT).resume() != {}
-    DAMAGE[name](path)
-    parts = SampleParts(path.parent, fingerprint, COUNT)
-    assert parts.resume() == {} and parts.count == 0
-    assert not parts.folder.exists()
-
-
-def test_parts_made_otherwise_do_not_count(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = interrupted(folder, monkeypatch)
-    fingerprint = read_json(path / "made_with.json")
-    for other in ({"code": "other"}, {**fingerprint, "step None": "5"}):
-        facts = SampleParts(path.parent, other, COUNT)
-        assert facts.resume() == {} and facts.count == 0
+    damage, again = DAMAGE[name]
+    damage(path)
+    starts.clear()
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    assert (path.parent / "samples.npz").read_bytes() == whole[1]
+    assert starts == [*again, 128, 192, 256] and not path.exists()
 
 
 def test_images_of_two_weights_of_one_step_never_mix(
     folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int], tmp_path: Path
 ) -> None:
     """An evaluation is closed, goes on, and its run's weights are replaced under it."""
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
 
     def begun() -> Any:
@@ -186,9 +189,9 @@ def test_images_of_two_weights_of_one_step_never_mix(
     save(run.checkpoints, replace(last, tensors={n: -x for n, x in last.tensors.items()}), keep=1)
     begun().close()
     with pytest.raises(Unavailable, match="with other weights or code"):
-        older.close()
+        next(older)
     begun().close()
-    assert starts == [0, 64, 0, 64]
+    assert starts == [0, 64, 0, 128, 64]
 
 
 def test_of_two_processes_that_make_the_same_images_the_second_takes_the_result_of_the_first(
@@ -196,8 +199,7 @@ def test_of_two_processes_that_make_the_same_images_the_second_takes_the_result_
 ) -> None:
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     second = measuring(folder, SPEC, CPU, cache=folder.cache)
-    for _ in range(PART // 64 + 1):  # one part is written
-        next(second)
+    next(second)
     assert evaluate(folder, SPEC, CPU, cache=folder.cache) == finished(second) == whole[0]
 
 
@@ -215,14 +217,14 @@ def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], by
 
 
 def test_images_come_back_in_order(tmp_path: Path) -> None:
-    parts = SampleParts(tmp_path, {"code": "this"}, 3000)
-    batches = [torch.full((600, 1, 2, 2), k, dtype=torch.uint8) for k in range(5)]
-    for images in batches:
-        parts.add(images, torch.zeros(600, dtype=torch.long), {"x/pool": images[:, 0, 0].float()})
-        if parts.full:
-            parts.close({"x/count": torch.tensor(parts.count)})
-    joined = {key: torch.cat([part[key] for part in parts.all()]) for key in ("images", "x/pool")}
-    assert torch.equal(joined["images"], torch.cat(batches))
-    assert torch.equal(joined["x/pool"], torch.cat(batches)[:, 0, 0].float())
-    again = SampleParts(tmp_path, {"code": "this"}, 3000)
-    assert again.resume() == {"x/count": torch.tensor(2400)} and again.count == 2400
+    kept = SampleImages(tmp_path, {"code": "this"}, (1, 2, 2), 30, 7)
+    assert not kept.resume() and len(kept.open_batches()) == 5
+    for rows in reversed(kept.open_batches()):
+        numbers = torch.arange(rows.start, rows.stop)
+        kept.keep(
+            rows.start, numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, 2, 2), numbers
+        )
+    again = SampleImages(tmp_path, {"code": "this"}, (1, 2, 2), 30, 7)
+    assert again.resume() and again.open_batches() == []
+    images_BCHW, labels_B = map(torch.cat, zip(*again.batches()))
+    assert images_BCHW[:, 0, 1, 1].tolist() == labels_B.tolist() == [*range(30)]
