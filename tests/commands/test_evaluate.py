@@ -144,7 +144,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(evaluate, "measure", one)
     monkeypatch.setattr(evaluate, "check_measurable", lambda opened: [])
-    monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: None)
+    monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: [])
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
     return calls
 
@@ -335,7 +335,7 @@ def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
         raise UserError("cannot be measured")
 
     monkeypatch.setattr(evaluate, "open_evaluations", lambda found: [s.kind for _, (s,) in found])
-    monkeypatch.setattr(evaluate, "check_measurable", refuse)
+    monkeypatch.setattr(evaluate, "check_samplers", refuse)
     with pytest.raises(UserError, match="cannot be measured"):
         evaluate_with(str(in_folder), "fid@1k", root="absent")
     assert given == [["samples"]]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.engine.runs import small_run
 from tread_lab.engine.measurable import check_measurable, stand_ins
-from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError
+from tread_lab.specs import SamplesSpec, UserError
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.specs.run import InitSpec
 
 
 def test_samples_that_are_no_images_when_decoded_are_refused_before_they_are_measured(
@@ -50,34 +48,4 @@ def test_numbers_by_stand_ins_say_so_whatever_they_are_called(
     assert [*stand_ins([small_run()], [(small_run(), fid), (run, drawn)])] == [
         f"reference imagenet256 in {places['adm']} is a stand-in of random numbers; bring the real"
         " one"
-    ]
-
-
-def test_classes_that_no_step_has_seen_are_told() -> None:
-    plain, guided = decode_evaluations([{"samples": {"sampler": {"guidance": w}}} for w in (1, 2)])
-    seen, never = small_run(), small_run(train={"steps": 6, "batch": 8, "label_drop": 0})
-    child = replace(never, init_from=InitSpec(run=seen))
-    of_file = replace(never, init_from=InitSpec(file="DiT.pt", digest="0"))
-    others = [(never, plain), (seen, guided), (child, guided), (of_file, guided)]
-    assert check_measurable(others) == []
-    (line,) = check_measurable([*others, (never, guided)])
-    assert line.startswith("samples: a guidance takes the null class, which is never trained where")
-    bare = small_run(train={"steps": 6, "batch": 8, "label_drop": 1})
-    (null,) = decode_evaluations(
-        [{"samples": {"sampler": {"guidance": {"strong": {"label": "none"}}}}}]
-    )
-    family = replace(bare, init_from=InitSpec(run=seen))
-    assert check_measurable([(bare, null), (family, plain)]) == []
-    for asked in (plain, guided, HeldoutSpec()):
-        (line,) = check_measurable([(bare, asked)])
-        assert line.startswith("train.label_drop is 1, so that no step sees a class, and what is")
-
-
-def test_a_weak_branch_that_is_no_earlier_checkpoint_is_told() -> None:
-    sampler = {"guidance": {"weight": 2, "weak": {"step": 4, "label": "none"}}}
-    asked = decode_evaluations([{"samples": {"sampler": sampler, "at": [3, 4, 5, "end"]}}])
-    lines = check_measurable([(small_run(), spec) for spec in asked])
-    assert [line.partition(" a guidance has a branch of step 4, ")[::2] for line in lines] == [
-        ("samples: at step 3", "which is better trained"),
-        ("samples: at step 4", "which is the same network"),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.four_sweeps import same_as_stored
 from tread_lab.specs import GuidanceSpec, RunSpec, SamplesSpec, UserError, decode, encode, signature
 from tread_lab.specs.guidance import RateSpec, check_branches, check_guidance, routes_taken
+from tread_lab.specs.run import InitSpec
 
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 
@@ -125,6 +127,26 @@ def test_guidance_by_the_weights_that_are_measured_is_refused() -> None:
             check_branches(own, guidance(tree), step)
     for tree, step in ((end, 20), ({**end, "weak": {"step": 50, "rate": 0.5}}, None), (2, None)):
         check_branches(own, guidance(tree), step)
+
+
+def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
+    seen, never, bare = (run(train={"label_drop": drop}) for drop in (0.1, 0, 1))
+    null = {"strong": {"label": "none"}}
+    of_file = InitSpec(file="DiT.pt", digest="0")
+    for start in (InitSpec(run=seen), of_file):
+        for own, tree in ((never, 2), (bare, 1)):
+            check_branches(replace(own, init_from=start), guidance(tree), None)
+    for own, tree in ((seen, 2), (never, 1), (bare, null)):
+        check_branches(own, guidance(tree), None)
+    child = replace(never, init_from=InitSpec(run=never))
+    for own, tree, said in (
+        (never, 2, "the null class, .*label_drop is 0"),
+        (child, null, "the null class, .*label_drop is 0"),
+        (bare, 1, "classes, .*label_drop is 1"),
+        (bare, 2, "classes, .*label_drop is 1"),
+    ):
+        with pytest.raises(UserError, match=rf"^guidance: it takes {said}"):
+            check_branches(own, guidance(tree), None)
 
 
 @pytest.mark.parametrize("value", [True, "a", "0.1->0.2->0.3", None, [0.5], "->"])

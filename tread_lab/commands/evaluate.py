@@ -17,7 +17,7 @@ from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import evaluate as measure
 from tread_lab.engine.evaluate import open_evaluations, record_of
-from tread_lab.engine.measurable import check_measurable
+from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
@@ -61,10 +61,12 @@ def evaluate(options: Evaluate) -> int:
         found, source = _forecast(lab, measurements, devices)
         show_measurements(found, source, as_json=as_json)
         return DONE
-    show_lines(notices, check_measurable(open_evaluations(measurements)))
+    to_measure = [*open_evaluations(measurements)]
+    check_samplers(to_measure)
+    show_lines(notices, check_measurable(to_measure))
     if not options.allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
-        check_measured(beside, open_evaluations(measurements))
+        check_measured(beside, to_measure)
     for folder, spec, metrics in _measured(lab, measurements, processes, picked, user_errors):
         rows.append(_row(folder, spec, metrics))
         if not as_json:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.engine.probes import check_probe
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.fidelity import STAND_IN_FILE
 from tread_lab.metrics.reference_file import reference_path
@@ -19,7 +21,9 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
+    HeldoutSpec,
     SamplesSpec,
+    SimilaritySpec,
     check_solver,
 )
 from tread_lab.specs.guidance import check_branches
@@ -27,98 +31,61 @@ from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 
 
-def check_measurable(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> list[str]:
-    """Refuse samplers and metrics that do not work here, before anything is measured.
+def check_samplers(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
+    """Refuse solvers of another process, and guidance that guides nothing or by what was never
+    trained; sweeps do so where they are planned."""
+    for run, spec in asked:
+        if isinstance(spec, SamplesSpec):
+            check_solver(run, spec.sampler)
+            check_branches(run, spec.sampler.guidance, spec.step)
+
+
+def check_measurable(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
+    to_train: Sequence[RunSpec] = (),
+    opened: Mapping[DataSpec, tuple[Samples | None, Samples]] | None = None,
+) -> list[str]:
+    """Refuse, once for each distinct requirement, what cannot be measured here.
+
+    Args:
+        to_train: runs that will be trained here first.
+        opened: training and held-out samples of all runs, where they are open already.
 
     Returns:
         a line for each thing that is no error, and that a reader of the numbers should know.
 
     Raises:
-        UserError: a solver of another process, guidance by the same weights, no decoder, no
-            torch-fidelity, weights that are absent or not the published, a reference that is absent
-            or wrong, held-out samples that are no images when they are decoded or that an export
-            does not have.
+        UserError: no decoder, no torch-fidelity, weights that are absent or not the published, a
+            reference that is absent or wrong, more held-out samples than there are, held-out
+            samples that are no images when they are decoded or that an export does not have, an
+            encoder that is not here.
     """
     asked = [*asked]
+    for data in dict.fromkeys(run.data for run, spec in asked if _sees_heldout(spec)):
+        if is_export(data):
+            refuse_samples(data)
+    runs = [*to_train, *(run for run, _ in asked)]
+    if opened is None:
+        distinct = dict.fromkeys(run.data for run in runs)
+        opened = {data: (None, open_data(data, "heldout")) for data in distinct}
+    for system, run in files_read(runs):
+        system.check(run, *opened[run.data])
+    sampled: dict[Hashable, tuple[DataSpec, SamplesSpec]] = {}
+    probed: dict[Hashable, tuple[RunSpec, HeldoutSpec | SimilaritySpec]] = {}
     for run, spec in asked:
-        if is_export(run.data) and _sees_heldout(spec):
-            refuse_samples(run.data)
-    for system, run in files_read(run for run, _ in asked):
-        system.check(run, None, open_data(run.data, "heldout"))
-    sampled = [(run, spec) for run, spec in asked if isinstance(spec, SamplesSpec)]
-    for run, spec in sampled:
-        check_solver(run, spec.sampler)
-        check_branches(run, spec.sampler.guidance, spec.step)
-    distinct = {
-        (run.data, s.metrics, s.reference): (run.data, s) for run, s in sampled if s.metrics
-    }
-    for data, spec in distinct.values():
-        samples = open_data(data, "heldout")
-        shape = image_shape(samples)
-        check_requirements(
-            spec, data.source, preview=samples.preview, shape=shape, heldout=len(samples)
-        )
-    for data in dict.fromkeys(data for data, *_ in distinct):
-        check_decoded(data, open_data(data, "heldout"))
-    warnings = [*untrained_classes(asked), *stand_ins((run for run, _ in asked), asked)]
-    return [*warnings, *late_branches(asked)]
-
-
-def late_branches(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> Iterator[str]:
-    """Yield warnings where a branch of a guidance is of no earlier step than what is measured."""
-    steps = {
-        (spec.step, branch.step)
-        for _, spec in asked
-        if isinstance(spec, SamplesSpec) and isinstance(spec.step, int)
-        for branch in spec.sampler.guidance.branches
-        if branch.step is not None and branch.step >= spec.step
-    }
-    for at, step in sorted(steps):
-        effect = "which is the same network" if step == at else "which is better trained"
-        yield f"samples: at step {at} a guidance has a branch of step {step}, {effect}"
-
-
-def untrained_classes(
-    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
-    training: Callable[[DataSpec], Samples] = lambda data: open_data(data, "train"),
-) -> Iterator[str]:
-    """Yield warnings where images are drawn, or losses measured, of classes that no step saw; the
-    null class is one.
-
-    Args:
-        training: gives the training samples of data, where they are open already.
-    """
-    asked = [*asked]
-    if any(
-        _sees_classes(spec) and not _has_seen(run, lambda drop: drop < 1) for run, spec in asked
-    ):
-        yield (
-            "train.label_drop is 1, so that no step sees a class, and what is measured sees them;"
-            " images without one: sampler.guidance={strong: {label: none}}"
-        )
-    sampled = [(run, spec.sampler) for run, spec in asked if isinstance(spec, SamplesSpec)]
-    if any(
-        "none" in {branch.label for branch in sampler.guidance.branches}
-        and not _has_seen(run, lambda drop: drop > 0)
-        for run, sampler in sampled
-    ):
-        yield (
-            "samples: a guidance takes the null class, which is never trained where"
-            " train.label_drop is 0"
-        )
-    for data in dict.fromkeys(run.data for run, _ in sampled if run.condition is None):
-        labels_N = None  # of an export, or of a package that does not show them
-        with contextlib.suppress(UserError):
-            labels_N = getattr(training(data), "labels_N", None)
-        if labels_N is None:
-            continue
-        untrained = sorted({*range(data.classes)} - {*labels_N.unique().tolist()})
-        if untrained:
-            yield (
-                f"samples: {len(untrained)} of {data.classes} classes have no training sample"
-                f" (the first is {untrained[0]}), and images are drawn of all; data whose labels"
-                " have no gaps leave them out"
-            )
+        if not isinstance(spec, SamplesSpec):
+            probed[run.data, run.model, replace(spec, step=None)] = run, spec
+        elif spec.metrics:
+            sampled[run.data, spec.metrics, spec.reference] = run.data, spec
+    for run, probe in probed.values():
+        check_probe(probe, run.model, opened[run.data][1])
+    for data, spec in sampled.values():
+        heldout = opened[data][1]
+        shape, preview = image_shape(heldout), heldout.preview
+        check_requirements(spec, data.source, preview=preview, shape=shape, heldout=len(heldout))
+    for data in dict.fromkeys(data for data, _ in sampled.values()):
+        check_decoded(data, opened[data][1])
+    return [*stand_ins(runs, asked)]
 
 
 def stand_ins(
@@ -142,21 +109,6 @@ def stand_ins(
     for folder, what in found.items():
         if (folder / STAND_IN_FILE).exists():
             yield f"{what} in {folder} is a stand-in of random numbers; bring the real one"
-
-
-def _has_seen(run: RunSpec, drop: Callable[[float], bool]) -> bool:
-    """Return whether a run, or one that it descends from, has a share of dropped labels such that
-    it saw what is asked about; a file may have."""
-    family = (run, *run.ancestors)
-    starts = (one.init_from for one in family if one.init_from is not None)
-    return any(drop(one.train.label_drop) for one in family) or any(s.file for s in starts)
-
-
-def _sees_classes(spec: EvaluationSpec) -> bool:
-    """Return whether an evaluation gives the network a class, or a caption."""
-    if not isinstance(spec, SamplesSpec):
-        return True
-    return "class" in {branch.label for branch in spec.sampler.guidance.branches}
 
 
 def _sees_heldout(spec: EvaluationSpec) -> bool:

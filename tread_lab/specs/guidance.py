@@ -227,8 +227,8 @@ def check_guidance(run: RunSpec, guidance: GuidanceSpec) -> None:
 
 
 def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None) -> None:
-    """Refuse two branches that differ in their checkpoints alone and have the same one, and routes
-    of other blocks than those whose end is a part of the network.
+    """Refuse two branches that differ in their checkpoints alone and have the same one, routes of
+    other blocks than those whose end is a part of the network, and labels that no step saw.
 
     Args:
         step: at which the run is measured, `None` for its end.
@@ -239,6 +239,7 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
             f"guidance.routes: in a run with bypass {run.bypass.kind} the end of the route is a"
             " part of the network; leave them out"
         )
+    _check_labels(run, guidance)
     if len(guidance.branches) == 1:
         return
     last = step if isinstance(step, int) else run.train.steps
@@ -247,4 +248,23 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
         raise UserError(
             f"guidance: step {own[0].step} is that of both branches, so that nothing is guided;"
             " name an earlier one"
+        )
+
+
+def _check_labels(run: RunSpec, guidance: GuidanceSpec) -> None:
+    """Refuse the null class, or classes, where neither the run nor one before it saw them; weights
+    of a file may have."""
+    family, labels = (run, *run.ancestors), {branch.label for branch in guidance.branches}
+    if any(one.init_from is not None and one.init_from.file for one in family):
+        return
+    drops = {one.train.label_drop for one in family}
+    if "none" in labels and drops == {0}:
+        raise UserError(
+            "guidance: it takes the null class, which is never trained where train.label_drop is 0;"
+            " raise that, or give the weak branch a rate or a step"
+        )
+    if "class" in labels and drops == {1}:
+        raise UserError(
+            "guidance: it takes classes, which are never trained where train.label_drop is 1;"
+            " images without one: sampler.guidance={strong: {label: none}}"
         )

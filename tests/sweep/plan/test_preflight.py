@@ -17,10 +17,9 @@ import torch
 import tread_lab
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
-from tread_lab.engine import precision, provenance
+from tread_lab.engine import measurable, precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
-from tread_lab.engine.measurable import check_measurable
 from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, measured_with
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
@@ -129,7 +128,7 @@ DEVIATION, SMALL = ("deviation", "edm", 16, "train"), (16, "heldout")
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What preflight asks of data that hold out 100 samples, with its checks replaced.
 
-    Data of size 32 hold out 50. Those of size 64 are sorted by class, ten samples each.
+    Data of size 32 hold out 50.
     """
     calls: list[Any] = []
 
@@ -140,9 +139,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         def __len__(self) -> int:
             return (50 if self.size == 32 else 100) if self.split == "heldout" else 5000
-
-        def take(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return ids, ids // 10 if self.size == 64 else ids % 10
 
     def deviation(spec: RunSpec, samples: Opened) -> None:
         calls.append(("deviation", spec.process.kind, samples.size, samples.split))
@@ -155,12 +151,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((spec.encoder, samples.size, samples.split))
 
     monkeypatch.setattr(module, "open_data", Opened)
-    monkeypatch.setattr(module, "image_shape", lambda samples: (samples.size, samples.split))
+    monkeypatch.setattr(measurable, "image_shape", lambda samples: (samples.size, samples.split))
     monkeypatch.setattr(module, "check_deviation", deviation)
     monkeypatch.setattr("tread_lab.systems.repa.encoder.check_encoder", files)
     monkeypatch.setattr("tread_lab.systems.text_to_image.captions.check_captions", files)
     monkeypatch.setattr(module, "check_start", lambda spec: calls.append(("start", spec.seed)))
-    monkeypatch.setattr(module, "check_requirements", requirements)
+    monkeypatch.setattr(measurable, "check_requirements", requirements)
     return calls
 
 
@@ -185,16 +181,16 @@ ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
         (  # other data, and the encoder of a system
             [({}, ()), ({**REPA, "seed": 2}, ()), ({**REPA, "seed": 3}, ()), (LARGE, (KID,))],
             [
-                *(DEVIATION, ("deviation", "edm", 32, "train"), ("dinov2-small", 16, "train")),
-                *(("start", 3), ("start", 0), (("kid",), None, True, (32, "heldout"))),
+                *(DEVIATION, ("deviation", "edm", 32, "train"), ("start", 3), ("start", 0)),
+                *(("dinov2-small", 16, "train"), (("kid",), None, True, (32, "heldout"))),
             ],
         ),
         (  # other encoders of captions, of both splits
             [({"data": LATENTS, "captions": f"clip-{size}"}, ()) for size in ("base", "large")] * 2,
             [
                 ("deviation", "edm", 8, "train"),
-                *((f"clip-{k}", 8, s) for k in ("base", "large") for s in ("train", "heldout")),
                 *[("start", 0)] * 2,
+                *((f"clip-{k}", 8, s) for k in ("base", "large") for s in ("train", "heldout")),
             ],
         ),
         (  # other metrics and references, a metric of other data
@@ -280,41 +276,6 @@ def test_what_decides_a_provenance_is_asked_for_apart(
 
 def run(lab: Lab, *tasks: Task) -> None:
     InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
-
-
-@pytest.mark.usefixtures("asked")
-def test_first_images_of_few_classes_are_told_before_anything_runs(tiny: Tiny) -> None:
-    def told(size: int, evaluation: object) -> list[str]:
-        evaluations = decode_evaluations([evaluation])
-        return preflight([Task(sized(tiny, size), evaluations)], ROOMY)
-
-    (line,) = told(64, {"heldout_loss": {"images": 20, "at": "50%, end"}})
-    assert line == (
-        "heldout_loss: the first 20 held-out samples are of 2 classes only;"
-        " {heldout_loss: {images: 20, pick: even}} takes them from 10"
-    )
-    assert told(64, {"heldout_loss": {"images": 20, "pick": "even"}}) == []
-    assert told(64, {"layer_similarity": {"images": 50}}) == [], "half of the classes are enough"
-    assert told(16, {"heldout_loss": {"images": 20}}) == []
-
-
-def test_classes_without_a_training_sample_are_told_before_images_are_drawn(
-    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-    np.save(tmp_path / "latents.npy", rng.normal(0, 0.5, (400, 4, 8, 8)).astype(np.float16))
-    np.save(tmp_path / "labels.npy", np.repeat(np.arange(5), 80))  # 4 of each are held out
-    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
-    drawn = decode_evaluations([{"samples": {"count": 4}}])
-    with monkeypatch.context() as patch:
-        patch.setattr("tread_lab.engine.evaluate.open_data", lambda *_: 1 / 0)  # not again
-        (line,) = preflight([Task(tiny(data=data), drawn)], Devices.here("cpu"))
-    assert line == (
-        "samples: 5 of 10 classes have no training sample (the first is 5), and images are drawn"
-        " of all; data whose labels have no gaps leave them out"
-    )
-    assert check_measurable([(tiny(data=data), *drawn)]) == [line]
-    assert preflight([Task(tiny(), drawn)], Devices.here("cpu")) == []
 
 
 def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(

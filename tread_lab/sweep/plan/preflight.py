@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from tread_lab.data.deviation import check_decoded, check_deviation
-from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.data.deviation import check_deviation
+from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.measurable import late_branches, stand_ins, untrained_classes
-from tread_lab.engine.probes import PICKS, check_probe
+from tread_lab.engine.measurable import check_measurable
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
-from tread_lab.engine.system import files_read
-from tread_lab.metrics.requirements import check_requirements
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import (
     NOW,
@@ -26,14 +23,12 @@ from tread_lab.records.provenance import (
 )
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
-from tread_lab.specs.data import SOURCES, DataSpec
+from tread_lab.specs.data import SOURCES
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     SOLVERS,
     EvaluationSpec,
-    HeldoutSpec,
     SamplesSpec,
-    SimilaritySpec,
 )
 from tread_lab.specs.guidance import check_branches
 from tread_lab.specs.metrics import METRICS
@@ -68,16 +63,10 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     }
     for spec in {(spec.data, spec.process): spec for spec in specs}.values():
         check_deviation(spec, opened[spec.data][0])
-    for system, spec in files_read(specs):
-        system.check(spec, *opened[spec.data])
-    warnings = [line for data in opened for line in _check_probes(tasks, data, opened[data][1])]
-    asked = [(task.spec, e) for task in tasks for e in task.evaluations]
-    warnings += untrained_classes(asked, lambda data: opened[data][0])
-    warnings += late_branches(asked)
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
-    _check_samples(tasks, opened)
-    warnings += stand_ins(specs, ((task.spec, e) for task in tasks for e in task.evaluations))
+    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
+    warnings = check_measurable(asked, specs, opened)
     return [*_check_compiler(specs, devices.type), *warnings]
 
 
@@ -96,61 +85,6 @@ def check_extensions(tasks: Iterable[Task]) -> None:
         assert kind.extensions is not None  # looked at, whether its names are used or not
     for routes, tokens in dict.fromkeys((task.spec.routes, task.spec.tokens) for task in tasks):
         draw_routing([r for r in routes if r.selection not in SELECTIONS.built_in], (2, tokens), 0)
-
-
-def _check_probes(tasks: Sequence[Task], data: DataSpec, heldout: Samples) -> Iterator[str]:
-    """Refuse probes that the data or the networks do not allow; yield warnings about others."""
-    probes = {
-        (replace(evaluation, step=None), task.spec.model): None
-        for task in tasks
-        if task.spec.data == data
-        for evaluation in task.evaluations
-        if not isinstance(evaluation, SamplesSpec)
-    }
-    for probe, model in probes:
-        check_probe(probe, model, heldout)
-    for probe in dict.fromkeys(probe for probe, _ in probes):
-        yield from _few_classes(probe, heldout)
-
-
-def _few_classes(probe: HeldoutSpec | SimilaritySpec, heldout: Samples) -> Iterator[str]:
-    """Yield a warning where the first held-out samples are of less than half of the classes of as
-    many that are spread over all."""
-    if probe.pick == "even":
-        return
-    counts = {}
-    for pick in ("first", "even"):
-        _, labels_M = heldout.take(PICKS[pick](probe.images, heldout))
-        counts[pick] = len(set(labels_M.tolist()))
-    if 2 * counts["first"] < counts["even"]:
-        yield (
-            f"{probe.kind}: the first {probe.images} held-out samples are of {counts['first']}"
-            f" classes only; {{{probe.kind}: {{images: {probe.images}, pick: even}}}} takes them"
-            f" from {counts['even']}"
-        )
-
-
-def _check_samples(
-    tasks: Sequence[Task], opened: Mapping[DataSpec, tuple[Samples, Samples]]
-) -> None:
-    """Refuse metrics and references of generated images that do not work for their data."""
-    distinct = {
-        (task.spec.data, evaluation.metrics, evaluation.reference): evaluation
-        for task in tasks
-        for evaluation in task.evaluations
-        if isinstance(evaluation, SamplesSpec)
-    }
-    for (data, *_), evaluation in distinct.items():
-        preview, heldout = any(part.preview for part in opened[data]), opened[data][1]
-        check_requirements(
-            evaluation,
-            data.source,
-            preview=preview,
-            shape=image_shape(heldout),
-            heldout=len(heldout),
-        )
-    for data in dict.fromkeys(data for data, metrics, _ in distinct if metrics):
-        check_decoded(data, opened[data][1])
 
 
 def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
@@ -197,7 +131,8 @@ def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
 
 
 def check_guided(lab: Lab, tasks: Iterable[Task]) -> None:
-    """Refuse guidance by the weights that are measured, where it is not measured already.
+    """Refuse guidance by the weights that are measured, or by what was never trained, where it is
+    not measured already.
 
     Stored plans may have such evaluations, and are read, measured on and cleared all the same.
     """
