@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 
 from tests.engine.runs import small_run
+from tread_lab.engine import provenance
 from tread_lab.engine.compiled import INDUCTOR
 from tread_lab.engine.provenance import code_digest, decisive, fingerprint, of_nodes
 
@@ -41,6 +42,22 @@ def test_runs_of_different_provenance_are_told_apart_before_it_is_taken() -> Non
     again = small_run(seed=3, routes=[], execution={"compile": "none", "workers": 2})
     assert decisive(again) == decisive(first)
     assert fingerprint(again, "cuda") == fingerprint(first, "cuda")
+
+
+def test_a_gpu_with_the_fused_scan_of_mamba_is_told_from_one_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A CPU, which never has it, says nothing, as before."""
+    mamba = small_run(
+        model={"backbone": "mamba", "depth": 4, "width": 16, "patch": 4, "state": 4}, routes=[]
+    )
+    said = list[str | None]()
+    for kernel in (None, lambda *_: None):
+        monkeypatch.setattr(provenance, "fused_scan", lambda kernel=kernel: kernel)
+        monkeypatch.setattr(provenance, "_version", lambda package: f"2 of {package}")
+        said += [fingerprint(mamba, device).get("selective scan") for device in ("cpu", "cuda")]
+        assert "selective scan" not in fingerprint(small_run(), "cuda")
+    assert said == [None, "torch", None, "mamba_ssm 2 of mamba_ssm"]
 
 
 def test_all_nodes_share_code_data_weights_and_packages() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import tread_lab
+from tread_lab.backbones.selective_scan import fused_scan
 from tread_lab.data.autoencoder import DECODING
 from tread_lab.data.source import Samples, both_parts, open_data
 from tread_lab.engine.compiled import arithmetic
@@ -51,6 +52,9 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
     if device_type == "cuda":
         found["training step"] = "launched kernel by kernel"
         found["order of sums"] = "fixed" if spec.execution.deterministic else "any"
+        if spec.model.backbone == "mamba":
+            fused = fused_scan() is not None
+            found["selective scan"] = f"mamba_ssm {_version('mamba_ssm')}" if fused else "torch"
     if (products := bf16_products(spec.precision, device_type)) is not None:
         found["products in bf16"] = products
     for system in systems_of(spec):
