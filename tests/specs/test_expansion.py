@@ -236,41 +236,6 @@ def test_equal_cells_and_equal_runs_are_said_once_for_all_seeds() -> None:
     assert found.trials[4].run == found.trials[4].baseline == found.trials[0].run
 
 
-@pytest.mark.parametrize(
-    ("axes", "without_effect"),
-    [
-        ({"route": ["2->8"], "rate": [0.5, 0.51]}, "rate"),  # 32 of 64 tokens
-        ({"route": ["2->8 by rows"], "rate": [0.5, 0.6]}, "rate"),
-        ({"route": ["2->8"], "bypass.re_entry": ["v1_sum", "v1_code"]}, "bypass.re_entry"),
-        ({"route": ["0->8"], "bypass.re_entry": ["identity", "v1_sum"]}, "bypass.re_entry"),
-        (
-            {"routes": [["0->1", "2->8"]], "bypass.re_entry": ["identity", "v1_sum"]},
-            "",
-        ),
-        ({"route": ["2->11"], "fp32_block": ["j+1", "off"]}, "fp32_block"),
-        (
-            {"then.model.init": ["adaln_zero", "official_code"], "route": ["2->8"]},
-            "then.model.init",
-        ),
-        ({"route": ["2->8"], "rate": [0.5, 0.52]}, ""),
-        ({"route": ["2->8 by bernoulli"], "rate": [0.5, 0.51]}, ""),
-        ({"route": ["0->8"], "bypass.re_entry": ["v1_sum", "v1_code"]}, ""),
-        ({"route": ["2->8"], "bypass.re_entry": ["v1_sum", "identity"]}, ""),
-        ({"route": ["2->10"], "fp32_block": ["j+1", "off"]}, ""),
-        ({"model.init": ["adaln_zero", "official_code"], "route": ["2->8"]}, ""),
-        ({"then.init_from.weights": ["ema", "model"], "route": ["2->8"]}, ""),
-    ],
-)
-def test_cells_that_train_the_same_under_two_names_are_said(
-    axes: dict[str, Any], without_effect: str
-) -> None:
-    found = expansion(axes=axes, seeds=[0, 1])
-    assert len({t.run for t in found.trials if t.role == "trial"}) == 4
-    said = [(same.why, same.count, same.examples) for same in found.duplicates]
-    again = f"trained again under another name: {without_effect} changes nothing there"
-    assert said == ([(again, 1, (found.trials[-1].cell,))] if without_effect else [])
-
-
 def test_a_finetune_family_shares_its_parent_and_is_compared_at_equal_steps() -> None:
     then = {"routes": [], "train": {"steps": 5, "lr": 1e-3}}
     variants = {"tune": {"none": {}, "some": {"then": then}, "more": {"then": {"routes": []}}}}

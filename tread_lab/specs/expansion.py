@@ -38,7 +38,6 @@ from tread_lab.specs.trials import (
 
 Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
 _EXAMPLES = 5
-TRAINED_AGAIN = "trained again under another name"
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,10 @@ class ExcludedCells:
     @property
     def why(self) -> str:
         """The reason in words; of a `where`, the expression that the others satisfy."""
-        kind, _, expression = self.reason.partition(": ")
+        kind, of_earlier_version, expression = self.reason.partition(": ")
         if kind == "where":
             return f"`where` keeps only {expression}"
-        return self.reason if kind == TRAINED_AGAIN else f"{self.reason}, so nothing runs twice"
+        return self.reason if of_earlier_version else f"{self.reason}, so nothing runs twice"
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class Expansion:
 
     Attributes:
         excluded: cells that miss an expression of `where`.
-        duplicates: cells that are written twice, and cells that are the run of another one, or
-            train the same under another name.
+        duplicates: cells that are written twice, and cells that are the run of another one.
     """
 
     trials: tuple[Trial[RunSpec], ...]
@@ -247,20 +245,15 @@ def _pair(make: Trials, cell: Cell, tree: dict[str, Any], seed: int) -> Pair:
 
 
 def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
-    """Return the cells of one seed that are, or train, the run of a baseline or an earlier cell."""
+    """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
     of_baselines = {baseline.run for baseline, _ in pairs if baseline is not None}
-    first_cells: dict[object, Cell] = {}
+    first_cells: dict[str, Cell] = {}
     shared: dict[str, list[Cell]] = {"the run of a baseline": [], "the run of another cell": []}
     for _, trial in pairs:
-        first = first_cells.setdefault(trial.spec.training, trial.cell)
         if trial.run in of_baselines:
             shared["the run of a baseline"].append(trial.cell)
         elif first_cells.setdefault(trial.run, trial.cell) is not trial.cell:
             shared["the run of another cell"].append(trial.cell)
-        elif first is not trial.cell:
-            axes = [a for a in {**first, **trial.cell} if trial.cell.get(a) != first.get(a)]
-            told = f"{TRAINED_AGAIN}: {', '.join(axes)} changes nothing there"
-            shared.setdefault(told, []).append(trial.cell)
     return _holes(shared)
 
 

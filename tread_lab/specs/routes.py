@@ -80,10 +80,6 @@ class Bypass(SystemSpec):
         """Return what decides its weights; equal for those that can hand them on."""
         return None
 
-    def effect(self, routes: Sequence[RouteSpec]) -> Bypass:
-        """Return it without what changes nothing for these routes."""
-        return self
-
     def one_route(self, routes: Sequence[RouteSpec]) -> RouteSpec:
         """Return the only route of a run.
 
@@ -110,13 +106,6 @@ class RouteBypass(Bypass):
     kind: Literal["route"] = "route"
     re_entry: ReEntrySpec = field(default_factory=ReEntrySpec)
 
-    def effect(self, routes: Sequence[RouteSpec]) -> RouteBypass:
-        at_block_0 = {route.start == 0 for route in routes}
-        if at_block_0 == {False}:
-            return RouteBypass(re_entry=dataclasses.replace(self.re_entry, coinciding="once"))
-        same_terms = at_block_0 == {True} and self.re_entry.coinciding == "once"
-        return RouteBypass() if same_terms else self
-
     def __str__(self) -> str:
         return "route" if self.re_entry == ReEntrySpec() else f"route {self.re_entry}"
 
@@ -135,23 +124,21 @@ class Selection:
         unit: number of tokens that leave together, given the side of the square grid.
         side: the side of the grid must be a multiple of this.
         keeps_order: whether a scan, which reads its tokens row by row, may use it.
-        by_count: whether equal numbers of routed tokens are equal tokens, whatever the rate.
         code: reference to a function as in `routing.select`, where an extension has it.
     """
 
     unit: Callable[[int], int] = lambda side: 1
     side: int = 1
     keeps_order: bool = False
-    by_count: bool = False
     code: str = ""
 
 
 SELECTIONS = Kind(
     "selection",
     {
-        "random": Selection(by_count=True),
-        "rows": Selection(unit=lambda side: side, keeps_order=True, by_count=True),
-        "structured": Selection(side=2, by_count=True),
+        "random": Selection(),
+        "rows": Selection(unit=lambda side: side, keeps_order=True),
+        "structured": Selection(side=2),
         "bernoulli": Selection(),
     },
     Selection,
@@ -228,11 +215,6 @@ class RouteSpec:
         """
         unit = self.unit(tokens)
         return unit * int(tokens // unit * self.rate + 1e-9)
-
-    def effect(self, tokens: int) -> tuple[RouteSpec, int]:
-        """Return what decides which of `tokens` it routes: no rate where their number does."""
-        by_count = SELECTIONS[self.selection].by_count
-        return dataclasses.replace(self, rate=0.0) if by_count else self, self.routed(tokens)
 
     def __str__(self) -> str:
         return f"{self.start}->{self.end}"

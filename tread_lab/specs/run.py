@@ -218,22 +218,6 @@ class RunSpec:
         bypass = self.bypass.weights(self.routes)
         return model, shape, seen, outputs(self.process), bypass
 
-    @property
-    def training(self) -> tuple[object, ...]:
-        """What a run trains by; equal for runs of several names that train the same.
-
-        Rates that route equally many tokens are one, and so are forms of a sum that no route has,
-        fp32 blocks that are not there, and how a network was to start whose weights are a parent's.
-        """
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        if self.init_from is not None and self.parent is not None:
-            own["init_from"] = self.parent.training, self.init_from.weights
-            own["model"] = dataclasses.replace(self.model, init="adaln_zero")
-        own["routes"] = tuple(route.effect(self.tokens) for route in self.routes)
-        own["bypass"] = self.bypass.effect(self.routes)
-        own["fp32_block"] = self.fp32_blocks
-        return tuple(own.values())
-
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""
         return dataclasses.replace(self, routes=(), init_from=None)
