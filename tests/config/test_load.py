@@ -28,7 +28,7 @@ def test_a_key_with_a_sign_belongs_to_the_sweep_file_if_its_name_does(in_folder:
     name, sweep, experiment = load_sweep("s", overrides)
     assert (name, sweep.seeds, sweep.question) == ("s", (3, 4), "")
     assert sweep.budget is not None and sweep.budget.trials == 5
-    assert (experiment.name, experiment.run["train"]["steps"]) == ("tiny", 7)
+    assert (experiment.name, sweep.fixed) == ("tiny", {"train.steps": 7})
 
 
 def test_a_path_of_data_is_that_of_the_users_home_and_folder(in_folder: Path) -> None:
@@ -209,7 +209,9 @@ def test_a_base_run_that_the_file_fixes_takes_what_is_typed_of_it(in_folder: Pat
     Path("other.yaml").write_text("experiment: tiny\nfixed: {train: {steps: 4}}\n")
     for words in (["own.yaml"], ["child.yaml"], ["other.yaml", "experiment=null"]):
         _, sweep, experiment = load_sweep(words[0], [*words[1:], "train.steps=7"])
-        assert (sweep.experiment, experiment.run, sweep.fixed["train"]) == (None, {}, {"steps": 7})
+        assert experiment.run["train"] == {"steps": 4} and sweep.fixed == {"train.steps": 7}
+        with pytest.raises(UserError, match=r"^sampler.steps=5: .* has no experiment; write it in"):
+            load_sweep(words[0], [*words[1:], "sampler.steps=5"])
 
 
 def test_where_compares_paths_as_the_axis_has_them(in_folder: Path) -> None:
@@ -238,7 +240,7 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
 
     def write(fixed: str) -> None:
         axes = "axes: {route: [2->8], train: {batch: [4]}}\nvariants:\n  m:\n"
-        axes += "    a: {train: {eps: 1e-8}}\n    b: {train.eps: 1e-7, train.clip: 2}\n"
+        axes += "    a: {train: {eps: 1e-8}}\n    b: {train.eps: 1e-7, model: DiT-S/2}\n"
         Path("s.yaml").write_text(f"experiment: tiny\nfixed: {fixed}\n{axes}\n")
 
     write(fixed)
@@ -246,38 +248,27 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     assert planned("train.steps=70", "train.ema=0.9") == (70, 1e-3)
     assert planned("train={lr: 0.5}", "train.clip=3") == (60, 0.5)
     for typed in ("fixed.train.lr=0.5", "fixed.train={lr: 0.5}", "fixed={train.lr: 0.5}"):
-        assert planned(typed) == planned("fixed.train.lr=2", typed, typed) == (60, 0.5)
-    assert planned("train.ema=0.9", "fixed.train.lr=0.5") == (60, 0.5)
+        assert planned(typed) == planned("train.lr=2", typed) == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
-        ("train.steps=7", "fixed.train.steps=8"): r"train.steps=7: fixed.train.steps=8 may set it",
-        ("seed=3",): r"^seed=3: write seeds=\[3\], which baselines have, too$",
-        ("train.batch=2",): r"train.batch=2: the axis train.batch of the sweep sets it; write",
-        ("routes=[]",): r"routes=\[\]: the axis route of the sweep sets it; write axes.route=",
-        ("train.eps=1e-9",): r"every variant of the sweep sets it; write variants.m.a.train.eps=.",
-        ("train.clip=1", "axes.m=b"): r"every variant of the sweep sets it; write variants.m.b",
+        ("trian.steps=7",): r"unknown key 'trian', did you mean 'train'",
+        ("fixed=7",): "^fixed=7: expected fields of a run",
+        ("seed=3",): r"^fixed.seed: write `seeds: ",
+        ("train.batch=2",): r": fixed and train.batch both set train.batch; write one of them$",
+        ("routes=[]",): r": fixed and route both set routes; write one of them$",
+        ("train.eps=1e-9",): r": fixed and variants.m.a both set train.eps; write one of them$",
+        ("model.depth=4",): r": fixed.model.depth: variants.m.b sets model whole; write it there$",
     }
     for overrides, line in wrong.items():
         with pytest.raises(UserError, match=line):
             planned(*overrides)
-    Path("s.yaml").write_text(
-        "experiment: tiny\nsampler_axes: {steps: [4, 8]}\n"
-        "trials: [{train.lr: 1}, {train: {lr: 2}}]\n"
-    )
-    assert planned("train.steps=70", "sampler.rho=6") == (70, 2)
+    text = "experiment: tiny\nfixed: {rate: 0.5, model: DiT-S/2}\nsampler_axes: {steps: [4, 8]}\n"
+    Path("s.yaml").write_text(f"{text}trials: [{{route: 2->8}}]\n")
+    assert load_sweep("s", ["model.depth=4"])[1].fixed["model.depth"] == 4
+    assert load_sweep("s", ["sampler.rho=6"])[2].sampler["rho"] == 6
     for typed, line in {
-        "train.lr=5": r"^train.lr=5: every trial of the sweep sets it; write trials=\[",
-        "train={lr: 5, clip: 1}": "every trial of the sweep sets it",
-        "sampler.steps=5": "the axis sampler.steps of the sweep sets it; write sampler_axes.steps=",
+        "route.rate=0.25": "^fixed of the file and what is typed both set route.rate; write one",
+        "sampler.steps=5": "^sampler_axes and sampler.steps=5 both set sampler.steps; write one",
     }.items():
         with pytest.raises(UserError, match=line):
             planned(typed)
-    named = "experiment: tiny\nvariants: {m: {a: {train.lr: 1}}}\ntrials: "
-    Path("s.yaml").write_text(named + "[{route: 0->1}]\n")
-    assert planned("train.lr=5")[1] == 5, "the listed trial has it"
-    Path("s.yaml").write_text(named + "[{m: a, route: 0->1}]\n")
-    with pytest.raises(UserError, match="every variant of the sweep sets it"):
-        planned("train.lr=5")
-    write("{model: DiT-S/2}")
-    with pytest.raises(UserError, match=r"model.depth=4: the sweep fixes model whole; write fixed"):
-        planned("model.depth=4")

@@ -97,7 +97,7 @@ def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -
 @pytest.mark.parametrize(
     ("sweep", "too_many"),
     [
-        ({"variants": {"how": {"a": {}, "b": {"seed": 0}}}}, "axes and variants: 4"),
+        ({"variants": {"how": {"a": {}, "b": {"train.lr": 1}}}}, "axes and variants: 4"),
         ({"seeds": "0..1"}, "cells and seeds: 4"),
     ],
 )
@@ -190,17 +190,6 @@ def test_a_rule_may_use_fields_that_nothing_sets_and_the_tokens() -> None:
         where=["train.lr * N < 1", "precision == 'bf16'", "routes_from == start"],
     )
     assert [t.cell["start"] for t in found.trials if t.role == "trial"] == [0]
-
-
-def test_a_fixed_part_of_a_field_counts_where_a_cell_does_not_set_the_field_whole() -> None:
-    fixed, rows = {"process.p_mean": -1}, ({"train.lr": 1e-3}, {"process": "edm"})
-    found = trials(fixed=fixed, trials=rows)
-    assert [t.spec.process.p_mean for t in found] == [-1, -1.2]  # type: ignore[union-attr]
-    (small,) = trials(fixed=RUN, axes={"model": ["DiT-S/2"]})
-    assert small.spec.model.width == 384, "the file of a report fixes all that the base run says"
-    base = Experiment(name="e", run={**RUN, "precision": "fp32"})
-    more = expand(SweepSpec(experiment="e", fixed=RUN, axes={"model": ["DiT-S/2"]}), base).trials
-    assert more[-1].spec.precision == "fp32", "which more is said beside"
 
 
 def test_where_may_ask_what_the_device_can_do() -> None:
@@ -388,25 +377,25 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
         ),
         ({"variants": {"m": {}}}, "variants.m: has no values"),
         (
-            {"fixed": {"process.p_mean": -1}, "axes": {"process": ["edm", "flow"]}},
-            "fixed.process.p_mean: every cell sets process whole; write it there",
+            {"fixed": {"train.lr": 1}, "axes": {"train": {"lr": [2]}}},
+            "fixed and train.lr both set train.lr; write one of them",
         ),
         (
-            {"fixed": {"routes": ["2->8"], "rate": 0.25}, "axes": {"routes": [["0->1"]]}},
-            "fixed.rate: every cell sets routes whole",
+            {"fixed": {"rate": 0.5}, "trials": [{"route": "0->1", "route.rate": 0.25}]},
+            "fixed and route.rate both set route.rate",
+        ),
+        ({"fixed": {"route": "2->8"}, "axes": {"route.end": [7]}}, "fixed and route.end both set"),
+        (
+            {"fixed": {"process.p_mean": -1}, "trials": [{"train.lr": 1}, {"process": "flow"}]},
+            "fixed.process.p_mean: process sets process whole; write it there",
         ),
         (
-            {"fixed": {"model": "DiT-S/2", "process.p_mean": -1}, "axes": {"process": ["edm"]}},
-            "fixed.process.p_mean: every cell sets process whole; write it there",
-        ),
-        (
-            {"fixed": {"model.depth": 3}, "axes": {"model": ["DiT-S/2", "DiT-B/2"]}},
-            "fixed.model.depth: every cell sets model whole; write it there",
+            {"fixed": {"rate": 0.25}, "axes": {"routes": [["0->1"]]}},
+            "fixed.rate: routes sets routes whole; write it there",
         ),
         ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
         ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: write `seeds: [0, 1]`"),
         ({"baseline": {"seed": 3}}, "baseline.seed: write `seeds: [0, 1]`"),
-        ({"baseline": {"seed": 0}, "seeds": [0, 1]}, "baseline.seed: write `seeds: [0, 1]`"),
         ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
         ({"axes": {"rate": []}}, "axes.rate: has no values"),
         ({"axes": [1]}, "axes: expected a mapping of axes"),
@@ -439,7 +428,7 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("sweep", "line"),
     [
-        ({"fixed": {"train.batch": 0}, "axes": {"train.batch": [1]}}, "train: batch: must .* 0"),
+        ({"fixed": {"train.batch": 0}, "axes": {"rate": [0]}}, "train: batch: must .* 0"),
         ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
         ({}, "axes at start=4, end=3: routes.* starts after its end; .*; leave it out by `where`"),
     ],

@@ -84,28 +84,32 @@ def test_leaves_have_dotted_names_and_lists_stay_whole() -> None:
 def test_a_field_of_the_first_route_leaves_the_later_routes_as_they_are() -> None:
     base = {**RUN, "routes": ["0->1", {"start": 4, "end": 6, "rate": 0.25}]}
     later = {"start": 4, "end": 6, "rate": 0.25}
-    longer = with_cell(base, {"route.end": 2}, {})
+    longer = with_cell(base, {"route.end": 2}, {}, {})
     assert longer["routes"] == [{"start": 0, "end": 2}, later]
-    assert with_cell(base, {"route": "1->3"}, {})["routes"] == [{"start": 1, "end": 3}, later]
-    rated = with_cell(base, {"rate": 0.5}, {})["routes"]
+    assert with_cell(base, {"route": "1->3"}, {}, {})["routes"] == [{"start": 1, "end": 3}, later]
+    rated = with_cell(base, {"rate": 0.5}, {}, {})["routes"]
     assert rated == [{"start": 0, "end": 1, "rate": 0.5}, {**later, "rate": 0.5}]
     assert base["routes"][0] == "0->1"
 
 
 def test_a_dotted_field_of_what_is_named_changes_that_field_alone() -> None:
-    tree = with_cell({"model": "DiT-S/2"}, {"model.depth": 3}, {})
+    tree = with_cell({"model": "DiT-S/2"}, {"model.depth": 3}, {}, {})
     assert tree["model"] == {
         "backbone": "dit", "depth": 3, "width": 384, "heads": 6, "patch": 2
     }  # fmt: skip
-    assert with_cell({"train": 3}, {"train.lr": 1}, {})["train"] == {"lr": 1}
-    flow = with_cell(RUN, {"process": "flow", "process.time": "uniform"}, {})["process"]
+    assert with_cell({"train": 3}, {"train.lr": 1}, {}, {})["train"] == {"lr": 1}
+    flow = with_cell(RUN, {"process": "flow", "process.time": "uniform"}, {}, {})["process"]
     assert flow == {"kind": "flow", "time": "uniform"}
     for decay in (0.5, 0):
-        ema = with_cell({"train": {"ema": decay}}, {"train.ema.halflife": None}, {})["train"]["ema"]
+        ema = with_cell({"train": {"ema": decay}}, {"train.ema.halflife": None}, {}, {})["train"][
+            "ema"
+        ]
         assert ema == {"decay": decay, "halflife": None}
-    cut = with_cell({"captions": "clip-base"}, {"captions.tokens": 32}, {})["captions"]
+    cut = with_cell({"captions": "clip-base"}, {"captions.tokens": 32}, {}, {})["captions"]
     assert cut == {"encoder": "clip-base", "tokens": 32}
-    summed = with_cell({"bypass": {"re_entry": "v1_sum"}}, {"bypass.re_entry.x_D_last": False}, {})
+    summed = with_cell(
+        {"bypass": {"re_entry": "v1_sum"}}, {"bypass.re_entry.x_D_last": False}, {}, {}
+    )
     assert summed["bypass"]["re_entry"] == {"x_T": True, "x_D_last": False, "coinciding": "once"}
 
 
@@ -131,9 +135,9 @@ def test_then_that_is_empty_and_no_mapping_is_refused(then: Any) -> None:
 
 def test_a_mistake_in_fields_has_the_place_of_the_fields() -> None:
     with pytest.raises(UserError, match=r"^variants\.m\.a: routes: expected a list of routes"):
-        with_cell({"routes": 3}, {"m": "a"}, {"m": {"a": {"rate": 0.5}}})
+        with_cell({"routes": 3}, {"m": "a"}, {"m": {"a": {"rate": 0.5}}}, {})
     with pytest.raises(UserError, match=r"^routes: expected a list of routes"):
-        with_cell({"routes": 3}, {"rate": 0.5}, {})
+        with_cell({"routes": 3}, {"rate": 0.5}, {}, {})
 
 
 def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
@@ -145,9 +149,9 @@ def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:
     part = with_fields({}, {"route.end": 5, "route": "2->8"}, "fixed")["routes"]
     assert part == [{"start": 2, "end": 5}]
     variants = {"m": {"a": {"rate": 0.25, "model.depth": 4}}, "n": {"b": {"model": "DiT-S/2"}}}
-    tree = with_cell({}, {"m": "a", "n": "b", "routes": ["0->1"]}, variants)
+    tree = with_cell({}, {"m": "a", "n": "b", "routes": ["0->1"]}, variants, {})
     assert (tree["model"]["depth"], tree["routes"][0]["rate"]) == (4, 0.25)
     tree = with_fields({}, {"train.lr": 3, "train": {"lr": 1, "steps": 2}}, "fixed")
     assert tree == {"train": {"lr": 3, "steps": 2}}
     cell = {"rate": 0.25, "routes": ["0->1"]}
-    assert with_cell({}, cell, {})["routes"][0]["rate"] == 0.25
+    assert with_cell({}, cell, {}, {})["routes"][0]["rate"] == 0.25

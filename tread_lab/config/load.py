@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -28,7 +28,7 @@ from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed, parsed
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.fields import TOP, leaves, leaves_of, lies_in
+from tread_lab.specs.fields import TOP, leaves_of, lies_in, names_of, set_once
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -228,31 +228,68 @@ def _values(override: str) -> tuple[str, list[Any]]:
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file, or of what is asked about an experiment.
 
-    An override belongs to the sweep file if its first key does (`seeds=[0,1]`), else to the
-    experiment (`train.steps=200`), where it counts before what the file fixes.
+    An override belongs to the sweep file if its first key does (`seeds=[0,1]`), to the experiment
+    if it is of its sampler or reference, else to `fixed` (`train.steps=200`). Where a file has no
+    experiment, what it fixes is its base run, and what is typed alone is fixed.
 
     Raises:
-        UserError: an override of the experiment that the sweep would set again.
+        UserError: an override of what the sweep sets in another place, too.
     """
     if (asked := asked_file(name, overrides)) is not None:
         return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
-    path = find_sweep(name)
-    of_sweep = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"), maxsplit=1)[0] in OWN]
-    typed, of_experiment = of_sweep, [o for o in overrides if o not in of_sweep]
-    composed = _compose(path, typed)
-    if of_experiment and composed.get("experiment", name) is None:
-        typed = [*typed, *(re.sub("^[+~]*", r"\g<0>fixed.", o) for o in of_experiment)]
-        composed = _compose(path, typed)
-    tree = _absolute_paths(_replaced(composed, typed))
+    path, typed = find_sweep(name), dict[str, Any]()
+    of_sweep, of_experiment = list[str](), list[str]()
+    for override in overrides:
+        head = re.split(r"[.=]", override.lstrip("+~"), maxsplit=1)[0]
+        if head in ("sampler", "reference"):
+            of_experiment.append(override)
+        elif override.startswith("~") or (head in OWN and head != "fixed"):
+            of_sweep.append(override)
+        else:
+            typed |= _fields(override)
+    tree = _absolute_paths(_replaced(_compose(path, of_sweep), of_sweep))
     sweep = decode(SweepSpec, tree, path.name)
-    if (base := sweep.experiment) is None:
-        experiment = Experiment(name=path.stem, run={})
+    if sweep.experiment is not None:
+        experiment = load_experiment(sweep.experiment, of_experiment)
+    elif of_experiment:
+        raise UserError(f"{of_experiment[0]}: {path.name} has no experiment; write it in evaluate")
     else:
-        experiment = load_experiment(base, of_experiment)
-    for override in of_experiment:
-        fixed = _fixed_before(override, sweep, of_sweep)
-        sweep = sweep if base is None else replace(sweep, fixed=fixed)
+        experiment, sweep = Experiment(name=path.stem, run=sweep.fixed), replace(sweep, fixed={})
+    _check_sampler(of_experiment, sweep)
+    if typed:
+        sweep = replace(sweep, fixed=_with_typed(sweep.fixed, _absolute_paths(typed, ".fixed")))
     return path.stem, sweep, experiment
+
+
+def _fields(override: str) -> dict[str, Any]:
+    """Return the dotted fields of a run that an override sets."""
+    parsed = _parsed(override)
+    key, value = str(parsed.key_or_group), cast("Any", parsed.value())
+    check_values(value, key)
+    if key == "fixed" and not isinstance(value, Mapping):
+        raise UserError(f"{override}: expected fields of a run")
+    return leaves_of(value if key == "fixed" else {key.removeprefix("fixed."): value})
+
+
+def _with_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file fixes with what is typed in its place."""
+    kept = {
+        field: value
+        for field, value in leaves_of(fixed).items()
+        if not any(lies_in(field, name) for name in typed)
+    }
+    places: dict[str, str] = {}
+    set_once(places, names_of(kept), "fixed of the file")
+    set_once(places, names_of(typed), "what is typed")
+    return {**kept, **typed}
+
+
+def _check_sampler(overrides: Sequence[str], sweep: SweepSpec) -> None:
+    """Refuse an override of what the sweep's `sampler_axes` set again."""
+    cells = grid(sweep.sampler_axes, "sampler_axes")
+    axes = {f"sampler.{axis}": "sampler_axes" for cell in cells for axis in cell}
+    for override in overrides:
+        set_once(dict(axes), _fields(override), override)
 
 
 def _replaced(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -297,58 +334,6 @@ def _undotted(
         if not (spelled and gone) or path in typed:
             kept[key] = value
     return kept
-
-
-def _fixed_before(override: str, sweep: SweepSpec, of_sweep: Sequence[str]) -> dict[str, Any]:
-    """Return what a sweep fixes beside what an override of its experiment sets."""
-    key, _, text = override.lstrip("+~").partition("=")
-    if key == "seed":
-        raise UserError(f"{override}: write seeds=[{text}], which baselines have, too")
-    typed = [name for name, _ in leaves(key, _yaml_value(override, text))]
-    for name in typed:
-        _check_counts(name, override, sweep)
-    fixed = leaves_of(sweep.fixed)
-    if above := next((name for name in fixed if lies_in(key, name) and name != key), None):
-        raise UserError(f"{override}: the sweep fixes {above} whole; write fixed.{above}=...")
-    kept = {n: v for n, v in fixed.items() if not any(lies_in(n, name) for name in typed)}
-    if len(kept) == len(fixed):
-        return sweep.fixed
-    if typed_fixed := [o for o in of_sweep if o.lstrip("+~").startswith("fixed")]:
-        raise UserError(f"{override}: {typed_fixed[-1]} may set it, too; write both as fixed....=")
-    return kept
-
-
-def _check_counts(field: str, override: str, sweep: SweepSpec) -> None:
-    """Refuse an override of a field that the cells of a sweep set again."""
-    cells, samplers = grid(sweep.axes, "axes"), grid(sweep.sampler_axes, "sampler_axes")
-    axes = {axis: f"axes.{axis}" for cell in cells for axis in cell}
-    axes |= {f"sampler.{axis}": f"sampler_axes.{axis}" for cell in samplers for axis in cell}
-    if axis := next((axis for axis in axes if _is_set_by(field, axis)), None):
-        raise UserError(
-            f"{override}: the axis {axis} of the sweep sets it; write {axes[axis]}=[...]"
-        )
-    if place := _in_every_variant(field, sweep):
-        raise UserError(f"{override}: every variant of the sweep sets it; write {place}=...")
-    listed = [any(_is_set_by(field, own) for own in leaves_of(cell)) for cell in sweep.trials]
-    if listed and all(listed) and not sweep.axes and not sweep.variants:
-        raise UserError(f"{override}: every trial of the sweep sets it; write trials=[...]")
-
-
-def _in_every_variant(key: str, sweep: SweepSpec) -> str:
-    """Return the first place of a field that each chosen variant of an axis sets; "" if none is."""
-    cells = grid(sweep.axes, "axes")
-    for axis, variants in sweep.variants.items():
-        chosen = [name for cell in cells for name in ([cell[axis]] if axis in cell else variants)]
-        own = {f"variants.{axis}.{name}": variants.get(name, {}) for name in chosen}
-        places = {at: [f for f in leaves_of(own[at]) if _is_set_by(key, f)] for at in own}
-        if all(places.values()) and all(axis in cell for cell in sweep.trials):
-            return next(f"{at}.{field}" for at, (field, *_) in places.items())
-    return ""
-
-
-def _is_set_by(field: str, other: str) -> bool:
-    """Return whether a dotted field is set where another one is; `route` sets all `routes`."""
-    return lies_in(field, "routes" if other == "route" else other)
 
 
 def _quoted(value: str) -> str:

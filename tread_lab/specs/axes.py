@@ -84,8 +84,7 @@ def _apart(columns: Iterable[tuple[str, list[Cell]]]) -> list[list[Cell]]:
     places: dict[str, str] = {}
     apart = []
     for place, column in columns:
-        for key in dict.fromkeys(key for cell in column for key in cell):
-            set_once(places, key, place)
+        set_once(places, dict.fromkeys(key for cell in column for key in cell), place)
         apart.append(column)
     return apart
 

@@ -14,10 +14,9 @@ from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import (
-    by_axis,
     check_field,
     leaves_of,
-    lies_in,
+    routes_of,
     run_of,
     with_cell,
     with_fields,
@@ -90,10 +89,10 @@ def expand(
         UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
     """
     base = with_fields(experiment.run, sweep.fixed, "fixed")
-    if not has_computed(base):
+    placed = all({"start", "end"} <= route.keys() for route in routes_of(base.get("routes") or []))
+    if placed and not has_computed(base):
         run_of(base)
     cells, repeated = _cells(sweep)
-    _check_fixed(sweep, cells, experiment.run)
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
     assert price is not None or sweep.match is None
     make = Trials(base, sweep.baseline, price if sweep.match else None, whole)
@@ -137,42 +136,13 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
 
 
 def _check_seeds(sweep: SweepSpec) -> None:
-    """Refuse a seed beside `seeds`, which a trial and its baseline share.
-
-    The file of a report fixes one of them.
-    """
+    """Refuse a seed beside `seeds`, which a trial and its baseline share."""
     places = {"fixed": sweep.fixed, "baseline": sweep.baseline or {}}
     for axis, variants in sweep.variants.items():
         places |= {f"variants.{axis}.{name}": fields for name, fields in variants.items()}
     for path, fields in places.items():
-        seed = leaves_of(fields).get("seed")
-        of_all = path == "fixed" or len(sweep.seeds) == 1
-        if seed is not None and not (of_all and seed in sweep.seeds):
+        if "seed" in leaves_of(fields):
             raise _seed_at(path)
-
-
-def _check_fixed(sweep: SweepSpec, cells: Sequence[Cell], base: Mapping[str, Any]) -> None:
-    """Refuse to fix a part of a field that every cell sets whole: the part would be lost.
-
-    The file of a report fixes all that its experiment said, and so what cells set again; beside it
-    the base run may say more, as the command line or a later experiment does.
-    """
-    fixed, said = leaves_of(sweep.fixed), leaves_of(base)
-    if base.keys() <= {name.partition(".")[0] for name in fixed}:
-        return
-    for name, value in fixed.items():
-        if name in said and said[name] == value:
-            continue
-        place = f"routes.{name}" if lies_in(name, "route") or name == "rate" else name
-        if all(_set_whole(place, cell, sweep) for cell in cells):
-            whole = _set_whole(place, cells[0], sweep)
-            raise UserError(f"fixed.{name}: every cell sets {whole} whole; write it there")
-
-
-def _set_whole(name: str, cell: Cell, sweep: SweepSpec) -> str:
-    """Return the field of which a dotted one is a part where a cell sets it; "" if none."""
-    names = (field for _, own in by_axis(cell, sweep.variants) for field in leaves_of(own))
-    return next((field for field in names if field != name and lies_in(name, field)), "")
 
 
 def _seed_at(path: str) -> UserError:
@@ -205,10 +175,12 @@ def _split(
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
     kept: list[tuple[Cell, dict[str, Any]]] = []
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
+    fixed = leaves_of(sweep.fixed)
     for cell in cells:
         try:
             fields = {key: value for key, value in cell.items() if key != SPEND}
-            names = CellNames(with_cell(make.base, fields, sweep.variants), cell, facts)
+            tree = with_cell(make.base, fields, sweep.variants, fixed)
+            names = CellNames(tree, cell, facts)
             rule = next((rule for rule in rules if not _meets(rule, names)), None)
             if rule is None:
                 kept.append((names.settled(cell), names.settled(names.tree)))

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
@@ -130,19 +131,28 @@ def _default(name: str) -> Any:
 
 
 def with_cell(
-    base: Mapping[str, Any], cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
+    base: Mapping[str, Any],
+    cell: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    fixed: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the base tree with the fields of a cell set, those of its variants, too.
 
+    Args:
+        base: the tree in which the dotted fields `fixed` are set already.
+
     Raises:
-        UserError: two of the cell's axes set one field, or a field is wrong.
+        UserError: two of the cell's axes, or one and `fixed`, set one field, or a field is wrong.
     """
-    tree, axes = dict(base), dict[str, str]()
+    tree, places = dict(base), dict[str, str]()
+    set_once(places, names_of(fixed), "fixed")
     fields: dict[str, Any] = {}
-    for axis, written in by_axis(cell, variants):
+    for axis, written in _by_axis(cell, variants):
         own = leaves_of(written)
-        for name in _names(own):
-            set_once(axes, name, axis)
+        set_once(places, names_of(own), axis)
+        for name, part in itertools.product(own, fixed):
+            if lies_in(_in_run(part), name):
+                raise UserError(f"fixed.{part}: {axis} sets {name} whole; write it there")
         fields |= {name: (leaf, axis) for name, leaf in own.items()}
     for name, (leaf, axis) in in_order(fields):
         try:
@@ -152,13 +162,19 @@ def with_cell(
     return tree
 
 
-def set_once(places: dict[str, str], name: str, place: str) -> None:
-    """Note the place that sets a field; refuse a second one."""
-    if (other := places.setdefault(name, place)) != place:
-        raise UserError(f"{other} and {place} both set {name}; write one of them")
+def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
+    """Note the place that sets some fields; refuse a second one."""
+    for name in names:
+        if (other := places.setdefault(name, place)) != place:
+            raise UserError(f"{other} and {place} both set {name}; write one of them")
 
 
-def by_axis(
+def _in_run(field: str) -> str:
+    """Return a dotted field as it lies in a run: `route` and `rate` are in its `routes`."""
+    return f"routes.{field}" if field.partition(".")[0] in SHORT else field
+
+
+def _by_axis(
     cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield every axis of a cell, of `variants` the chosen one, with the fields that it sets."""
@@ -169,7 +185,7 @@ def by_axis(
             yield key, {key: value}
 
 
-def _names(fields: Mapping[str, Any]) -> Iterable[str]:
+def names_of(fields: Mapping[str, Any]) -> Iterable[str]:
     """Return the fields that dotted fields set, those of a route by one name each."""
     named = dict(fields)
     first = [named["route"]] if "route" in named else []

@@ -160,7 +160,7 @@ class SweepSpec:
     Attributes:
         question: what the sweep answers.
         experiment: the base run, from `experiments/`; `null` where `fixed` says all of it.
-        fixed: fields of the base run that every trial changes.
+        fixed: fields that every run has, which no cell sets again; what is typed is fixed, too.
         baseline: fields that turn a trial into the run it is compared with; `null` for no baseline.
         variants: axis -> {name: fields that this variant changes together}; an axis like any other.
         axes: field -> values; a mapping is a grid over its keys, a list of axes several grids; the

@@ -28,6 +28,7 @@ IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": 
         {**ROUTES, "baseline": None},
         {"axes": {"process": ["edm", "flow"]}, "variants": {"r": {"a": {"routes": ["0->1"]}}}},
         {**ROUTES, "where": "start > 0", "question": "Where?"},
+        {**ROUTES, "variants": {"of": {"base": {}, "own": {"train.steps": 3}}}},
         {**ROUTES, "match": "train_flops", "fixed": {"train": {"steps": 9}}},
         {**ROUTES, "evaluate": [IN_AN_INTERVAL], "sampler_axes": {"guidance.weight": [1, 2]}},
     ],

@@ -114,6 +114,7 @@ def test_absent_data_are_those_of_their_path_and_never_one_of_two_that_are_alike
     file = sweep_on(one)
     tree = json.loads(file.read_text())
     tree["axes"]["data.path"] = [str(one), str(other)]
+    del tree["fixed"]["data"]["path"]
     file.write_text(json.dumps(tree))
     plan = load_sweep(str(file), path=lab.root).plan
     store_plan(lab.sweep("s"), plan)
