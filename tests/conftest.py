@@ -81,7 +81,6 @@ LONGEST = (
     "faults/test_trials.py",
     "prepare/test_stand_ins.py",
     "faults/test_records.py",
-    "config/test_asked.py",
     "docs/test_headers.py",
     "faults/test_crash.py",
     "faults/test_drivers.py",

@@ -24,7 +24,7 @@ EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
   tread-lab sweep route_placement.yaml               run it; the same command resumes it
   tread-lab sweep route_placement.yaml seeds=[0,1,2] --name placement_3seeds
-  tread-lab sweep tiny 'route=2->8,2->10' train.lr=1e-3,3e-3 seeds=0..2    ask without a file
+  tread-lab sweep tiny 'axes.route=["2->8","2->10"]' seeds=0..2    a sweep of an experiment
   tread-lab submit slurm route_placement.yaml --gpus 8 --time 12:00:00
   tread-lab train tiny --route "2->8" train.steps=500
   tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5

@@ -214,6 +214,58 @@ def test_a_base_run_that_the_file_fixes_takes_what_is_typed_of_it(in_folder: Pat
             load_sweep(words[0], [*words[1:], "sampler.steps=5"])
 
 
+@pytest.mark.parametrize(
+    ("typed", "written"),
+    [
+        ([], ""),
+        (
+            ['axes.route=["2->8","2->10"]', "axes.train.lr=[1e-3]", "train.steps=20", "seeds=0..2"],
+            "fixed: {train.steps: 20}\naxes: {route: [2->8, 2->10], train: {lr: [0.001]}}\n"
+            "seeds: [0, 1, 2]\n",
+        ),
+        (
+            ["axes.route.end=4..9", "rate=0.75", "route.start=1", "search.trials=3"],
+            "fixed: {rate: 0.75, route.start: 1}\naxes: {route: {end: 4..9}}\n"
+            "search: {trials: 3}\n",
+        ),
+        (
+            ["sampler_axes.steps=[4,8]", "evaluate=[fd@1k]", "baseline=null", "data.path=x"],
+            "fixed: {data.path: x}\nevaluate: [fd@1k]\nsampler_axes: {steps: [4, 8]}\n"
+            "baseline: null\n",
+        ),
+    ],
+)
+def test_an_experiment_is_a_sweep_of_its_base_run(
+    typed: list[str], written: str, in_folder: Path
+) -> None:
+    Path("s.yaml").write_text(f"experiment: tiny_flow\n{written}")
+    of_file, asked = load_sweep("s"), load_sweep("tiny_flow", typed)  # which has `defaults`
+    assert asked[0] == "tiny_flow" and asked[1:] == of_file[1:]
+    assert expand(*asked[1:]).trials
+
+
+def test_a_file_without_an_experiment_that_says_no_run_is_no_sweep(in_folder: Path) -> None:
+    Path("lacking.yaml").write_text("axes: {rate: [0]}\n")
+    with pytest.raises(UserError, match=r"^lacking.yaml: missing key 'experiment'"):
+        load_sweep("lacking.yaml", ["train.lr=1"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("route=2->8,2->10", """as in 'axes.route=["2->8","2->10"]'"""),
+        ("train.lr=1e-3,3e-3", "several values are a list; write 'axes.train.lr=[1e-3,3e-3]'"),
+        ("rate=choice(0.5,0.75)", "several values are a list; write 'axes.rate=[...]'"),
+        ("sampler.steps=4,8", "several values are a list; write 'sampler_axes.steps=[4,8]'"),
+        ("seeds=0,1", "several values are a list; write 'seeds=[0,1]'"),
+    ],
+)
+def test_values_with_commas_between_them_are_told_as_a_list(typed: str, meant: str) -> None:
+    with pytest.raises(UserError) as error:
+        load_sweep("tiny", [typed])
+    assert str(error.value).endswith(meant)
+
+
 def test_where_compares_paths_as_the_axis_has_them(in_folder: Path) -> None:
     Path("s.yaml").write_text("experiment: s2_imagenet256\naxes: {data.path: [a, b]}\n")
     for where, kept in {

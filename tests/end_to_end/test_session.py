@@ -27,7 +27,8 @@ MEASURED = (
     " {layer_similarity: {images: 4, levels: 2}},"
     " {samples: {metrics: [fd], count: 100, sampler: {steps: 2}}}]'"
 )
-SWEEP = f"sweep tiny route=0->1,1->2 rate=0.5,0.75 {SMALL} {MEASURED} --name places"
+AXES = """'axes.route=["0->1","1->2"]' axes.rate=[0.5,0.75]"""
+SWEEP = f"sweep tiny {AXES} {SMALL} {MEASURED} --name places"
 PACKED = (
     "train tiny data.source=latents data.path=packed data.channels=4 data.size=8 data.classes=5"
     f" {SMALL}"
@@ -41,11 +42,11 @@ train tiny --route 1->2 {SMALL}
 train tiny --route 1->2 {SMALL}
 train tiny --route 1->9 {SMALL}
 evaluate {RUN} heldout_loss --device cpu
-{SWEEP} seeds=0,1 --executor inline --plan
-{SWEEP} seeds=0,1 --executor inline
-{SWEEP} seeds=0,1 --executor inline --no-mlflow
-{SWEEP} seeds=0,1,2 --executor inline
-{SWEEP} seeds=0,1,2 --executor inline --extend --plan
+{SWEEP} seeds=[0,1] --executor inline --plan
+{SWEEP} seeds=[0,1] --executor inline
+{SWEEP} seeds=[0,1] --executor inline --no-mlflow
+{SWEEP} seeds=[0,1,2] --executor inline
+{SWEEP} seeds=[0,1,2] --executor inline --extend --plan
 status
 status places
 status places --json
@@ -68,7 +69,7 @@ data pack latents packed
 {PACKED}
 {PACKED} 'evaluate=[{{heldout_loss: {{images: 2}}}}]'
 rm {RUN}
-sweep tiny route=0->1 {SMALL} {MEASURED} --name few --executor inline
+sweep tiny 'route="0->1"' {SMALL} {MEASURED} --name few --executor inline
 report places few --output both.html
 rm few --yes
 rm places

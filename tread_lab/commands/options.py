@@ -84,9 +84,9 @@ class Driven(Watched, OfLab, Changed):
 
     file: str = argument(
         "a path, or the name of a shipped file or of one in ./sweeps; or an experiment, with"
-        " 'route=2->8,2->10' and the like as its axes"
+        " axes.rate=[0.5,0.75] and the like"
     )
-    name: str | None = option("name of the sweep (default: the name of the file, or of the axes)")
+    name: str | None = option("name of the sweep (default: the name of the file)")
     extend: bool = option("add what is new in the file to the stored plan", False)
     budget: Sequence[str] = option(
         "flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command with a"

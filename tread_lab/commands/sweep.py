@@ -17,8 +17,7 @@ from tread_lab.commands.resolve import (
     gpus_per_run,
     visible_device,
 )
-from tread_lab.config.asked import sweep_text
-from tread_lab.config.load import asked_file, load_sweep
+from tread_lab.config.load import load_sweep
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
@@ -146,10 +145,7 @@ def sweep(options: Sweep) -> int:
     if options.as_json:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE
-    asked = asked_file(options.file, options.changes)
-    if asked is not None:
-        print(sweep_text(asked[1], [options.file, *options.changes]), end="", flush=True)
-    _show(launch, notices if asked else answers)
+    _show(launch, answers)
     return DONE
 
 

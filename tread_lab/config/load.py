@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -15,14 +15,13 @@ from typing import Any, cast
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, IntervalSweep, Override
+from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers.oc import env as read_environment
 from yaml import YAMLError
 
-from tread_lab.config.asked import OWN, sweep_name, sweep_tree
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed, parsed
@@ -35,6 +34,7 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 _RESOLVING = "UserError raised while resolving interpolation: "  # which says no more
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
 Keys = tuple[str, ...]
+OWN = tuple(field.name for field in fields(SweepSpec))
 _HERE = Path(__file__).parents[1]
 
 
@@ -175,58 +175,12 @@ def _yaml_value(override: str, text: str) -> Any:
 
 
 def find_sweep(name: str) -> Path:
-    """Return the file of a sweep, or of the experiment about which one is asked without a file."""
+    """Return the file of a sweep, or of an experiment, which is a sweep of its base run."""
     return find("sweeps", name, "experiments")
 
 
-def asked_file(name: str, overrides: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
-    """Return the name and the tree of the sweep file that overrides of an experiment stand for.
-
-    Several values of a field, `train.lr=1e-3,3e-3`, are an axis, in Hydra's grammar of sweeps or as
-    sweep files write them (`route.start=0..7`). `None`: `name` is a sweep file.
-
-    Raises:
-        UserError: an override is malformed, or is of no run and of no sweep file.
-    """
-    loaded = _loaded(find_sweep(name))
-    if "experiment" in loaded or not loaded.keys() & {*TOP, "defaults"}:
-        return None
-    if "defaults" in loaded and "experiment" in _compose(find_sweep(name), ()):
-        return None
-    settings: dict[str, list[Any]] = {}
-    for override in overrides:
-        key, values = _values(override)
-        if key in settings:
-            raise UserError(f"{override}: {key} is given twice; write {key}=a,b for an axis")
-        settings[key] = values
-    if not settings:
-        raise UserError(f"{name} is an experiment: say what varies, e.g. 'route=2->8,2->10'")
-    tree = _absolute_paths(sweep_tree(name, settings))
-    return sweep_name(tree), tree
-
-
-def _values(override: str) -> tuple[str, list[Any]]:
-    """Return the key of an override and its values, one or several; texts need no quotes."""
-    key, equals, value = override.partition("=")
-    try:
-        parsed = _parsed(override)
-    except UserError:
-        whole = key in ("where", "question") and not value.startswith("[")
-        quoted = f'"{value}"' if whole else _quoted(value)
-        parsed = _parsed(f"{key}{equals}{quoted}")
-    key, written = str(parsed.key_or_group), parsed.value()
-    if parsed.is_delete() or isinstance(written, Glob):
-        raise UserError(f"{override}: write {key}=a,b, or one value")
-    if isinstance(written, IntervalSweep):
-        scale = "log" if "log" in written.tags else "linear"
-        return key, [f"{written.start}..{written.end} {scale}"]
-    if not parsed.is_sweep_override():
-        return key, [written]
-    return key, [_parsed(f"{key}={text}").value() for text in parsed.sweep_string_iterator()]
-
-
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
-    """Return (name, sweep, experiment) of a sweep file, or of what is asked about an experiment.
+    """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
 
     An override belongs to the sweep file if its first key does (`seeds=[0,1]`), to the experiment
     if it is of its sampler or reference, else to `fixed` (`train.steps=200`). Where a file has no
@@ -235,8 +189,6 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     Raises:
         UserError: an override of what the sweep sets in another place, too.
     """
-    if (asked := asked_file(name, overrides)) is not None:
-        return asked[0], decode(SweepSpec, asked[1]), load_experiment(name)
     path, typed = find_sweep(name), dict[str, Any]()
     of_sweep, of_experiment = list[str](), list[str]()
     for override in overrides:
@@ -247,8 +199,11 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
             of_sweep.append(override)
         else:
             typed |= _fields(override)
-    tree = _absolute_paths(_replaced(_compose(path, of_sweep), of_sweep))
-    sweep = decode(SweepSpec, tree, path.name)
+    if _is_experiment(path):
+        composed = {"experiment": name, **_compose(None, of_sweep)}
+    else:
+        composed = _compose(path, of_sweep)
+    sweep = decode(SweepSpec, _absolute_paths(_replaced(composed, of_sweep)), path.name)
     if sweep.experiment is not None:
         experiment = load_experiment(sweep.experiment, of_experiment)
     elif of_experiment:
@@ -259,6 +214,14 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     if typed:
         sweep = replace(sweep, fixed=_with_typed(sweep.fixed, _absolute_paths(typed, ".fixed")))
     return path.stem, sweep, experiment
+
+
+def _is_experiment(path: Path) -> bool:
+    """Return whether a file says a run, and no experiment that it varies."""
+    loaded = _loaded(path)
+    if "experiment" in loaded or not loaded.keys() & {*TOP, "defaults"}:
+        return False
+    return "defaults" not in loaded or "experiment" not in _compose(path, ())
 
 
 def _fields(override: str) -> dict[str, Any]:
@@ -340,8 +303,6 @@ def _quoted(value: str) -> str:
     """Return the value of an override with each text in it in quotes."""
     if value.startswith("{"):
         return value
-    if value.startswith("choice(") and value.endswith(")"):
-        value = value.removeprefix("choice(")[:-1]
 
     def in_quotes(text: re.Match[str]) -> str:
         return text[0] if text[0][0] in "\"'" else f'"{text[0].strip()}"'
@@ -357,27 +318,39 @@ def _parsed(override: str) -> Override:
     """
     if "=" not in override and not override.startswith("~"):
         raise UserError(f"{override!r} is not an override; write key=value")
+    key, _, value = override.partition("=")
     try:
-        return OverridesParser.create().parse_override(override)
+        parsed = OverridesParser.create().parse_override(override)
     except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
-        key, _, value = override.partition("=")
         arrow = "; write -> for an arrow" if "\u2192" in value else ""
+        several = re.match(r"[^\[{(]*,", value) is not None
+        quoted = _listed(key, _quoted(value)) if several else f"{key}={_quoted(value)}"
         raise UserError(
             f"{override!r}: the value of {key} cannot be read; quote each text in it, as in"
-            f" '{key}={_quoted(value)}'{arrow}"
+            f" '{quoted}'{arrow}"
         ) from None
+    if parsed.is_sweep_override():
+        raise UserError(f"{override!r}: several values are a list; write '{_listed(key, value)}'")
+    return parsed
 
 
-def _compose(path: Path, overrides: Sequence[str]) -> dict[str, Any]:
+def _listed(key: str, values: str) -> str:
+    """Return the override that makes several values a list of the sweep file, or an axis of it."""
+    head, _, rest = key.partition(".")
+    axis = f"sampler_axes.{rest}" if head == "sampler" else f"axes.{key}"
+    return f"{key if head in OWN else axis}=[{'...' if '(' in values else values}]"
+
+
+def _compose(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the tree of a file with its `defaults` and overrides, interpolations resolved."""
-    alone = _loaded(path)
+    alone, name = (OmegaConf.create(), "") if path is None else (_loaded(path), path.name)
     for override in overrides:
         _parsed(override)
-    with _mistakes(path.name), _without_environment():
+    with _mistakes(name), _without_environment():
         config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone
         tree = OmegaConf.to_container(config, resolve=True)
     assert isinstance(tree, dict)
-    check_values(tree, path.name)
+    check_values(tree, name)
     return {str(key): value for key, value in tree.items()}
 
 
@@ -398,15 +371,19 @@ def _without_environment() -> Iterator[None]:
         OmegaConf.register_new_resolver("oc.env", read_environment, replace=True)
 
 
-def _with_hydra(path: Path, overrides: Sequence[str]) -> Any:
-    """Return a file's tree with overrides; one replaces a value of another kind as a whole."""
+def _with_hydra(path: Path | None, overrides: Sequence[str]) -> Any:
+    """Return a file's tree, or an empty one, with overrides.
+
+    An override replaces a value of another kind as a whole.
+    """
     forced = [o if o.startswith(("+", "~")) else f"++{o}" for o in overrides]
     search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(path.parent), version_base="1.3"):
+    folder, name = (Path.cwd(), None) if path is None else (path.parent, path.stem)
+    with initialize_config_dir(str(folder), version_base="1.3"):
         while True:
             try:
-                return compose(path.stem, overrides=[*forced, search])
+                return compose(name, overrides=[*forced, search])
             except ConfigCompositionException as error:
                 override = str(error).removeprefix("Error merging override ")
                 removed = "~" + override.lstrip("+").partition("=")[0]
