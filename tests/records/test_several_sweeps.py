@@ -140,32 +140,6 @@ def test_equal_cells_are_paired_where_one_sweep_was_extended_by_an_axis_and_a_se
     assert len(more) == 2 and pairs_of(between([b, extended])) == pairs_of(between([b, c]))
 
 
-def test_cells_of_an_extension_with_another_field_or_baseline_are_paired(lab: Lab) -> None:
-    b, c = (lab.sweep(name).plan() for name in "bc")
-
-    def changed(plan: StoredPlan, roles: str, batch: int) -> StoredPlan:
-        """Return a plan and its runs of some roles again, under another batch."""
-        new = {t.run: f"f{t.run[1:]}" for t in plan.trials if t.role in roles}
-        more = [
-            replace(
-                t,
-                run=new.get(t.run, t.run),
-                baseline=new.get(t.baseline or "", t.baseline),
-                spec={**t.spec, "train": {**t.spec["train"], "batch": batch}}
-                if t.run in new
-                else t.spec,
-            )
-            for t in plan.trials
-        ]
-        return replace(plan, trials=(*plan.trials, *more))
-
-    expected = pairs_of(between([b, c]))
-    assert len(expected) > 4 and pairs_of(between([changed(b, "baseline trial", 8), c])) == expected
-    told = changed(b, "baseline", 8)
-    assert any("baseline.train.batch" in t.cell for t in told.with_baseline_cells.trials)
-    assert len(between([told, c]).trials) == len(expected)
-
-
 def pairs_of(plan: StoredPlan) -> list[tuple[str, str | None]]:
     return [(trial.run, trial.baseline) for trial in plan.trials]
 

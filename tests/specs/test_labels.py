@@ -199,7 +199,7 @@ def test_a_baseline_has_only_the_values_that_all_its_trials_share() -> None:
 
 def test_the_place_of_a_route_is_no_value_of_a_baseline() -> None:
     axes = {"route": [{"start": 2, "end": 8}, {"start": 2, "end": 6}], "rate": [0.25, 0.5]}
-    baseline, *_ = with_baseline_cells(planned(axes=axes, baseline={"routes": [], "seed": 0}))
+    baseline, *_ = with_baseline_cells(planned(axes=axes))
     assert baseline.cell == {}
     lengths = [{"route.start": s, "route.end": 8, "train.steps": n} for s, n in ((2, 5), (0, 6))]
     served = with_baseline_cells(planned(trials=lengths, fixed={"train": {"warmup": 0}}))
@@ -229,17 +229,6 @@ def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> 
                 "0->4 s=0.5": [0],
             },
         ),
-        (
-            {"fixed": {"train.batch": 8}},  # no further seed of the first cells
-            {
-                "dense batch=16": [0],
-                "dense batch=8": [0, 1],
-                "2->8 s=0.5 batch=16": [0],
-                "2->8 s=0.5 batch=8": [0, 1],
-                "0->4 s=0.5 batch=16": [0],
-                "0->4 s=0.5 batch=8": [0, 1],
-            },
-        ),
     ],
 )
 def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_planned(
@@ -254,37 +243,26 @@ def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_pla
     assert {cell: sorted(own) for cell, own in cells.items()} == seeds
 
 
-def test_trials_whose_baselines_alone_differ_are_cells_of_their_own() -> None:
-    first, more = (
-        planned(axes={"route": ["2->8"]}, baseline={"routes": [], **more})
-        for more in ({}, {"train.lr": 0.1})
-    )
-    cells = [t.cell for t in with_baseline_cells((*first, *more)) if t.role == "trial"]
-    assert cells == [{"route": "2->8", "baseline.train.lr": lr} for lr in (0.006, 0.1)]
-
-
-def cells_of_extension(*sweeps: dict[str, Any]) -> list[dict[str, Any]]:
-    trials = [t for more in sweeps for t in planned(**{"axes": {"route": ["2->8"]}, **more})]
-    found = [with_baseline_cells(own) for own in (trials, list(map(Trial.stored, trials)))]
-    first, stored = ([t.cell for t in own if t.role == "trial"] for own in found)
-    assert first == stored
-    return first
-
-
-def test_cells_are_told_apart_under_other_seeds_too_and_by_no_seed() -> None:
-    slow: dict[str, Any] = {"baseline": {"routes": [], "train.lr": 0.1}}
-    cells = cells_of_extension({}, {"seeds": [1], **slow})
-    assert cells == [{"route": "2->8", "baseline.train.lr": lr} for lr in (0.006, 0.1)]
-    less: dict[str, Any] = {"fixed": {"train.batch": 8}}
-    assert cells_of_extension({}, less, {**less, **slow}) == [
-        {"route": "2->8", "train.batch": 16},
-        *({"route": "2->8", "train.batch": 8, "baseline.train.lr": lr} for lr in (0.006, 0.1)),
+@pytest.mark.parametrize("seed", [0, 1])
+def test_trials_of_one_cell_that_an_early_version_mixed_are_told_apart_by_digits(seed: int) -> None:
+    """Today an extension is refused whose base run or baseline is another one."""
+    changes: list[dict[str, Any]] = [
+        {},
+        {"fixed": {"train.batch": 8}},
+        {"baseline": {"routes": [], "train.lr": 0.1}},  # the same run beside another baseline
     ]
-    then = [{"then": {"routes": [], "train": {"steps": n, "warmup": 0}}} for n in (5, 6)]
-    cells = cells_of_extension(
-        {"fixed": then[0], "baseline": None}, {"fixed": then[1], "baseline": None, "seeds": [1]}
-    )
-    assert cells == [{"route": "2->8", "train.steps": n} for n in (5, 6)]
+    trials = [
+        trial
+        for number, more in enumerate(changes)
+        for trial in planned(axes={"route": ["2->8"]}, seeds=[seed * number], **more)
+    ]
+    for own in (trials, list(map(Trial.stored, trials))):
+        found = [t for t in with_baseline_cells(own, mixed=True) if t.role == "trial"]
+        assert [cell_label(t) for t in found] == [
+            f"2->8 s=0.5 digits={t.run[:6]}/{(t.baseline or '')[:6]}" for t in found
+        ]
+        assert len({cell_label(t) for t in found}) == 3
+        assert seed or with_baseline_cells(own) == with_baseline_cells(own, mixed=True)
 
 
 def test_seeds_of_one_cell_are_no_reason_to_compare_settings(

@@ -153,7 +153,8 @@ class StoredPlan:
     @cached_property
     def with_baseline_cells(self) -> StoredPlan:
         """The plan with `labels.with_baseline_cells` of its trials."""
-        return replace(self, trials=with_baseline_cells(self.trials))
+        mixed = bool(self.sources.get("earlier"))
+        return replace(self, trials=with_baseline_cells(self.trials, mixed=mixed))
 
     def tree(self) -> dict[str, Any]:
         """Return the plan as `plan.json` holds it."""

@@ -11,7 +11,6 @@ from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import CellNames, Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import (
-    OF_BASELINE,
     ROUTE_AXES,
     Kind,
     cell_label,
@@ -87,6 +86,7 @@ def united(plans: Sequence[StoredPlan]) -> StoredPlan:
         sources={
             "sweep": {"match": matches.pop() if len(matches) == 1 else None},
             "experiment": plans[0].base,
+            "earlier": [tree for plan in plans for tree in plan.sources.get("earlier", [])],
         },
         created=min(created, default=None),
     )
@@ -124,8 +124,6 @@ def _place(trial: Trial[Tree], axes: Iterable[str] = ()) -> Place:
     names = CellNames(trial.spec, trial.cell)
     values = {}
     for axis in {*trial.cell, *axes}.difference(told):
-        if axis.startswith(OF_BASELINE):  # which is another one here
-            continue
         with contextlib.suppress(KeyError, UserError):  # not all axes are fields
             values[axis] = value_text(names(axis))
     return cell_label(replace(trial, cell=route)), trial.seed, frozenset(values.items())

@@ -20,11 +20,10 @@ from tread_lab.specs.signature import settings_signature, signature
 from tread_lab.specs.units import short
 
 OneSpec = TypeVar("OneSpec", bound=Spec)
-Key = TypeVar("Key")
 Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
 _SEEDS = re.compile(r"(init_from\.run\.)*seed")  # of a run and of those that it descends from
-OF_BASELINE = "baseline."  # begins the names of fields by which baselines tell trials apart
+_DIGITS = "digits"  # an axis that tells trials of one cell apart, by those of run and baseline
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
 
 
@@ -101,20 +100,22 @@ def kind_of(trial: Trial[Spec], settings: dict[str, str]) -> Kind:
     return trial.role, settings[trial.run], settings.get(trial.baseline or "", "")
 
 
-def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec], ...]:
+def with_baseline_cells(
+    trials: Sequence[Trial[AnySpec]], *, mixed: bool = False
+) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
     A sweep over precisions has a dense run in each: these are cells, not seeds of one. Seeds of one
-    cell share its axis values, also where only some of them were planned under an axis. Trials of
-    one cell that differ in more, as where an extension has changed a field, are told apart by it.
+    cell share its axis values, also where only some of them were planned under an axis.
+
+    Args:
+        mixed: whether trials of one cell may differ in more than their seeds, as where an early
+            version extended a sweep by another base run.
     """
     settings: dict[str, str] = {}
-    if not _every_cell_has_every_seed(trials):
+    if mixed or not _every_cell_has_every_seed_once(trials):
         settings = settings_of(trials)
-        trials = _with_whole_cells(trials, settings)
-    if _some_cell_has_several_kinds(trials):
-        settings = settings or settings_of(trials)
-        trials = _with_fields_told(trials, settings)
+        trials = _with_digits(_with_whole_cells(trials, settings), settings)
     own = _served_cells((settings.get(t.baseline or "", t.baseline), t.cell) for t in trials)
     served = ((trial, own.get(settings.get(trial.run, trial.run))) for trial in trials)
     found = tuple(
@@ -132,13 +133,15 @@ def with_baseline_cells(trials: Sequence[Trial[AnySpec]]) -> tuple[Trial[AnySpec
     )
 
 
-def _every_cell_has_every_seed(trials: Iterable[Trial[Spec]]) -> bool:
+def _every_cell_has_every_seed_once(trials: Iterable[Trial[Spec]]) -> bool:
     """Return whether no seed of a cell can be found under another name."""
-    seeds: dict[str, set[int]] = {}
+    seeds: dict[str, list[int]] = {}
     for trial in trials:
         if trial.role == "trial":
-            seeds.setdefault(repr(trial.cell), set()).add(trial.seed)
-    return len(set(map(frozenset, seeds.values()))) < 2
+            seeds.setdefault(repr(trial.cell), []).append(trial.seed)
+    return len({tuple(sorted(own)) for own in seeds.values()}) < 2 and all(
+        len(own) == len(set(own)) for own in seeds.values()
+    )
 
 
 def _with_whole_cells(
@@ -160,59 +163,25 @@ def _with_whole_cells(
     )
 
 
-def _some_cell_has_several_kinds(trials: Sequence[Trial[Spec]]) -> bool:
-    """Return whether trials of one cell, or their baselines, may differ in more than seeds."""
-    own = {trial.run: _but_seeds(trial.spec) for trial in trials}
-    cells: dict[str, Any] = {}
-    for trial in (trial for trial in trials if trial.role == "trial"):
-        both = own[trial.run], own.get(trial.baseline or "")
-        if cells.setdefault(repr(trial.cell), both) != both:
-            return True
-    return False
-
-
-def _but_seeds(spec: Spec) -> list[Any]:
-    """Return the values of a spec and its ancestors without their seeds, for a quick comparison."""
-    if isinstance(spec, RunSpec):
-        values = {name: getattr(spec, name) for name in RunSpec.__dataclass_fields__}
-        start = values.get("init_from")
-        start = start and {name: getattr(start, name) for name in start.__dataclass_fields__}
-    else:
-        values, start = dict(spec), spec.get("init_from")
-    own = [value for name, value in values.items() if name not in ("seed", "init_from")]
-    if start and start.get("run") is not None:
-        own.append(_but_seeds(start["run"]))
-        start = {name: value for name, value in start.items() if name != "run"}
-    return [*own, start]
-
-
-def _with_fields_told(
+def _with_digits(
     trials: Sequence[Trial[AnySpec]], settings: dict[str, str]
 ) -> tuple[Trial[AnySpec], ...]:
-    """Return the trials; those of one cell that differ, or whose baselines do, tell in what."""
-    cells: dict[str, dict[Kind, Trial[AnySpec]]] = {}
+    """Return the trials; those of one cell that differ in more than seeds have digits of a run."""
+    digits: dict[str, dict[Kind, str]] = {}  # by cell
     kinds = [kind_of(trial, settings) for trial in trials]
     for kind, trial in zip(kinds, trials):
         if trial.role == "trial":
-            cells.setdefault(repr(trial.cell), {}).setdefault(kind, trial)
-    runs, told = {trial.run: trial for trial in trials}, dict[tuple[str, Kind], Cell]()
-    for cell, own in cells.items():
-        fields = _told_apart(own)
-        alike: dict[str, dict[Kind, Trial[AnySpec]]] = {}  # kind -> its baseline
-        for kind, trial in own.items():
-            baseline = runs.get(trial.baseline or "", trial)
-            alike.setdefault(repr(fields[kind]), {})[kind] = baseline
-        for kind, more in (item for one in alike.values() for item in _told_apart(one).items()):
-            fields[kind] |= {OF_BASELINE + name: value for name, value in more.items()}
-        told |= {(cell, kind): fields[kind] for kind in own}
+            told = f"{trial.run[:6]}/{(trial.baseline or '')[:6]}"
+            digits.setdefault(repr(trial.cell), {}).setdefault(kind, told)
     return tuple(
-        replace(trial, cell={**trial.cell, **told.get((repr(trial.cell), kind), {})})
+        replace(trial, cell={**trial.cell, _DIGITS: own[kind]}) if len(own) > 1 else trial
         for kind, trial in zip(kinds, trials)
+        for own in [digits.get(repr(trial.cell), {}) if trial.role == "trial" else {}]
     )
 
 
-def _told_apart(trials: Mapping[Key, Trial[Spec]]) -> dict[Key, dict[str, Any]]:
-    """Return by key the fields in which the specs of these runs differ, but for their seeds.
+def _told_apart(trials: Mapping[str, Trial[Spec]]) -> dict[str, dict[str, Any]]:
+    """Return by run the fields in which the specs of these runs differ, but for their seeds.
 
     Fields that are computed from the axes of trials make several baselines, which no axis names.
     """
@@ -330,6 +299,7 @@ def _served_cells(
     varying = [
         axis
         for axis in axes
-        if axis not in ROUTE_AXES and len({repr(cell.get(axis)) for cell in shared.values()}) > 1
+        if axis not in (*ROUTE_AXES, _DIGITS)
+        and len({repr(cell.get(axis)) for cell in shared.values()}) > 1
     ]
     return {run: {a: cell[a] for a in varying if a in cell} for run, cell in shared.items()}

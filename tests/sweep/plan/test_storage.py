@@ -19,7 +19,7 @@ from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import ExcludedCells
-from tread_lab.specs.sweep import SweepSpec
+from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import (
     check_plan,
@@ -296,6 +296,15 @@ def test_the_same_file_and_another_question_are_no_edit(folder: SweepFolder) -> 
     check_plan(folder, asked)
 
 
+def test_how_a_run_is_carried_out_and_where_its_fields_are_written_is_no_other_base(
+    folder: SweepFolder,
+) -> None:
+    fixed = {**load_experiment("tiny").run, "execution": {"log_every": 3}}
+    spec = decode(SweepSpec, {"experiment": None, "fixed": fixed, **WIDER, "evaluate": []})
+    same = make_plan("s", spec, Experiment(name="s", run={}))
+    assert rates(plan_to_run(folder, same, extend=True)) == ["baseline", 0.25, 0.5, 0.75]
+
+
 def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFolder) -> None:
     before, text = load_plan(folder), folder.plan_path.read_text()
     both = plan_to_run(folder, edited(OTHER), extend=True)
@@ -397,9 +406,16 @@ SPACE = {"axes": {"route": {"start": "0..3", "end": "6..9"}}, "search": {"trials
         (FIRST, SPACE, "a search is not extended"),
         (SPACE, FIRST, "a search is not extended"),
         (FIRST, {**WIDER, "match": "train_flops"}, "compares at equal steps, and this file at eq"),
+        (FIRST, {**FIRST, "fixed": {"train.batch": 8}}, "train.batch was 16, is 8; an extension"),
+        (FIRST, {**WIDER, "baseline": None}, "baseline.none was .*another --name makes another"),
+        (
+            {**FIRST, "baseline": {"routes": []}, "fixed": {"train": {"lr": 1, "clip": 2}}},
+            {**WIDER, "baseline": {"routes": [], "train.lr": 1}, "fixed": {"train.clip": 3}},
+            "train.lr was 1, is 0.006; train.clip was 2, is 3; 1 field more",
+        ),
     ],
 )
-def test_neither_a_search_nor_another_question_extends_a_sweep(
+def test_neither_a_search_nor_another_question_or_base_run_extends_a_sweep(
     lab: Lab, stored: dict[str, Any], changes: dict[str, Any], said: str
 ) -> None:
     store_plan(lab.sweep("s"), edited(stored))

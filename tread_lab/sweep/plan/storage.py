@@ -21,10 +21,10 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
-from tread_lab.specs.fields import dotted
+from tread_lab.specs.fields import dotted, lies_in, with_fields
 from tread_lab.specs.labels import trial_label
 from tread_lab.specs.run import RunSpec, with_old_meaning
-from tread_lab.specs.signature import named, signature
+from tread_lab.specs.signature import named, signature, unhashed
 from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan, SearchSpace
@@ -236,13 +236,30 @@ def _measured(earlier: StoredPlan, later: StoredPlan) -> list[str]:
 
 def _fields(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Iterator[str]:
     """Yield the fields of two sweep files and of their experiments that differ."""
-    old, new = _given(earlier), _given(later)
-    names = [
-        name
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name)
-        and not name.startswith(("sweep.question", "earlier", "data."))
-    ]
+    passed_over = ("sweep.question", "earlier", "data.")
+    given = (
+        {name: value for name, value in _given(tree).items() if not name.startswith(passed_over)}
+        for tree in (earlier, later)
+    )
+    return _changes(*given)
+
+
+def _compared(sources: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides every cell of a sweep and its baseline, by dotted name."""
+    sweep, base = sources.get("sweep") or {}, (sources.get("experiment") or {}).get("run", {})
+    run = with_fields(base, sweep.get("fixed") or {}, "fixed")
+    baseline = {"none": True} if sweep.get("baseline") is None else sweep["baseline"]
+    named = dict(dotted(json.loads(json.dumps({**run, "baseline": baseline})), empty=True))
+    return {
+        name: value
+        for name, value in named.items()
+        if not any(lies_in(name, field) for field in (*unhashed(), "seed"))
+    }
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which values differ."""
+    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     for name in names[:_FIELDS]:
         was, now = (shown(values.get(name), longest=40) for values in (old, new))
         yield f"{name} was {was}, is {now}"
@@ -304,6 +321,12 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
         raise UserError(
             f"sweep {plan.name!r} compares {QUESTIONS[stored.match]}, and this file"
             f" {QUESTIONS[plan.match]}: give another --name"
+        )
+    changes = list(_changes(_compared(stored.sources), _compared(plan.sources)))
+    if changes and "experiment" in stored.sources:
+        raise UserError(
+            f"sweep {plan.name!r}: {'; '.join(changes)}; an extension adds cells, seeds and"
+            " evaluations, and another --name makes another sweep"
         )
     later = to_stored(plan)
     for change in other_data(stored, later):
