@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
@@ -24,7 +22,7 @@ from yaml import YAMLError
 
 from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
-from tread_lab.specs.cell import is_computed, parsed
+from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import TOP, leaves_of, lies_in, names_of, set_once
@@ -106,37 +104,11 @@ def _absolute_paths(tree: Any, field: str = "") -> Any:
         return {key: _absolute_paths(value, f"{field}.{key}") for key, value in tree.items()}
     if isinstance(tree, list):
         return [_absolute_paths(item, field) for item in tree]
-    if field == ".where" and "data.path" in str(tree):
-        return _absolute_rule(str(tree))
     is_file = field.endswith(".reference") and is_reference_file(tree)
     is_path = field.endswith((".data.path", ".reference.path")) and isinstance(tree, str)
     if not (is_file or is_path) or is_computed(tree):
         return tree
     return str(Path(tree).expanduser().absolute())
-
-
-def _absolute_rule(rule: str) -> str:
-    """Return an expression of `where` with the paths that `data.path` is compared with."""
-    try:
-        tree = deepcopy(parsed(rule))
-    except UserError:  # said where it is evaluated
-        return rule
-    for node in ast.walk(tree):
-        for text in _compared_paths(node) if isinstance(node, ast.Compare) else ():
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                text.value = _absolute_paths(text.value, ".data.path")
-    return ast.unparse(tree)
-
-
-def _compared_paths(node: ast.Compare) -> Iterator[ast.expr]:
-    """Yield what `data.path` equals or is one of; a text that is in it is a part of a path."""
-    parts = [node.left, *node.comparators]
-    for left, op, right in zip(parts, node.ops, parts[1:]):
-        equal = isinstance(op, ast.Eq | ast.NotEq)
-        if ast.unparse(left) == "data.path":
-            yield from [right] if equal else getattr(right, "elts", ())
-        elif equal and ast.unparse(right) == "data.path":
-            yield left
 
 
 def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def evaluate(text: str, lookup: Lookup) -> Any:
         UserError: not an expression, an unknown name, or operands that do not go together.
     """
     try:
-        return _value(parsed(text), lookup)
+        return _value(_parsed(text), lookup)
     except _REFUSED as error:
         if isinstance(error, UserError):
             raise
@@ -65,7 +65,7 @@ def evaluate(text: str, lookup: Lookup) -> Any:
 
 
 @functools.lru_cache(maxsize=1024)
-def parsed(text: str) -> ast.expr:
+def _parsed(text: str) -> ast.expr:
     """Return the tree of `text`.
 
     Raises:

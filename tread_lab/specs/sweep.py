@@ -195,6 +195,8 @@ class SweepSpec:
     match: Literal["train_flops", "train_seconds"] | None = added(None)
 
     def __post_init__(self) -> None:
+        if "data.path" in str(self.where):
+            raise UserError("where: data.path is no value; list the cells under `trials`")
         if self.match is not None and self.baseline is None:
             raise UserError("match: there is no baseline to match; leave out `baseline: null`")
         if self.match is not None and self.stop_early is not None:
