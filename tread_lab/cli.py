@@ -31,7 +31,7 @@ EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
   tread-lab status                                   list the sweeps of this lab
   tread-lab status route_placement --watch           follow its runs until all have ended
-  tread-lab doctor                                   examine this machine or cluster
+  tread-lab doctor                                   examine this machine
   tread-lab stop route_placement                     end it with checkpoints, from anywhere
   tread-lab note 3f2a "..."                          and `tag`: say something of a sweep or a run
   tread-lab gc                                       list the files that can be removed

@@ -136,35 +136,6 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     cluster.remove_node(different, allow_graceful=False)
 
 
-@pytest.mark.long
-def test_the_doctor_names_what_is_wrong_on_each_node(
-    lab: Lab, cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, other: Path
-) -> None:
-    from tread_lab.metrics.fidelity import STAND_IN
-    from tread_lab.sweep.execution.health import judge, of_driver, question
-    from tread_lab.sweep.execution.ray_probe import nodes_health
-
-    weights = tmp_path / "stand-in.txt"
-    weights.write_text(STAND_IN)
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(other))
-        patch.setenv("CC", "/no/compiler")
-        different = cluster.add_node(num_cpus=1, num_gpus=2)
-    monkeypatch.setenv("TREAD_LAB_INCEPTION", str(weights))
-    with question(lab.root, []) as asked:
-        _, driver = of_driver(asked)
-        nodes = nodes_health(asked)
-    _, findings = judge(nodes, driver)
-    (name,) = (name for name in nodes if different.node_id[:12] in name)
-    checks = {one.check: one.text for one in findings if one.node == name}
-    assert set(checks) - {"disk"} == {"code", "CUDA", "files", "compiler"}
-    assert checks["CUDA"].startswith("Ray offers 2 GPUs, and torch sees none")
-    assert "/no/compiler compiles nothing" in checks["compiler"]
-    assert "TREAD_LAB_INCEPTION is not set" in checks["files"]
-    assert all(one.check != "code" for one in findings if one.node != name)
-    cluster.remove_node(different, allow_graceful=False)
-
-
 def asked_for_its_devices(cluster: Any, spec: RunSpec) -> None:
     """The node that can have a run is asked and timed; its GPU does not work, which is named."""
     from tread_lab.sweep.execution.ray_probe import cluster_devices

@@ -216,7 +216,7 @@ class Status(AsJson, OfLab):
 
 @dataclass(kw_only=True)
 class Doctor(AsJson, OfLab):
-    """examine this machine or cluster, and say what to mend"""
+    """examine this machine, and say what to mend"""
 
     stand_ins: Path | None = option(
         "make small stand-ins for the files that you bring, and print the commands of a rehearsal",

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from tread_lab.records.durable import writing
+from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder, safe
 from tread_lab.records.several_sweeps import SeveralSweeps
 from tread_lab.records.sweep_folder import SweepFolder
@@ -52,14 +53,16 @@ class Lab:
         return lab
 
     def check_writable(self) -> None:
-        """Check that files can be written at the root, or where it would be made; leave none.
+        """Check that files can be written and locked at the root, or where it would be made; leave
+        none.
 
         Raises:
             UserError: they cannot.
         """
         folder = next(path for path in (self.root, *self.root.parents) if path.exists())
-        with writing(self.root), TemporaryDirectory(prefix=".tread-lab-", dir=folder):
-            pass
+        with writing(self.root), TemporaryDirectory(prefix=".tread-lab-", dir=folder) as made:
+            with exclusive(Path(made, "lock"), "the lock of a check"):
+                pass
 
     @property
     def mlflow_uri(self) -> str:

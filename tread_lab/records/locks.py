@@ -82,16 +82,6 @@ def is_held(path: Path) -> bool:
     return _beats(path)
 
 
-def is_taken(path: Path) -> bool:
-    """Return whether the file system itself, on this node, says that somebody holds the lock.
-
-    Raises:
-        NoLocks: the file system has no locks.
-    """
-    with path.open("r+b") as file:
-        return not _acquired(file, path)
-
-
 def holder(path: Path) -> str:
     """Return who signed the lock last."""
     sign = _SIGN.fullmatch(_read(path)[0])

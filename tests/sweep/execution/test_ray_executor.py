@@ -17,6 +17,7 @@ from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import TrialResources
+from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import ListQueue, Task
 
 Tiny = Callable[..., RunSpec]
@@ -130,7 +131,8 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
             assert tune_config.max_concurrent_trials == 2
 
         def fit(self) -> None:
-            self.made.mkdir(parents=True)
+            assert (self.made.parent / "driver").exists()  # which workers look for
+            self.made.mkdir()
             if of_ray:
                 raise module.tune.TuneError(of_ray)
 
@@ -141,7 +143,7 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
     executor = module.RayExecutor(TrialResources("cpu", concurrent=2))
     raised = module.tune.TuneError if ours is None else ZeroDivisionError
     with pytest.raises(raised, match="x") if of_ray or ours else nullcontext():
-        executor._tune(lab, ListQueue([]), watcher, {"cpu": 3}, "worker")
+        executor._tune(lab, ListQueue([]), watcher, {"cpu": 3}, WorkerInfo())
     assert not any((lab.root / "ray").iterdir())
 
 

@@ -14,7 +14,6 @@ import torch
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import TrialResources
-from tread_lab.sweep.execution.health import NodeHealth
 from tread_lab.sweep.plan.devices import DeviceFacts
 
 FACTS = DeviceFacts("cpu", "x", ("fp32",), 2**30)
@@ -204,44 +203,6 @@ def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
         (probe._time, [tiny()], "cpu", 2, 2),
     ]
     assert devices.time([tiny()], at_once=1) is None and asked[-1] is True
-
-
-def test_every_node_says_how_it_is_and_one_that_does_not_is_told_apart(
-    probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    errors, waited, clock = probe.ray.exceptions, list[float](), iter([0.0, 100.0, 250.0, 400.0])
-    answers = {
-        "well": NodeHealth(gpus=("H200",), clock=1040.0),
-        "other": errors.RayTaskError("f", "trace", ImportError("no x\nmore")),
-    }
-
-    def wait(pending: list[str], timeout: float) -> Any:
-        waited.append(timeout)
-        return [name for name in pending if name in answers][:1], pending
-
-    def get(name: str, timeout: float) -> NodeHealth:
-        answer = answers.get(name, errors.GetTimeoutError("late\nmore"))
-        if isinstance(answer, NodeHealth):
-            return answer
-        raise answer
-
-    nodes = [node("silent", 1), node("other", 2), node("well", 4, 2), node("gone", 4, alive=False)]
-    monkeypatch.setattr(probe.ray, "nodes", lambda: nodes)
-    monkeypatch.setattr(probe.ray, "wait", wait)
-    monkeypatch.setattr(probe.ray, "get", get)
-    monkeypatch.setattr(probe, "_send", lambda node, function, asked: node["NodeID"])
-    monkeypatch.setattr(probe.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(probe.time, "time", lambda: 1000.0)
-    found = probe.nodes_health("asked")
-    assert waited == [200.0, 50.0, 0] and found.keys() == {
-        "well (well)", "other (other)", "silent (silent)"
-    }  # fmt: skip
-    assert found["well (well)"] == NodeHealth(gpus=("H200",), clock=40.0, offered=2.0)
-    assert {name: one.silent for name, one in found.items() if one.silent} == {
-        "other (other)": "it cannot run this tread-lab (ImportError: no x); install the same code"
-        " there",
-        "silent (silent)": "it does not answer (late); mend it, or take it out of the cluster",
-    }
 
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])

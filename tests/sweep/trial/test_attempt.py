@@ -305,6 +305,15 @@ def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_l
     assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
 
 
+def test_a_node_that_does_not_see_the_lab_trains_nothing(lab: Lab, tiny: Tiny) -> None:
+    expected, token = of_nodes(fingerprint(tiny(), "cpu")), lab.root / "ray" / "driver"
+    with pytest.raises(NodeMismatch, match=rf"^node n1 \(.*\) does not see {token}, which the dr"):
+        list(
+            run_trial(lab, Task(tiny()), CPU, WorkerInfo(node="n1", expected=expected, token=token))
+        )
+    assert not lab.root.exists()
+
+
 def test_a_process_that_died_of_a_cut_which_took_its_node_a_moment_later_is_lost(lab: Lab) -> None:
     attempts = lab.run("abc").attempts
     for driver, node in (("me", "cut"), ("me", "cut"), ("other", "cut"), ("me", "here")):

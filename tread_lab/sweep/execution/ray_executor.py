@@ -9,13 +9,14 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
 from tread_lab.engine.ranks import OneProcess
+from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import StopEarlySpec
@@ -114,6 +115,7 @@ class RayExecutor:
     ) -> None:
         """Carry out the tasks of the queue, or as many as one experiment of Ray Tune may hold."""
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+        worker = replace(worker, token=scratch / "driver")
         trainable = tune.with_parameters(
             Worker,
             lab=lab,
@@ -144,6 +146,7 @@ class RayExecutor:
             ),
         )
         try:
+            write_text(scratch / "driver", "")
             tuner.fit()
         except tune.TuneError:
             watcher.errors.raise_first()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import ray
 import torch
@@ -20,12 +17,10 @@ from tread_lab.engine.device import pick
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executors import TrialResources
-from tread_lab.sweep.execution.health import NodeHealth, Question, health
 from tread_lab.sweep.execution.ray_cluster import Node, cluster, has, nodes, slots_on
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 _PATIENCE = 120.0  # seconds for a worker to start and import torch
-_DOCTOR_PATIENCE = 300.0  # the same, and to look through files
 
 
 def cluster_devices(resources: TrialResources) -> Devices:
@@ -127,7 +122,10 @@ def _ask(node: Node, device: str) -> list[DeviceFacts]:
         UserError: the node lacks the device.
         Unavailable: its GPUs do not work, or it does not answer.
     """
-    answer = _send(node, _facts, device)
+    # A process of its own, because that keeps memory of the GPU that it asks.
+    task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(_facts)
+    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+    answer = task.options(scheduling_strategy=there).remote(device)
     try:
         facts: list[DeviceFacts] = ray.get(answer, timeout=_PATIENCE)
         return facts
@@ -143,65 +141,12 @@ def _ask(node: Node, device: str) -> list[DeviceFacts]:
         ) from error
 
 
-def _send(node: Node, function: Callable[..., object], *arguments: object) -> Any:
-    """Call a function on a node; return the reference to what it will return.
-
-    It has a process of its own, because that keeps memory of the GPU that it asks.
-    """
-    strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    task = ray.remote(num_cpus=0, max_calls=1, max_retries=0)(function)
-    return task.options(scheduling_strategy=strategy).remote(*arguments)
-
-
-def nodes_health(asked: Question) -> dict[str, NodeHealth]:
-    """Return what every node of the cluster says of itself, by its name.
-
-    A clock is compared with the driver's at the moment in which the answer comes.
-    """
-    found: dict[str, NodeHealth] = {}
-    with cluster():
-        pending = {_send(node, _health, asked): node for node in nodes()}
-        until = time.monotonic() + _DOCTOR_PATIENCE
-        while pending:
-            left = max(until - time.monotonic(), 0)
-            ready, _ = ray.wait([*pending], timeout=left)
-            now = time.time()
-            for answer in ready or [*pending]:
-                node = pending.pop(answer)
-                one = _health_of(answer)
-                clock, offered = one.clock - now, has(node, "GPU")
-                found[_name(node)] = replace(one, clock=clock, offered=offered)
-    return found
-
-
-def _health_of(answer: Any) -> NodeHealth:
-    try:
-        one: NodeHealth = ray.get(answer, timeout=0)
-        return one
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause if isinstance(error.cause, Exception) else error
-        why = f"it cannot run this tread-lab ({type(cause).__name__}: {first_line(cause)})"
-        return NodeHealth(silent=f"{why}; install the same code there")
-    except ray.exceptions.RayError as error:
-        why = f"it does not answer ({first_line(error)})"
-        return NodeHealth(silent=f"{why}; mend it, or take it out of the cluster")
-
-
-def _health(asked: Question) -> NodeHealth:
-    _show_gpus()
-    return health(asked)
-
-
-def _show_gpus() -> None:
-    if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
-        del os.environ["CUDA_VISIBLE_DEVICES"]  # Ray may hide GPUs from a task that reserves none
-
-
 def _facts(device: str) -> list[DeviceFacts]:
     """Return the facts of the devices of this type on the node of this process."""
     if not device.startswith("cuda"):
         return [DeviceFacts.of(pick(device))]
-    _show_gpus()
+    if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
+        del os.environ["CUDA_VISIBLE_DEVICES"]  # Ray may hide GPUs from a task that reserves none
     pick("cuda")
     return [DeviceFacts.of(torch.device("cuda", n)) for n in range(torch.cuda.device_count())]
 

@@ -48,14 +48,27 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
         a line for each thing that is no error, and that a reader of the numbers should know.
 
     Raises:
-        UserError: a device is not here or lacks a precision or memory; data cannot be read or are
-            scaled wrongly; an evaluation asks for more samples than are held out; a metric lacks
-            weights, a decoder or a fitting reference; held-out samples are no images when they are
-            decoded; an encoder is not here; what a run starts from does not fit.
+        UserError: a device is not here or lacks a precision or memory, or as `check_files`.
     """
     check_arithmetic(tasks, devices)
     check_shares(tasks, devices.per_run)
     check_memory(tasks, devices)
+    warnings = check_files(tasks)
+    return [*_check_compiler([task.spec for task in tasks], devices.type), *warnings]
+
+
+def check_files(tasks: Sequence[Task]) -> list[str]:
+    """Check once each file that `tasks` read, and that it fits what they ask of it.
+
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
+
+    Raises:
+        UserError: data cannot be read or are scaled wrongly; an evaluation asks for more samples
+            than are held out; a metric lacks weights, a decoder or a fitting reference; held-out
+            samples are no images when they are decoded; an encoder is not here; what a run starts
+            from does not fit.
+    """
     specs = [task.spec for task in tasks]
     opened = {
         data: (open_data(data, "train"), open_data(data, "heldout"))
@@ -66,8 +79,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
     asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
-    warnings = check_measurable(asked, specs, opened)
-    return [*_check_compiler(specs, devices.type), *warnings]
+    return check_measurable(asked, specs, opened)
 
 
 def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]:

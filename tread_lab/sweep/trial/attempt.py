@@ -46,6 +46,7 @@ class WorkerInfo:
             `None` for a limit derived from the run's own speed.
         expected: what the driver found of that which must be equal on all nodes; empty where the
             driver itself trains.
+        token: a file of the driver's in the lab, which every node must see.
     """
 
     driver: str = field(default_factory=lambda: _session(os.getpid()))
@@ -56,6 +57,7 @@ class WorkerInfo:
     processes: Processes = field(default_factory=OneProcess)
     hang_timeout: float | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
+    token: Path | None = None
 
 
 class NodeMismatch(UserError):
@@ -133,11 +135,17 @@ def check_node(
         The provenance of the run here, `None` where the driver itself trains.
 
     Raises:
-        NodeMismatch: this node would train something else than the driver has planned.
+        NodeMismatch: this node would train something else than the driver has planned, or does not
+            see the driver's lab.
     """
     if not worker.expected:
         return None
     node = f"node {worker.node[:12]} ({os.uname().nodename})"
+    if worker.token is not None and not worker.token.exists():
+        raise NodeMismatch(
+            f"{node} does not see {worker.token}, which the driver has written; mount the lab at"
+            " the same path there, or take the node out of the cluster"
+        )
     try:
         check_content(spec.data, folder.cache)
         provenance = fingerprint(spec, device.type)
