@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import Mock
 
 import pytest
 
@@ -60,14 +60,12 @@ class Watched:
         from tread_lab.sweep.execution.ray_worker import SentTask
 
         self.task, self.stop, self.reports = task, False, list[Report]()
-        self.monitor = Mock()
         self.mistakes, self.refusals = UserErrors(), Refusals()
         config = {"task": SentTask(task)}
         self.trial = SimpleNamespace(config=config, pickled_error_file=error_file(lab, error))
         self.watcher = TrialWatcher(
-            lab, self.reports.append, lambda: self.stop, self.monitor, self.mistakes,
-            self.refusals, SHARE,
-        )  # fmt: skip
+            lab, self.reports.append, lambda: self.stop, self.mistakes, self.refusals, SHARE
+        )
 
     def starts_again(self) -> str:
         """Lose the worker; return why no task can go on."""
@@ -167,20 +165,6 @@ def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Tiny) -> None
     assert seen.watcher.stop_all()
     with pytest.raises(ZeroDivisionError, match="train"):
         seen.watcher.errors.raise_first()
-
-
-def test_a_run_is_watched_from_its_start_to_its_end_or_the_death_of_its_worker(
-    lab: Lab, tiny: Tiny
-) -> None:
-    seen = Watched(lab, Task(tiny()))
-    run = seen.task.run
-    seen.watcher.on_trial_start(0, [], seen.trial)
-    seen.watcher.on_step_end(0, [])
-    seen.watcher.on_trial_complete(0, [], seen.trial)
-    seen.watcher.on_trial_recover(0, [], seen.trial)
-    expected = [call.begin(run), call.poll(), call.forget(run), call.forget(run)]
-    assert seen.monitor.mock_calls == expected
-    assert seen.watcher.errors.first is None
 
 
 def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 
 from tread_lab.engine import device
-from tread_lab.records.attempts import Attempt
 from tread_lab.specs.errors import Unavailable
 
 
@@ -36,40 +34,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(ray_cluster.ray, "get_runtime_context", lambda: context)
     monkeypatch.setattr(ray_cluster, "GcsClient", lambda address: None)
     return ray_cluster
-
-
-def test_an_attempt_is_ended_on_the_node_where_it_runs(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed, there = list[Any](), "ab" * 28
-
-    def remote(**resources: Any) -> Any:
-        def of(function: Any) -> Any:
-            def options(scheduling_strategy: Any) -> Any:
-                node, soft = scheduling_strategy.node_id, scheduling_strategy.soft
-                where = (node, soft, resources)
-                return SimpleNamespace(remote=lambda pid: killed.append((pid, where)))
-
-            return SimpleNamespace(options=options)
-
-        return of
-
-    monkeypatch.setattr(module, "_kill", lambda pid: killed.append(pid))
-    monkeypatch.setattr(module.ray, "remote", remote)
-    module.end_attempt(Attempt(n=1, pid=5, node="here"))
-    module.end_attempt(Attempt(n=1, pid=6, node=there))
-    assert killed == [5, (6, (there, False, {"num_cpus": 0}))]
-
-
-def test_only_a_worker_of_ray_is_killed(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed: list[Any] = []
-    monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
-    module._kill(os.getpid())  # a process that has the number of a worker now
-    module._kill(2**22 + 1)  # no process
-    assert killed == []
-    monkeypatch.setattr(Path, "read_bytes", lambda path: b"ray::Worker.step\0")
-    module._kill(77)
-    assert killed == [(77, signal.SIGKILL)]
 
 
 def test_the_end_of_a_daemon_is_named_and_that_of_others_is_not(

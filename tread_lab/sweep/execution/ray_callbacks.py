@@ -30,7 +30,6 @@ from tread_lab.sweep.trial.attempt import WorkerInfo, unreachable, why_open
 from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task, TaskQueue
 from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
-from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
@@ -158,14 +157,13 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         lab: Lab,
         on_report: ReportHandler,
         asked_to_stop: Callable[[], bool],
-        monitor: HeartbeatMonitor,
         user_errors: UserErrors,
         refusals: Refusals,
         resources: Mapping[str, float],
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
         self.refusals, self.resources = refusals, resources
-        self._asked_to_stop, self._monitor = asked_to_stop, monitor
+        self._asked_to_stop = asked_to_stop
         self.deferred: list[Task] = []
         self.unavailable = ""
         self.errors = CallbackErrors()
@@ -177,15 +175,6 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
     def stop_all(self) -> bool:
         """Return whether all trials are to end, each with a checkpoint."""
         return bool(self._asked_to_stop() or self.unavailable or self.errors.first)
-
-    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._monitor.poll()
-
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._monitor.begin(_task(trial).run)
-
-    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._monitor.forget(_task(trial).run)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -222,7 +211,6 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         """Note why a worker has died; Ray starts the task again."""
         with self.errors.collect():
             task, error = _task(trial), _error(trial)
-            self._monitor.forget(task.run)
             self._close_attempt(task, error)
             self._say_lost(task, error)
             self._count_start(task, error)

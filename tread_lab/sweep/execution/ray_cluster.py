@@ -16,9 +16,7 @@ from typing import Any
 import ray
 from ray._private import services
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tread_lab.records.attempts import Attempt
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.sweep.execution.cluster_heartbeat import (
     OWN_PATIENCE,
@@ -226,21 +224,6 @@ def _lost_daemon() -> str:
         f"the Ray cluster is lost (its process {daemon} has ended); records and checkpoints"
         " are whole, run the same command again to continue"
     )
-
-
-def end_attempt(attempt: Attempt) -> None:
-    """Kill the process of an attempt on its node, without waiting for its end."""
-    if attempt.node == ray.get_runtime_context().get_node_id():
-        _kill(attempt.pid)
-        return
-    node = NodeAffinitySchedulingStrategy(attempt.node, soft=False)
-    ray.remote(num_cpus=0)(_kill).options(scheduling_strategy=node).remote(attempt.pid)
-
-
-def _kill(pid: int) -> None:
-    """Kill a worker of Ray, but no other process that has its number now."""
-    if command_line(pid).startswith(b"ray::"):
-        kill(pid)
 
 
 def alive_nodes() -> frozenset[str]:

@@ -31,14 +31,12 @@ from tread_lab.sweep.execution.ray_callbacks import (
 )
 from tread_lab.sweep.execution.ray_cluster import (
     cluster,
-    end_attempt,
     most_on_one_device,
     whole_device,
 )
 from tread_lab.sweep.execution.ray_worker import ActorProcesses, Worker
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
-from tread_lab.sweep.trial.watchdog import HeartbeatMonitor
 
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -85,7 +83,6 @@ class RayExecutor:
                     lab,
                     on_report,
                     lambda: stopping() or queue.stop,
-                    HeartbeatMonitor(lab, end_attempt),
                     user_errors,
                     refusals,
                     resources,

@@ -1,4 +1,4 @@
-"""Ends the process of a run that makes no progress: its own watchdog, else the driver's monitor."""
+"""Watchdog of a run: ends its own process, and says where it stood, once it makes no progress."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import torch
 
-from tread_lab.records.attempts import Attempt
-from tread_lab.records.durable import modified, read_json, write_text
-from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import Unavailable
 
 FIRST = 1800.0  # seconds until the first progress of a phase: data are opened, kernels compiled
@@ -27,8 +22,6 @@ LEAST = 600.0  # seconds that are never too long
 FACTOR = 50.0  # times the longest pause so far
 _EVERY = 0.25  # seconds between two heartbeats
 _GRACE = 2.0  # seconds more that the timer in C waits
-MARGIN = 15.0  # seconds more that the driver waits
-_POLL = 1.0  # seconds between two polls of the driver
 
 
 class Watchdog:
@@ -36,18 +29,17 @@ class Watchdog:
 
     A thread dumps all stacks, says so in one line and exits. Where code holds the interpreter's
     lock, that thread does not run, and a timer in C exits without a word a little later. A process
-    that is stopped from outside stops both; then the driver's heartbeat monitor kills it.
+    that is stopped from outside stops both, and waits until somebody continues or kills it.
 
     Args:
         dump: the file of the stacks; it stays only if the process was ended.
-        heartbeat: a file touched at progress; it holds the seconds of silence that may follow.
+        heartbeat: a file touched at progress, from which others see its age.
         seconds: the longest silence; `None` to derive it from the run's own pace, 0 for no limit.
     """
 
     def __init__(self, dump: Path, heartbeat: Path, seconds: float | None) -> None:
         self._seconds, self._dump, self._heartbeat = seconds, dump, heartbeat
         self._file: IO[str] | None = None
-        self._written_limit = 0.0
         self._due = math.inf
         self._over = threading.Event()
 
@@ -106,15 +98,10 @@ class Watchdog:
         return max(LEAST, FACTOR * self._longest) if self._longest else FIRST
 
     def _beat(self) -> None:
-        limit = self._limit
-        if self._file is None or limit == self._written_limit:
-            self._heartbeat.touch()
-        else:
-            self._heartbeat.write_text(f"{limit:.3f}\n", encoding="utf-8")
-            self._written_limit = limit
+        self._heartbeat.touch()
         if self._file is not None:
-            self._due = time.monotonic() + limit
-            faulthandler.dump_traceback_later(limit + _GRACE, exit=True, file=self._file)
+            self._due = time.monotonic() + self._limit
+            faulthandler.dump_traceback_later(self._limit + _GRACE, exit=True, file=self._file)
 
     def _guard(self) -> None:
         while not self._over.wait(_EVERY):
@@ -143,69 +130,6 @@ def watched() -> Iterator[None]:
     finally:
         if _current is not None:
             _current.pause()
-
-
-@dataclass
-class _Heartbeat:
-    """The last heartbeat of a running attempt, as this driver has seen it."""
-
-    seen: float  # when it last changed, or when this driver could first look again
-    modified: float = 0.0
-    limit: float | None = None  # seconds of silence that its process allows itself
-    killed: int = 0  # number of the attempt that was killed
-
-
-class HeartbeatMonitor:
-    """Watches the heartbeat files of the running runs; each holds the seconds its watchdog waits.
-
-    Args:
-        kill: kills the process of an attempt, wherever it runs.
-    """
-
-    def __init__(self, lab: Lab, kill: Callable[[Attempt], None]) -> None:
-        self._lab, self._kill = lab, kill
-        self._heartbeats: dict[str, _Heartbeat] = {}
-        self._looked = time.monotonic()
-
-    def begin(self, run: str) -> None:
-        """Start to watch a run."""
-        self._heartbeats[run] = _Heartbeat(time.monotonic())
-
-    def forget(self, run: str) -> None:
-        """Stop watching a run."""
-        self._heartbeats.pop(run, None)
-
-    def poll(self) -> None:
-        """Kill the processes that have been silent for longer than they should be able to."""
-        now = time.monotonic()
-        pause = now - self._looked
-        if pause < _POLL:
-            return
-        self._looked = now
-        for name, heartbeat in self._heartbeats.items():
-            folder = self._lab.run(name)
-            last_change = modified(folder.heartbeat_path) or 0.0
-            if last_change != heartbeat.modified or pause > MARGIN / 2:  # this process was held up
-                heartbeat.seen, heartbeat.modified = now, last_change
-                heartbeat.limit = read_json(folder.heartbeat_path) or heartbeat.limit
-            elif heartbeat.limit and now - heartbeat.seen > heartbeat.limit + MARGIN:
-                self._kill_silent(folder, heartbeat)
-
-    def _kill_silent(self, folder: RunFolder, heartbeat: _Heartbeat) -> None:
-        """Kill the process of the open attempt, and say why in the file of its stacks."""
-        last = next(reversed(folder.attempts.read()), None)
-        if last is None or last.ended or last.n == heartbeat.killed:
-            return
-        reason = (
-            f"Process {last.pid} on {last.host} gave no sign for"
-            f" {time.monotonic() - heartbeat.seen:.0f} s, not even to its own watchdog:"
-            " it was stopped or frozen. Its driver ended it.\n"
-        )
-        with contextlib.suppress(OSError):  # Linux tells the state of a process of this machine
-            reason += Path(f"/proc/{last.pid}/status").read_text(encoding="utf-8")
-        write_text(folder.stack_dump(last.n), reason)
-        heartbeat.killed = last.n
-        self._kill(last)
 
 
 _HOOK = -1  # torch numbers its own from 0
