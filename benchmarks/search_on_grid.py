@@ -81,15 +81,14 @@ def search(grid: Grid, spec: SearchSpec, best: list[int], space: Space) -> LossT
     spent, known, first = seeds * grid.baseline_flops, [], math.nan
     while True:
         told = max(len(known) - spec.parallel + 1, 0)  # those in flight are not known yet
-        seen = [k if n < told else Observation(k.cell, notes=k.notes) for n, k in enumerate(known)]
-        found = propose(spec, [GOAL], space, seen)
-        if found is None:
+        seen = [k if n < told else Observation(k.cell) for n, k in enumerate(known)]
+        cell = propose(spec, [GOAL], space, seen)
+        if cell is None:
             break
-        cell, notes = found
         spent += seeds * float(grid.flops_K[cell])
         if spent > SHARE * grid.total_flops:
             break
-        known.append(Observation(cell, "measured", (float(means[cell]),), notes))
+        known.append(Observation(cell, "measured", (float(means[cell]),)))
         top = min((k.cell for k in known), key=lambda k: means[k])
         inside = top in best
         first = (

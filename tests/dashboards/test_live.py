@@ -52,7 +52,7 @@ def searched(tmp_path: Path) -> Lab:
 def ask(lab: Lab, number: int) -> None:
     """The search asks for its cell `number`."""
     trial = json.loads((lab.root / "all.json").read_text())[1 + number]
-    suggestion = Suggestion(number, trial["cell"], (Trial.read(trial),), {})
+    suggestion = Suggestion(number, trial["cell"], (Trial.read(trial),))
     lab.sweep("placement").add_suggestion(suggestion)
 
 

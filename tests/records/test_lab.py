@@ -341,7 +341,7 @@ def test_a_plan_holds_what_a_search_has_suggested(lab: Lab) -> None:
     assert not folder.driven
     with folder.lock():
         assert folder.driven
-    suggestion = Suggestion(0, {}, tuple(trials), {})
+    suggestion = Suggestion(0, {}, tuple(trials))
     folder.add_suggestion(suggestion)
     assert [trial.run for trial in folder.plan().trials] == ["a", "b"]
     assert [trial.run for trial in (folder.stored_plan() or folder.plan()).trials] == ["a"]

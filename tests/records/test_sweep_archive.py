@@ -96,7 +96,7 @@ def test_parents_and_suggested_runs_are_part_of_it(lab: Lab, tmp_path: Path) -> 
     child = dataclasses.replace(
         plan.trials[1], run="c" * 16, spec={**parent, "init_from": {"run": parent}}
     )
-    source.sweep("placement").add_suggestion(Suggestion(0, {}, (child,), {}))
+    source.sweep("placement").add_suggestion(Suggestion(0, {}, (child,)))
     for name in ("c" * 16, signature(parent)):
         source.run(name).finish(RunState.COMPLETED, step=1)
     packed(source, tmp_path / "a.zip")

@@ -19,7 +19,7 @@ from tread_lab.specs.cell import Trial
 TRIAL = Trial("trial", {"start": 1}, 0, {"seed": 0}, "a", "dense")
 LINE = (
     '"number": 1, "cell": {"start": 1}, "trials": [{"role": "trial", "cell": {"start": 1},'
-    ' "seed": 0, "spec": {"seed": 0}, "run": "a", "baseline": "dense"}], "notes": {"round": 2}'
+    ' "seed": 0, "spec": {"seed": 0}, "run": "a", "baseline": "dense"}]'
 )
 
 
@@ -27,19 +27,23 @@ def test_suggestions_are_in_the_order_of_their_numbers_and_a_damaged_one_is_pass
     tmp_path: Path,
 ) -> None:
     sweep = SweepFolder(tmp_path)
-    sweep.add_suggestion(Suggestion(1, {}, (TRIAL,), {}))
+    sweep.add_suggestion(Suggestion(1, {}, (TRIAL,)))
     with sweep.suggestions_path.open("a") as file:
         file.write('{"number": 3, "cel\n')
     for number in (0, 2):
-        sweep.add_suggestion(Suggestion(number, {"start": number}, (TRIAL,), {}))
+        sweep.add_suggestion(Suggestion(number, {"start": number}, (TRIAL,)))
     assert [entry.number for entry in sweep.suggestions()] == [0, 1, 2]
 
 
 def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
-    suggestion = Suggestion(1, {"start": 1}, (TRIAL,), {"round": 2})
+    suggestion = Suggestion(1, {"start": 1}, (TRIAL,))
     sweep.add_suggestion(suggestion)
-    assert LINE in (tmp_path / "asked.jsonl").read_text()
+    path = tmp_path / "asked.jsonl"
+    assert LINE in path.read_text()
+    assert sweep.suggestions() == [suggestion]
+    path.unlink()  # what earlier versions wrote down beside it is passed over
+    append_line(path, {**vars(suggestion), "trials": [TRIAL.tree()], "notes": {"round": 2}})
     assert sweep.suggestions() == [suggestion]
 
 

@@ -125,7 +125,6 @@ TRIED_TOGETHER: tuple[tuple[Any, dict[str, Any]], ...] = (
     *((SamplesSpec, {"metrics": ("fid_inf",), "count": n}) for n in (19_999, 20_000)),
     *((ExecutionSpec, {"keep_steps": steps}) for steps in ((1,), (5, 0))),
     *((TrainSpec, {"betas": x}) for x in ((0.0, 0.0), (0.9, 1.0), (-0.1, 0.9))),
-    *((SearchSpec, {"sampler": "nsgaii", "objectives": x}) for x in (("a",), ("a", "b"))),
     *((ReferenceSpec, {"name": x}) for x in ("imagenet-256_v1.0", "heldout", "a b")),
 )
 

@@ -16,7 +16,7 @@ from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSp
         ({"sampler": "tpo"}, "search.sampler"),
         ({"trails": 3}, "did you mean 'trials'"),
         ({"trials": 0}, "search: trials: must be positive"),
-        ({"sampler": "nsgaii"}, "nsgaii weighs several"),
+        ({"sampler": "nsgaii"}, "search.sampler: 'nsgaii' is not one of tpe, gp, random"),
         ({"objectives": ["gap/heldout", "gap/heldout"]}, "must be distinct"),
     ],
 )

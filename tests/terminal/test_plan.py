@@ -16,7 +16,7 @@ from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.recipe import FlowSpec
 from tread_lab.specs.units import amount
@@ -128,12 +128,15 @@ def test_the_time_left_stands_behind_the_flops(lab: Lab, screen: Screen) -> None
         screen(title, show, answers, placements(axes={}), lab, remaining)
 
 
-def test_a_search_says_its_space_its_order_and_what_is_to_come(lab: Lab, screen: Screen) -> None:
+def test_a_search_says_its_space_and_what_is_to_come(lab: Lab, screen: Screen) -> None:
     search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss", "cost/train_flops"],
-              "parallel": 3, "in_order": False}  # fmt: skip
-    screen("any order", show, answers, placements(axes=SPACE, search=search, seeds=[0, 1]), lab)
-    in_order = {**search, "in_order": True}
-    screen("in order", show, answers, placements(axes=SPACE, search=in_order), lab)
+              "parallel": 3}  # fmt: skip
+    plan = placements(axes=SPACE, search=search, seeds=[0, 1])
+    screen("none suggested", show, answers, plan, lab)
+    assert plan.search is not None
+    for number, cell in enumerate(plan.search.cells[:2]):
+        lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, ()))
+    screen("two suggested", show, answers, plan, lab)
 
 
 def test_a_run_that_this_sweep_stopped_early_is_shown_so(lab: Lab, screen: Screen) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.durable import modified, read_json, write_json, write_text
@@ -33,13 +32,11 @@ class Suggestion:
         number: its place in the order of choosing, from 0.
         cell: its axis values.
         trials: its trials, baselines that only it needs included.
-        notes: what the sampler wrote down for itself when it chose the cell.
     """
 
     number: int
     cell: Cell
     trials: tuple[Trial[Tree], ...]
-    notes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ _SUGGESTION: Mapping[str, Kind] = {"number": int, "cell": dict, "trials": list}
 
 def is_suggestion(line: Tree) -> bool:
     """Return whether a line is a suggestion."""
-    noted = fits(line, {"notes": dict}, partly=True)
-    return noted and fits(line, _SUGGESTION) and all(map(is_trial, line["trials"]))
+    return fits(line, _SUGGESTION) and all(map(is_trial, line["trials"]))
 
 
 def is_stopped(line: Tree) -> bool:
@@ -189,12 +185,7 @@ class SweepFolder:
     def suggestions(self) -> list[Suggestion]:
         """Return the suggestions in order; a damaged line is passed over."""
         suggestions = [
-            Suggestion(
-                tree["number"],
-                tree["cell"],
-                tuple(map(Trial.read, tree["trials"])),
-                tree.get("notes", {}),
-            )
+            Suggestion(tree["number"], tree["cell"], tuple(map(Trial.read, tree["trials"])))
             for tree in read_lines(self.suggestions_path)
             if is_suggestion(tree)
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tread_lab.specs.axes import numbers
 from tread_lab.specs.decode import added, settle
@@ -41,36 +41,33 @@ class SearchSpec:
 
     Attributes:
         sampler: how cells are chosen: `tpe` (tree-structured Parzen estimator), `gp` (Gaussian
-            process), `random`, or `nsgaii` (genetic, for several objectives).
+            process) or `random`.
         trials: how many cells are tried, each with all seeds.
         objectives: the metrics to improve, as tables name them. Each counts as the difference to
             the baseline, averaged over seeds. The default is `gap/heldout`, or `heldout/loss` in a
             sweep without a baseline.
         seed: of the search itself; the same seed asks for the same trials.
-        startup: random trials before the sampler learns (`nsgaii`: the size of a generation).
+        startup: random trials before the sampler learns.
         parallel: trials in flight at most. Trial n is chosen from the results of the trials up to
             n - parallel alone, so the choice does not depend on how long each takes.
-        in_order: false uses every result as soon as it exists, which keeps more slots busy when
-            trials differ much in length, but makes the search irreproducible.
     """
 
-    sampler: Literal["tpe", "gp", "random", "nsgaii"] = "tpe"
+    sampler: Literal["tpe", "gp", "random"] = "tpe"
     trials: int = 20
     objectives: tuple[str, ...] = ()
     seed: int = 0
     startup: int = 8
     parallel: int = 2
-    in_order: bool = True
+
+    REMOVED: ClassVar[Mapping[str, str]] = {
+        "in_order": "trial n is always chosen from the trials up to n - parallel",
+    }
 
     def __post_init__(self) -> None:
         check_positive(self, "trials", "startup", "parallel")
         check_not_negative(self, "seed")
         if len(set(self.objectives)) != len(self.objectives):
             raise UserError(f"objectives: {list(self.objectives)} must be distinct")
-        if self.sampler == "nsgaii" and len(self.objectives) < 2:
-            raise UserError(
-                "objectives: nsgaii weighs several, e.g. [gap/heldout, cost/train_flops]"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ from tread_lab.specs.trials import QUESTIONS, steps_off
 from tread_lab.specs.units import amount, counted, duration
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
-from tread_lab.sweep.plan.plan import Plan, SearchSpace, search_forecast
+from tread_lab.sweep.plan.plan import Plan, SearchSpace, pending_tasks
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
@@ -215,20 +215,20 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
 
 def _search(plan: Plan, searched: SearchSpace, lab: Lab) -> Iterator[str]:
     """Yield how large the space is, how much of it is tried, and what that costs."""
-    expected, spec = search_forecast(plan, lab), searched.spec
+    spec, suggested = searched.spec, len(lab.sweep(plan.name).suggestions())
+    trials = min(spec.trials, len(searched.cells))
     seeds = sum(t.role == "trial" for t in searched.trials_of(searched.cells[0]))
-    begun = f", {expected.suggested} of them suggested" if expected.suggested else ""
-    order = "reproducible order" if spec.in_order else "results in order of arrival"
+    begun = f", {suggested} of them suggested" if suggested else ""
     yield (
-        f"search by {spec.sampler}: {expected.trials} of {len(searched.cells)} cells{begun},"
+        f"search by {spec.sampler}: {trials} of {len(searched.cells)} cells{begun},"
         f" {counted(seeds, 'run')} each, for {' and '.join(searched.objectives)};"
-        f" {spec.parallel} at once, {order}"
+        f" {spec.parallel} at once"
     )
-    if expected.suggested < expected.trials:
-        open_trials = counted(expected.trials - expected.suggested, "trial")
+    if suggested < trials:
+        flops = sum(cost(task.spec).train_flops for task in pending_tasks(plan, lab))
         yield (
-            f"{open_trials} still to suggest: {expected.mean_flops:.2e} training FLOPs at the mean"
-            f" of the space, {expected.worst_flops:.2e} at worst"
+            f"{counted(trials - suggested, 'trial')} still to suggest; with cells from all over the"
+            f" space for these, open runs take {flops:.2e} training FLOPs"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,12 @@ from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.labels import cell_label
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import steps_off
-from tread_lab.sweep.plan import plan as plan_module
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import (
     Plan,
     make_plan,
     pending_tasks,
     plan_sweep,
-    search_forecast,
     started_tasks,
 )
 from tread_lab.sweep.plan.storage import plan_with_costs, store_plan
@@ -219,33 +217,12 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     own = {trial.run for cell in cells for trial in plan.search.trials_of(cell)}
     assert trials != 3 or own == {task.run for task in pending_tasks(plan, lab)}
     for number, place in enumerate((6, 18, 30)):  # those that a search of 3 would stand for
-        suggestion = Suggestion(number, plan.search.cells[place], (), {})
+        suggestion = Suggestion(number, plan.search.cells[place], ())
         lab.sweep(plan.name).add_suggestion(suggestion)
     runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
-    assert search_forecast(plan, lab).trials == min(trials, 36)
     lab.run(runs[0]).finish(RunState.FAILED)
     assert [task.run for task in pending_tasks(plan, lab) if task.spec.routes] == runs[1:]
-
-
-@pytest.mark.parametrize(("most", "sampled"), [(400, range(36)), (2, (9, 27))])
-def test_a_search_has_its_mean_and_its_worst_cells_before_it(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, most: int, sampled: Sequence[int]
-) -> None:
-    """Of a large space a sample tells."""
-    monkeypatch.setattr(plan_module, "_SAMPLED_CELLS", most)
-    plan = searched(tiny, trials=5)
-    assert plan.search is not None
-    of_cells = [plan.search.trials_of(plan.search.cells[number]) for number in sampled]
-    flops = sorted(sum(cost(t.spec).train_flops for t in own[-2:]) for own in of_cells)
-    forecast = search_forecast(plan, lab)
-    assert (forecast.suggested, forecast.trials) == (0, 5)
-    assert forecast.mean_flops == 5 * sum(flops) / len(flops)
-    assert forecast.worst_flops == sum(flops[-5:]) + max(5 - len(flops), 0) * flops[-1]
-    for number, cell in enumerate(plan.search.cells[:6]):  # its trials were lowered
-        lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, (), {}))
-    lowered = search_forecast(plan, lab)
-    assert (lowered.suggested, lowered.mean_flops, lowered.worst_flops) == (6, 0, 0)
 
 
 def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) -> None:
@@ -254,7 +231,7 @@ def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) 
     assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
     assert pending_tasks(replace(plan, search=None), lab) == list(plan.tasks)
     folder = lab.sweep(plan.name)
-    folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {}))
+    folder.add_suggestion(Suggestion(0, plan.search.cells[4], ()))
     begun = [task.run for task in started_tasks(plan, lab)]
     assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
 

@@ -20,13 +20,14 @@ from optuna.trial import TrialState
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
 from tread_lab.frames import trials_frame
+from tread_lab.records.durable import write_parts
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import check_plan, load_plan, plan_to_run, store_plan
+from tread_lab.sweep.plan.storage import check_plan, load_plan, plan_to_run, store_plan, to_stored
 from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
     SAMPLERS,
@@ -57,15 +58,13 @@ def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
     return done
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "random", "nsgaii"])
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_no_cell_is_asked_for_twice_until_none_is_left(sampler: str) -> None:
     space, observations = Space(CELLS[:12]), list[Observation]()
     goals = ["heldout/loss", "cost/train_flops"]
     spec = SearchSpec(sampler=sampler, startup=3, objectives=tuple(goals))  # type: ignore[arg-type]
-    while (found := propose(spec, goals, space, observations)) is not None:
-        cell, notes = found
-        assert len(notes) == (sampler == "nsgaii"), "its generation alone"
-        observations.append(Observation(cell, "measured", (float(cell % 5), float(cell)), notes))
+    while (cell := propose(spec, goals, space, observations)) is not None:
+        observations.append(Observation(cell, "measured", (float(cell % 5), float(cell))))
     assert sorted(entry.cell for entry in observations) == list(range(12))
 
 
@@ -76,15 +75,15 @@ def test_gp_finds_the_best_cell_in_less_than_half_the_space() -> None:
         assert len(observations) < len(CELLS) // 2, observations
         found = propose(spec, goals, space, observations)
         assert found is not None
-        cell = space.cells[found[0]]
+        cell = space.cells[found]
         loss = float((cell["start"] - 2) ** 2 + (cell["end"] - 5) ** 2)
-        observations.append(Observation(found[0], "measured", (loss,)))
+        observations.append(Observation(found, "measured", (loss,)))
 
 
 def test_the_samplers_are_those_of_the_spec_and_another_one_is_an_error() -> None:
     assert set(SAMPLERS) == set(get_args(get_type_hints(SearchSpec)["sampler"]))
-    spec = SearchSpec(sampler="nsga")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"search\.sampler: unknown 'nsga', did you mean 'nsgaii'"):
+    spec = SearchSpec(sampler="gpp")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"search\.sampler: unknown 'gpp', did you mean 'gp'"):
         propose(spec, ["heldout/loss"], Space(CELLS), [])
 
 
@@ -150,7 +149,7 @@ def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: An
     assert plan.search is not None
     first = propose(plan.search.spec, ["heldout/loss"], Space(plan.search.cells), [])
     assert first is not None
-    route = "{start}->{end}".format(**plan.search.cells[first[0]])
+    route = "{start}->{end}".format(**plan.search.cells[first])
     assert len(searched(lab, plan, diverges=route).done) == 2 + 2 * 6
     for lost in (False, True):
         if lost:
@@ -191,12 +190,38 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(
         check_plan(folder, planned(tiny, seed=1))
 
 
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({"in_order": True}, None),
+        ({"in_order": False}, "sweep.search.in_order was False, is nothing"),
+        ({"in_order": True, "sampler": "nsgaii"}, "sweep.search.sampler was 'nsgaii', is 'tpe'; -"),
+    ],
+)
+def test_a_search_of_an_earlier_version_is_shown_and_goes_on_if_it_chooses_alike(
+    lab: Lab, tiny: Any, settings: dict[str, Any], refusal: str | None
+) -> None:
+    plan, folder = planned(tiny, trials=2), lab.sweep("searched")
+    searched(lab, plan)
+    stored = to_stored(plan)
+    sweep = stored.sources["sweep"]
+    sources = {**stored.sources, "sweep": {**sweep, "search": {**sweep["search"], **settings}}}
+    stored = replace(stored, search={**(stored.search or {}), **settings}, sources=sources)
+    write_parts(folder.plan_path, stored.parts())
+    assert len(trials_frame(lab, "searched")) == 2 + 2 * 2 and len(load_plan(folder).tasks) == 6
+    if refusal is None:
+        assert plan_to_run(folder, plan) is plan and searched(lab, plan).done == []
+    else:
+        with pytest.raises(UserError, match=f"planned with other settings: {refusal}"):
+            plan_to_run(folder, plan)
+
+
 def test_a_suggestion_depends_on_the_seed_of_the_search_and_on_its_number() -> None:
     chosen = []
     for seed, seen in ((0, 0), (0, 1), (1, 0)):
         spec, observations = SearchSpec(sampler="random", seed=seed), [Observation(35)] * seen
         chosen.append(propose(spec, ["a"], Space(CELLS), observations))
-    assert chosen == [(28, {}), (19, {}), (18, {})]
+    assert chosen == [28, 19, 18]
 
 
 def test_values_of_an_axis_become_distributions_of_optuna() -> None:
@@ -223,10 +248,9 @@ def test_what_alone_decides_which_are_best_has_all_of_the_importance() -> None:
     assert importances(cells[:1], [1.0], "gap/heldout") == {}
 
 
-@pytest.mark.parametrize("in_order", [True, False])
-def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any, in_order: bool) -> None:
-    """In order, a cell waits for the results of all but the last two before it."""
-    plan = planned(tiny, parallel=3, trials=8, in_order=in_order)
+def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any) -> None:
+    """A cell waits for the results of all but the last two before it."""
+    plan = planned(tiny, parallel=3, trials=8)
     queue = SearchQueue(lab, plan)
     for _ in range(2):
         task = queue.next()
@@ -238,8 +262,7 @@ def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any, in_order: bool) -> 
     for task in running[2:4]:  # the second cell
         Pretender(lab).finish(task)
         queue.ended(task)
-    assert (queue.next() is None) == in_order
-    assert len(queue.observations) == (3 if in_order else 4)
+    assert queue.next() is None and len(queue.observations) == 3
     assert not queue.finished and not queue.over and queue.left == "7 trials left"
 
 
@@ -258,10 +281,10 @@ def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
     verbosity = optuna.logging.get_verbosity()
     seen = [Observation(4, "measured", (1.0,)), Observation(0)]
     found = propose(SearchSpec(), ["heldout/loss"], space, seen)
-    assert found == (3, {}) and len(asked) == 3
+    assert found == 3 and len(asked) == 3
     assert optuna.logging.get_verbosity() == verbosity
     wish[0] = 2
-    assert propose(SearchSpec(), ["heldout/loss"], space, seen) == (2, {})
+    assert propose(SearchSpec(), ["heldout/loss"], space, seen) == 2
 
 
 @pytest.mark.parametrize("startup", [8, 1])
@@ -269,7 +292,7 @@ def test_each_sampler_has_the_seed_and_the_start_of_the_search(
     startup: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: dict[str, Any] = {}
-    for kind in ("TPESampler", "GPSampler", "RandomSampler", "NSGAIISampler"):
+    for kind in ("TPESampler", "GPSampler", "RandomSampler"):
         monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
     for found in SAMPLERS.values():
         found.make(SearchSpec(startup=startup), 7)
@@ -277,6 +300,5 @@ def test_each_sampler_has_the_seed_and_the_start_of_the_search(
         "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True},
         "GPSampler": {"seed": 7, "n_startup_trials": startup},
         "RandomSampler": {"seed": 7},
-        "NSGAIISampler": {"seed": 7, "population_size": max(startup, 2)},
     }
-    assert [kind.draws for kind in SAMPLERS.values()] == [12, 2, 12, 12]
+    assert [kind.draws for kind in SAMPLERS.values()] == [12, 2, 12]

@@ -43,17 +43,17 @@ def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(lab: Lab, 
     assert queue.left == "1 trial left"
 
 
-def test_a_later_session_knows_the_samplers_notes(lab: Lab, tiny: Tiny) -> None:
+def test_a_later_session_knows_the_suggested_cells_of_its_space(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, trials=2)
     assert plan.search is not None
     folder = lab.sweep("searched")
-    folder.add_suggestion(Suggestion(0, plan.search.cells[4], (), {"generation": 3}))
-    folder.add_suggestion(Suggestion(1, {"start": 50, "end": 60}, (), {}))  # of another space
+    folder.add_suggestion(Suggestion(0, plan.search.cells[4], ()))
+    folder.add_suggestion(Suggestion(1, {"start": 50, "end": 60}, ()))  # of another space
     (cell,) = SearchQueue(lab, plan).observations
-    assert (cell.cell, cell.notes) == (4, {"generation": 3})
+    assert cell.cell == 4
 
 
-def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
+def test_a_search_shows_its_sampler_no_result_that_came_by_chance(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[list[Observation]] = []
@@ -61,20 +61,18 @@ def test_in_order_a_search_shows_its_sampler_no_result_that_came_by_chance(
 
     def propose(search: Any, objectives: Any, space: Any, seen: Any) -> Any:
         shown.append(list(seen))
-        return next(cells), {"generation": len(seen)}
+        return next(cells)
 
     monkeypatch.setattr(search_queue, "propose", propose)
     queue = SearchQueue(lab, planned(tiny, parallel=2, trials=4))
     Pretender(lab).run(queue)
-    notes = [{"generation": number} for number in range(4)]
     states = [[o.state for o in seen] for seen in shown]
     assert states == [
         [], ["running"], ["measured", "running"], ["measured", "measured", "running"]
     ]  # fmt: skip
-    assert [o.cell for o in shown[3]] == [0, 7, 14] and [o.notes for o in shown[3]] == notes[:3]
-    assert [cell.notes for cell in queue.observations] == notes
+    assert [o.cell for o in shown[3]] == [0, 7, 14]
     (first, *_) = lab.sweep("searched").suggestions()
-    assert (first.number, first.notes, len(first.trials)) == (0, {"generation": 0}, 4)
+    assert (first.number, len(first.trials)) == (0, 4)
 
 
 def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tiny: Tiny) -> None:

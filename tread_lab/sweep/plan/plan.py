@@ -26,7 +26,6 @@ from tread_lab.sweep.plan.goals import objectives_of
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
 T = TypeVar("T", SweepSpec, Experiment)
-_SAMPLED_CELLS = 400  # of a large space, for its mean FLOPs
 
 
 @dataclass(frozen=True)
@@ -253,33 +252,6 @@ def _shared_baselines(searched: SearchSpace) -> tuple[Trial[RunSpec], ...]:
     of_cells = list(searched.trials.values())
     shared = set.intersection(*({trial.run for trial in own} for own in of_cells))
     return tuple(t for t in of_cells[0] if t.role == "baseline" and t.run in shared)
-
-
-@dataclass(frozen=True)
-class SearchForecast:
-    """How far a search is, and the training FLOPs of all trials that it has not suggested yet.
-
-    Attributes:
-        mean_flops, worst_flops: at the mean of the space, and if its dearest cells came.
-    """
-
-    suggested: int
-    trials: int  # that are suggested in the end
-    mean_flops: float
-    worst_flops: float
-
-
-def search_forecast(plan: Plan, lab: Lab) -> SearchForecast:
-    """Return how far the search of a plan is and what the rest of it costs."""
-    assert plan.search is not None
-    searched, suggested = plan.search, len(_suggested_cells(plan, lab))
-    sample = map(searched.trials_of, _spread(searched.cells, _SAMPLED_CELLS))
-    of_cells = (sum(cost(t.spec).train_flops for t in own if t.role == "trial") for own in sample)
-    flops = sorted(of_cells, reverse=True)
-    trials = min(searched.spec.trials, len(searched.cells))
-    left = max(trials - suggested, 0)
-    worst = sum(flops[:left]) + flops[0] * max(left - len(flops), 0)
-    return SearchForecast(suggested, trials, left * sum(flops) / len(flops), worst)
 
 
 def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:

@@ -152,7 +152,7 @@ def _search_tree(searched: SearchSpace) -> dict[str, Any]:
 def _identity(plan: Plan | StoredPlan) -> Any:
     """Return what must not change under one name: evaluations, search, runs and baselines."""
     stored = to_stored(dataclasses.replace(plan, trials=())) if isinstance(plan, Plan) else plan
-    search = stored.search
+    search = stored.search and {"in_order": True, **stored.search}  # as earlier versions wrote it
     if search is not None and not any(tree.get("reference") for tree in stored.evaluate):
         objectives = [
             renamed for name in search["objectives"] for renamed in heldout_named({name: 0})
@@ -270,7 +270,8 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _given(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value, by dotted name; stored trees hold lists, not tuples."""
     values = {k: list(v) if isinstance(v, tuple) else v for k, v in dotted(tree)}
-    return {name: value for name, value in values.items() if value not in (None, [])}
+    usual = ("sweep.search.in_order", True)  # of every search; earlier versions wrote it down
+    return {k: v for k, v in values.items() if v not in (None, []) and (k, v) != usual}
 
 
 def plan_with_costs(plan: Plan) -> dict[str, Any]:

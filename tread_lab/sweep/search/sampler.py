@@ -8,7 +8,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
-from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
@@ -42,13 +42,11 @@ class Observation:
         cell: its number in the space.
         state: measured (with a value for each objective), running, bad (it diverged or was stopped
             early: worse than the others) or failed (nothing is known).
-        notes: what the sampler wrote down when it chose the cell.
     """
 
     cell: int
     state: Literal["measured", "running", "bad", "failed"] = "running"
     values: tuple[float, ...] | None = None
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -78,9 +76,6 @@ SAMPLERS: Mapping[str, SamplerKind] = {
         lambda search, seed: GPSampler(seed=seed, n_startup_trials=search.startup), draws=2
     ),
     "random": SamplerKind(lambda search, seed: RandomSampler(seed=seed)),
-    "nsgaii": SamplerKind(
-        lambda search, seed: NSGAIISampler(seed=seed, population_size=max(search.startup, 2))
-    ),
 }
 
 
@@ -89,8 +84,8 @@ def propose(
     objectives: Sequence[str],
     space: Space,
     observations: Sequence[Observation],
-) -> tuple[int, dict[str, Any]] | None:
-    """Return the number of the next cell and the sampler's notes; `None` if no cell is left.
+) -> int | None:
+    """Return the number of the next cell; `None` if no cell is left.
 
     The result is a function of the arguments alone: every suggestion has a sampler of its own,
     whose seed is drawn from (search.seed, number of the trial) and which sees the observations as a
@@ -107,19 +102,16 @@ def propose(
         study = optuna.create_study(directions=directions(objectives))
         for o in observations:
             point = dict(space.point(o.cell))
-            study.add_trial(_trial(o, point, _box(space), system_attrs=dict(o.notes)))
+            study.add_trial(_trial(o, point, _box(space)))
         seed = np.random.SeedSequence([search.seed, len(observations)]).generate_state(1)[0]
         study.sampler = kind.make(search, int(seed))
         for _ in range(kind.draws):
             trial = study.ask(_box(space))
             cell = space.number_at(trial.params)
-            attributes = study.get_trials(deepcopy=False)[-1].system_attrs.items()
-            # The generation of a genetic search, and not where the sampler looked first.
-            notes = {key: value for key, value in attributes if "relative_params" not in key}
             if cell in free:
-                return cell, notes
+                return cell
             study.tell(trial, state=TrialState.FAIL)
-    return space.nearest(trial.params, free), notes
+    return space.nearest(trial.params, free)
 
 
 def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
@@ -169,15 +161,15 @@ def _trial(
     observation: Observation,
     params: dict[str, Any],
     distributions: dict[str, BaseDistribution],
-    **attributes: Any,
+    facts: dict[str, Any] | None = None,
 ) -> FrozenTrial:
-    """Return an observation as a study holds it, with attributes of its system or user."""
+    """Return an observation as a study holds it, with what it shows beside."""
     return create_trial(
         state=_STATES[observation.state],
         values=observation.values,
         params=params,
         distributions=distributions,
-        **attributes,
+        user_attrs=facts,
     )
 
 
@@ -218,7 +210,7 @@ def store_study(
         for observation in observations:
             cell = space.cells[observation.cell]
             params = {axis: _param(cell.get(axis)) for axis in space.axes}
-            study.add_trial(_trial(observation, params, distributions, user_attrs=facts(cell)))
+            study.add_trial(_trial(observation, params, distributions, facts(cell)))
         storage.remove_session()
 
 

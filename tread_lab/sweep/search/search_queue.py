@@ -81,29 +81,28 @@ class SearchQueue:
         """Return whether a slot is free and the results that a suggestion needs are known."""
         if self._suggests_no_more or self._waits:
             return False
-        if self.search.in_order:
-            needed = max(len(self.observations) - self.search.parallel + 1, 0)
-            return all(observation.over for observation in self.observations[:needed])
-        return sum(not observation.over for observation in self.observations) < self.search.parallel
+        return all(observation.over for observation in self.observations[: self._needed])
+
+    @property
+    def _needed(self) -> int:
+        """How many cells must be over before the next is suggested; what is known of later ones by
+        then is there by chance."""
+        return max(len(self.observations) - self.search.parallel + 1, 0)
 
     def _suggest(self) -> None:
-        observations = self.observations
-        if self.search.in_order:  # later results are there by chance
-            first = max(len(observations) - self.search.parallel + 1, 0)
-            later = (Observation(o.cell, notes=o.notes) for o in observations[first:])
-            observations = [*observations[:first], *later]
-        proposal = propose(self.search, self.searched.objectives, self.space, observations)
-        if proposal is None:
+        later = (Observation(o.cell) for o in self.observations[self._needed :])
+        observations = [*self.observations[: self._needed], *later]
+        number = propose(self.search, self.searched.objectives, self.space, observations)
+        if number is None:
             self._all_suggested = True
             return
-        number, notes = proposal
         trials = self._trials_of(number)
         wanted = self._promised | {task.run: task for task in self._open(trials)}
         if not self.fits([*wanted.values()]):
             self.full, self._waits = self._queue.over, True
             return
         cell, stored_trials = self.space.cells[number], tuple(map(Trial.stored, trials))
-        suggestion = Suggestion(len(observations), cell, stored_trials, notes)
+        suggestion = Suggestion(len(observations), cell, stored_trials)
         self.folder.add_suggestion(suggestion)
         self._add(suggestion)
         self._observe()
@@ -113,7 +112,7 @@ class SearchQueue:
         number = self.space.number_of(suggestion.cell)
         if number is None:  # of another space, under the same name: the plan was checked
             return
-        self.observations.append(Observation(number, notes=suggestion.notes))
+        self.observations.append(Observation(number))
         tasks = self._open(self._trials_of(number))
         self._queue.add(tasks)
         self._promised |= {task.run: task for task in tasks}
