@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from tread_lab.cli import main
-from tread_lab.sweep import gc
 
 pytestmark = pytest.mark.slow
 RUN = """
@@ -152,8 +151,6 @@ class LabMachine(RuleBasedStateMachine):
         (clone / "code.py").write_text("mine")
         os.utime(clone.parent, (0, 0))
         patch.setattr(tempfile, "tempdir", str(self.temporary))
-        if isinstance(gc.SCRATCH, Path):
-            patch.setattr(gc, "SCRATCH", self.temporary)
         patch.setattr("tread_lab.sweep.plan.timing.trial_batch", lambda *_: 0)
         patch.setattr("tread_lab.analysis.figures.catalogue.write_figures", lambda *_, **__: [])
         self.beside = contents(self.temporary)

@@ -27,7 +27,6 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.sweep import gc
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan
@@ -37,12 +36,6 @@ from tread_lab.sweep.trial.task import Task, is_complete
 Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
 KEEPS = {"checkpoint_every": 5, "keep_checkpoints": 3, "keep_steps": [5]}
-
-
-@pytest.fixture(autouse=True)
-def _own_scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "SCRATCH", tmp_path / "tmp")
-    (tmp_path / "tmp").mkdir()
 
 
 def run(lab: Lab, *tasks: Task) -> None:
@@ -200,20 +193,17 @@ def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path:
     clear(lab, find(lab))
     orphans = [folder.path / ".result.json.abc", folder.checkpoints / ".staging.safetensors.x1"]
     orphans += [folder.checkpoints / "staging.safetensors"]
-    scratch = gc.new_scratch() / "session_2026-01-01_00-00-00_1_999999999"
-    mark = (scratch.parent / gc.MARK).stat().st_size
-    scratch.mkdir()
     (lab.root / "ray" / "old").mkdir(parents=True)
-    files: list[Any] = [*orphans, scratch / "log", lab.root / "ray" / "old" / "x"]
+    files: list[Any] = [*orphans, lab.root / "ray" / "old" / "x"]
     for path in files:
         path.write_text("half")
     empty, stacks = folder.stack_dump(1), folder.stack_dump(2)
     empty.touch()  # of a watchdog whose process was killed
     stacks.write_text("where it stood")
     found = find(lab)
-    assert sorted(item.what for item in found) == ["scratch"] * 2 + ["unfinished files"] * 4
+    assert sorted(item.what for item in found) == ["scratch"] + ["unfinished files"] * 4
     orphans[0].unlink()  # its process was faster
-    assert clear(lab, found) == 4 * len(files) + mark
+    assert clear(lab, found) == 4 * len(files)
     assert not any(path.exists() for path in (*files, empty)) and stacks.exists()
     assert folder.state() == "completed"
     folder.reopen()  # of a run that may go on, too
@@ -250,7 +240,7 @@ def test_what_cannot_be_removed_is_named_and_does_not_count_as_freed(
     assert [path.exists() for path in paths] == [True, False]
 
 
-@pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 3)])
+@pytest.mark.parametrize(("age", "offered"), [(3590, 0), (3610, 2)])
 def test_what_is_younger_than_an_hour_is_kept_as_its_driver_may_be_starting(
     lab: Lab, age: float, offered: int
 ) -> None:
@@ -261,39 +251,17 @@ def test_what_is_younger_than_an_hour_is_kept_as_its_driver_may_be_starting(
     (lab.root / "runs").mkdir()
     (lab.root / "runs" / ".DS_Store").touch()  # a file that a system leaves is left alone
     (lab.root / "cache" / ".renamed.x").symlink_to("gone")  # as if it were, since it was listed
-    orphans.append(gc.new_scratch())
     for path in orphans:
         os.utime(path, (time.time() - age,) * 2)
-    found = find(lab, samples=True, features=True)
+    found = find(lab, samples=True)
     assert [(item.path, item.run) for item in found] == [(path, "") for path in orphans][:offered]
 
 
-def test_the_scratch_folder_of_a_living_process_is_kept(lab: Lab) -> None:
-    scratch = gc.new_scratch()
-    (scratch / f"session_2026-01-01_00-00-00_1_{os.getpid()}").mkdir()
-    os.utime(scratch, (0, 0))
-    assert find(lab) == []
+def test_the_folders_of_ray_are_kept_while_a_driver_lives(lab: Lab) -> None:
     (lab.root / "ray" / "now").mkdir(parents=True)
     with lab.sweep("s").lock():
         assert find(lab) == []
     assert [item.path.name for item in find(lab)] == ["now"]
-
-
-def test_what_does_not_carry_our_mark_is_not_ours(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clone of this repository and a link to a marked folder have the right name alone."""
-    marked, clone = gc.new_scratch(), gc.SCRATCH / "tread-lab-dev"
-    clone.mkdir()
-    marked.rename(tmp_path / "elsewhere")
-    marked.symlink_to(tmp_path / "elsewhere")
-    for path in (clone, tmp_path / "elsewhere"):
-        os.utime(path, (0, 0))
-    assert find(lab) == []
-    os.utime(gc.new_scratch(), (0, 0))
-    assert len(find(lab)) == 1
-    monkeypatch.setattr(os, "getuid", lambda: -1)  # somebody else has made it
-    assert find(lab) == []
 
 
 def test_nothing_behind_a_link_is_the_labs(lab: Lab, finished: RunFolder, tmp_path: Path) -> None:
@@ -306,7 +274,7 @@ def test_nothing_behind_a_link_is_the_labs(lab: Lab, finished: RunFolder, tmp_pa
             shutil.rmtree(inside)
         inside.symlink_to(outside)
     (finished.path / ".half.x1").symlink_to(finished.log_path)
-    assert len(steps(finished)) == 4 and find(lab, samples=True, features=True) == []
+    assert len(steps(finished)) == 4 and find(lab, samples=True) == []
 
 
 def test_samples_of_finished_evaluations_go_and_their_metrics_stay(
@@ -326,35 +294,6 @@ def test_samples_of_finished_evaluations_go_and_their_metrics_stay(
     assert not item.path.exists()
     assert place.done and place.read() == record and (place.path / "grid.png").exists()
     assert is_complete(lab, sampled) and find(lab, samples=True) == []
-
-
-def test_features_go_only_where_they_are_asked_for_and_no_aligned_run_is_open(
-    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cache = lab.root / "cache" / "repa" / "0123456789abcdef"
-    cache.mkdir(parents=True)
-    (cache / "features.f16").write_bytes(bytes(1000))
-    (found,) = find(lab, features=True)
-    assert (found.what, found.path, found.bytes) == ("features of encoders", cache, 1000)
-    assert find(lab) == []
-    with exclusive(cache / ".lock", "the cache"):
-        assert find(lab, features=True) == [] and clear(lab, [found]) == 0
-    aligned = lab.run_of(spec := tiny(steps=4, repa={"encoder": "fashion16-v1", "hidden": 4}))
-    aligned.create(spec)
-    assert find(lab, features=True) == []  # it may go on
-    aligned.finish(RunState.STOPPED, step=0)
-    open_sweep = planned(lab, tiny(steps=4, seed=1, repa=encode(spec)["repa"]))
-    assert find(lab, features=True) == []  # its runs are still to come
-    lab.sweep(open_sweep.name).plan_path.write_text("{")
-    assert find(lab, features=True) == []  # nobody knows which runs are
-    lab.sweep(open_sweep.name).plan_path.unlink()
-    assert main(["gc", "--yes", "--root", str(lab.root)]) == 0
-    said = capsys.readouterr()
-    assert "1 kB of encoders' features stay; `tread-lab gc --features`" in " ".join(
-        (said.out + said.err).split()
-    )
-    assert main(["gc", "--yes", "--features", "--root", str(lab.root)]) == 0
-    assert not cache.exists()
 
 
 def test_what_a_killed_import_has_left_is_an_orphan_and_what_one_unpacks_is_not(lab: Lab) -> None:

@@ -87,20 +87,15 @@ def rm(options: Rm) -> int:
 
 def gc(options: Gc) -> int:
     """List what can be removed, and remove it with `--yes`; return the exit code."""
-    from tread_lab.sweep.gc import FEATURES, SAMPLES, clear, find
+    from tread_lab.sweep.gc import SAMPLES, clear, find
     from tread_lab.terminal.gc import show_removable
 
     lab = Lab.existing(options.root)
     problems: list[UserError] = []
-    removable = find(lab, samples=True, features=True, problems=problems)
-    asked = {SAMPLES: options.samples, FEATURES: options.features}
-    chosen = [item for item in removable if asked.get(item.what, True)]
+    removable = find(lab, samples=True, problems=problems)
+    chosen = [item for item in removable if options.samples or item.what != SAMPLES]
     freed = clear(lab, chosen, problems) if options.yes else None
-    kept = {
-        what: sum(item.bytes for item in removable if item.what == what)
-        for what, wanted in asked.items()
-        if not wanted
-    }
+    kept = sum(item.bytes for item in removable) - sum(item.bytes for item in chosen)
     show_removable(chosen, freed, as_json=options.as_json, kept=kept)
     return shown_problems(problems)
 

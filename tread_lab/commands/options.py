@@ -347,7 +347,6 @@ class Gc(AsJson, OfLab):
 
     yes: bool = option("remove the files that are listed", False)
     samples: bool = option("include the samples of finished evaluations; their metrics stay", False)
-    features: bool = option("include caches of encoders' features; runs make them again", False)
 
 
 @dataclass(kw_only=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.data.resumable import TO_COME, Array, ResumableArrays
-from tread_lab.records.locks import Busy, exclusive, is_held
+from tread_lab.records.locks import Busy, exclusive
 
 CHUNK = (
     64  # samples that are encoded together, whoever asks, so that a feature depends on its sample
@@ -81,14 +81,3 @@ class FeatureCache(ResumableArrays):
 
     def _done(self) -> int:
         return int(np.count_nonzero(self.marks() != TO_COME))
-
-
-def removable_caches(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the caches that no process fills, with their sizes.
-
-    Args:
-        folder: where the caches of a lab lie.
-    """
-    for path in sorted(features.parent for features in folder.glob(f"*/*/{_FEATURES}")):
-        if not is_held(path / ".lock"):
-            yield path, sum(file.stat().st_size for file in path.iterdir() if file.is_file())

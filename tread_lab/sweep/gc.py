@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
@@ -13,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.engine.checkpoint import is_whole, list_checkpoints, slim, step_of
-from tread_lab.engine.features import removable_caches
 from tread_lab.engine.sample_images import FOLDER as IMAGES
-from tread_lab.engine.system import systems_of
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, is_held
@@ -33,10 +29,6 @@ ENDED = (RunState.COMPLETED, RunState.STOPPED, RunState.DIVERGED)
 OPTIMIZER = "optimizer/"  # of a checkpoint, what only further training needs
 SAMPLES, UNFINISHED = "samples", "unfinished files"
 EARLIER, OPTIMIZER_STATE = "earlier checkpoints", "optimizer state"
-FEATURES = "features of encoders"
-# Folders that hold the sockets of local clusters: these need a short path, whatever TMPDIR says.
-SCRATCH, SCRATCH_PREFIX = Path("/tmp"), "tread-lab-"
-MARK = ".tread-lab-scratch"  # in a folder that `new_scratch` has made
 _ORPHAN_SECONDS = 3600.0  # age from which an unfinished file outside of runs is an orphan
 
 
@@ -45,8 +37,7 @@ class Removable:
     """A file or folder that can be removed.
 
     Attributes:
-        what: `earlier checkpoints`, `optimizer state`, `samples`, `features of encoders`,
-            `unfinished files` or `scratch`.
+        what: `earlier checkpoints`, `optimizer state`, `samples`, `unfinished files` or `scratch`.
         bytes: how much room its removal makes.
         run: the run that it belongs to; "" for none.
     """
@@ -57,21 +48,10 @@ class Removable:
     run: str = ""
 
 
-def new_scratch() -> Path:
-    """Make a folder for the sockets of a local cluster; its mark says that it is ours to remove."""
-    scratch = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=SCRATCH))
-    (scratch / MARK).write_text("made by tread-lab; `tread-lab gc` removes it after its driver\n")
-    return scratch
-
-
 def find(
-    lab: Lab,
-    *,
-    samples: bool = False,
-    features: bool = False,
-    problems: list[UserError] | None = None,
+    lab: Lab, *, samples: bool = False, problems: list[UserError] | None = None
 ) -> list[Removable]:
-    """Return every removable file of a lab and of its scratch folders; change nothing.
+    """Return every removable file of a lab; change nothing.
 
     A run that has ended and has every planned evaluation keeps its last weights and those of
     `execution.keep_steps`; nothing needs more. Any other run keeps all that it could resume from.
@@ -80,27 +60,22 @@ def find(
     Args:
         samples: whether to include the images of finished evaluations, which only ADM's evaluator
             and sheets of samples read; their metrics stay.
-        features: whether to include caches of encoders' features, which are made again where a run
-            needs them, while no run of the lab that aligns is open.
         problems: where a line is added for each sweep whose plan cannot be read. Any run may be
-            one of its runs, so that checkpoints and features stay.
+            one of its runs, so that checkpoints stay.
     """
     problems = [] if problems is None else problems
     plans = lab.of_sweeps(load_plan, problems)
-    tasks = [task for plan in plans.values() for task in plan.tasks]
-    planned = _planned(tasks)
+    planned = _planned(task for plan in plans.values() for task in plan.tasks)
     removable: list[Removable] = []
     for folder in lab.runs():
         if not folder.locked:
             removable += _of_run(folder, planned.get(folder.name, set()))
             removable += _samples(folder) if samples else []
-    if features:
-        removable += _features(lab, tasks)
     if problems:
-        removable = [r for r in removable if r.what not in (EARLIER, OPTIMIZER_STATE, FEATURES)]
+        removable = [r for r in removable if r.what not in (EARLIER, OPTIMIZER_STATE)]
     root = lab.root.resolve()
     found = [*removable, *_orphans(lab)]
-    return [*(item for item in found if _place(item.path).is_relative_to(root)), *_scratch()]
+    return [item for item in found if _place(item.path).is_relative_to(root)]
 
 
 def _place(path: Path) -> Path:
@@ -124,8 +99,6 @@ def clear(
     freed, failed = 0, list[UserError]()
     whole: dict[str, bool] = {}
     for item in removable:
-        if item.what == FEATURES and is_held(item.path / ".lock"):
-            continue  # a run has begun to fill it
         try:
             with lab.run(item.run).lock() if item.run else nullcontext():
                 # A run that has ended may have been reopened since.
@@ -142,16 +115,6 @@ def clear(
     if problems is not None:
         problems += failed
     return freed
-
-
-def _features(lab: Lab, tasks: Iterable[Task]) -> Iterator[Removable]:
-    """Yield the caches of features, unless a run or a task of a sweep may still read one."""
-    specs = [folder.readable_spec() for folder in lab.runs() if folder.state() not in ENDED]
-    specs += [task.spec for task in tasks if lab.run(task.run).state() not in ENDED]
-    readers = (s is None or any(y.files(s) is not None for y in systems_of(s)) for s in specs)
-    if not any(readers):  # a run without a readable spec may read them
-        for path, size in removable_caches(lab.root / "cache"):
-            yield Removable(FEATURES, path, size)
 
 
 def _planned(tasks: Iterable[Task]) -> dict[str, set[str]]:
@@ -225,22 +188,6 @@ def _orphans(lab: Lab) -> Iterator[Removable]:
         written = modified(path)  # a driver may be just about to rename it
         if written is not None and time.time() - written > _ORPHAN_SECONDS:
             yield Removable(UNFINISHED, path, _size(path))
-
-
-def _scratch() -> Iterator[Removable]:
-    """Yield the marked folders of this user whose driver has ended."""
-    for path in SCRATCH.glob(f"{SCRATCH_PREFIX}*"):
-        marked = not path.is_symlink() and (path / MARK).is_file()
-        if marked and path.stat().st_uid == os.getuid() and not _in_use(path):
-            yield Removable("scratch", path, _size(path))
-
-
-def _in_use(scratch: Path) -> bool:
-    """Return whether the process of Ray's session lives, or the folder is too young to tell."""
-    sessions = [path.name for path in scratch.glob("session_2*")]
-    pids = [name.rpartition("_")[2] for name in sessions]
-    young = time.time() - scratch.stat().st_mtime < _ORPHAN_SECONDS
-    return any(Path("/proc", pid).exists() for pid in pids) or (not pids and young)
 
 
 def _size(path: Path) -> int:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from tread_lab.specs.errors import lookup
 from tread_lab.specs.units import amount
-from tread_lab.sweep.gc import FEATURES, SAMPLES, Removable
+from tread_lab.sweep.gc import Removable
 from tread_lab.terminal.console import answer, answers, fitted
-
-# What stays until it is asked for.
-OFFERS = {
-    SAMPLES: "{} of samples stay; `tread-lab gc --samples` offers those of finished evaluations too"
-    " (metrics and sheets of samples stay)",
-    FEATURES: "{} of encoders' features stay; `tread-lab gc --features` offers them too (a run that"
-    " needs them makes them again)",
-}
 
 
 def show_removable(
@@ -24,21 +15,23 @@ def show_removable(
     freed: int | None,
     *,
     as_json: bool,
-    kept: Mapping[str, int] | None = None,
+    kept: int = 0,
 ) -> None:
     """Print the kinds of removable files with their number and size.
 
     Args:
         freed: bytes that were freed; `None` if the files are only listed.
-        kept: bytes by kind that could be removed too.
+        kept: bytes of samples, which stay until they are asked for.
     """
     if as_json:
         rows = [{**vars(item), "path": str(item.path)} for item in removable]
         print(json.dumps({"litter": rows, "freed": freed}, indent=1))
         return
-    for what, bytes_kept in (kept or {}).items():
-        if bytes_kept:
-            answer(lookup(OFFERS, what, "kind").format(amount(bytes_kept)))
+    if kept:
+        answer(
+            f"{amount(kept)} of samples stay; `tread-lab gc --samples` offers those of finished"
+            " evaluations too (metrics and sheets of samples stay)"
+        )
     if not removable:
         answer("nothing to remove")
         return

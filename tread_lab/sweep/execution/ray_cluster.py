@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +33,6 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
 )
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import TrialResources, cpus_here
-from tread_lab.sweep.gc import new_scratch
 
 Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
@@ -114,12 +114,12 @@ def _refuse_silence(address: str) -> None:
 @contextmanager
 def _started(driver: Driver) -> Iterator[None]:
     """Start a cluster on this machine, and watch its daemons, which are child processes."""
-    # Ray's sockets need a short path, so this is not below the lab.
-    scratch = new_scratch()
+    # Ray's sockets need a short path, whatever TMPDIR says, so this is not below the lab.
+    scratch = tempfile.mkdtemp(prefix="tread-lab-", dir="/tmp")
     try:
         with monitor(_lost_daemon, _LOOK, driver.leave):
             with few_daemons():
-                options = {"include_dashboard": False, "_temp_dir": str(scratch)}
+                options = {"include_dashboard": False, "_temp_dir": scratch}
                 _init(None, num_cpus=cpus_here(), **options)
             yield
     finally:
