@@ -10,14 +10,11 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.engine.probes import finished
-from tread_lab.records.archive import MANIFEST
-from tread_lab.records.checksums import json_text, json_tree
 from tread_lab.records.durable import write_json, write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -48,7 +45,7 @@ def checkpoint(run: RunFolder, content: bytes = WEIGHTS, step: int = 400) -> Pat
 def records(lab: Lab) -> dict[str, tuple[bytes, int]]:
     """Content and time of every file of a lab but its locks."""
     return {
-        path.relative_to(lab.root).as_posix(): (path.read_bytes(), path.stat().st_mtime_ns)
+        path.relative_to(lab.root).as_posix(): (path.read_bytes(), int(path.stat().st_mtime) // 2)
         for path in lab.root.rglob("*")
         if path.is_file() and path.name != ".claim"
     }
@@ -60,24 +57,13 @@ def entry(name: str, content: bytes, mode: int = stat.S_IFREG) -> Entry:
     return made, content
 
 
-def rewritten(
-    archive: Path,
-    entries: Callable[[list[Entry]], list[Entry]] = list,
-    manifest: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-) -> None:
-    """Write an archive again as one would who knows the format, with other entries, which its
-    manifest fits, or with another manifest."""
+def rewritten(archive: Path, entries: Callable[[list[Entry]], list[Entry]]) -> None:
+    """Write an archive again as one would who knows the format, with other entries."""
     with zipfile.ZipFile(archive) as old:
-        tree = json_tree(old.read(MANIFEST).decode())
-        pairs = entries([(e, old.read(e)) for e in old.infolist() if e.filename != MANIFEST])
-    tree["files"] = {
-        e.filename: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest(), "time": 1}
-        for e, b in pairs
-    }
+        pairs = entries([(e, old.read(e)) for e in old.infolist()])
     with zipfile.ZipFile(archive, "w") as new:
         for pair in pairs:
             new.writestr(*pair)
-        new.writestr(MANIFEST, json_text(manifest(tree)))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
-"""Claims about archives of sweeps: all of a sweep arrives, and nothing that was changed does."""
+"""Claims about archives of sweeps: all of a sweep arrives, nothing that was changed does, and what
+the lab has stays."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ import pickle
 import shutil
 import stat
 import struct
+import time
 import zipfile
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.faults.drivers import KILLED, Zygote
 from tests.records.conftest import (
     WEIGHTS,
     Entry,
@@ -33,14 +35,20 @@ from tread_lab.engine.probes import finished
 from tread_lab.frames import trials_frame
 from tread_lab.records import archive as container
 from tread_lab.records import sweep_archive
-from tread_lab.records.archive import MANIFEST
 from tread_lab.records.durable import DiskFull, write_json, write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
-from tread_lab.records.merge import NEW
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_archive import PACKED, PENDING, STAGE, import_sweep
+from tread_lab.records.sweep_archive import (
+    DIFFERENT,
+    HERE,
+    NEW,
+    PACKED,
+    PENDING,
+    STAGE,
+    import_sweep,
+)
 from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.specs import UserError, encode, signature
 from tread_lab.specs.errors import Unavailable
@@ -58,24 +66,36 @@ def test_all_records_of_a_sweep_arrive_with_their_times(
     out = packed(source, tmp_path / "a.zip")
     assert (out.runs, out.weights) == ({PACKED: 4, PENDING: 0}, True)
     into = merged(lab, tmp_path / "a.zip")
-    unmarked = {k: v for k, v in records(lab).items() if not k.endswith("/imported.json")}
-    assert unmarked == before
+    assert records(lab) == before
     assert len(before) == out.files == into.files and out.bytes == into.bytes
-    assert (into.runs, into.sweep, into.digest) == ({NEW: 4}, "placement", out.digest)
+    assert (into.runs, into.sweep, into.weights) == ({NEW: 4}, "placement", True)
     assert not (lab.root / STAGE).exists()
     for run in source.runs()[:4]:
         assert run_status(lab.run(run.name)) == run_status(run)
     assert trials_frame(lab, "placement").equals(trials_frame(source, "placement"))
 
 
-def test_without_weights_their_lack_is_recorded(source: Lab, lab: Lab, tmp_path: Path) -> None:
+def test_weights_are_left_out_where_none_are_asked_for(
+    source: Lab, lab: Lab, tmp_path: Path
+) -> None:
     packed(source, tmp_path / "a.zip", weights=False)
     assert merged(lab, tmp_path / "a.zip").weights is False
-    assert not list(lab.root.rglob("*.safetensors"))
-    assert all(run.lacks_weights for run in lab.runs())
-    checkpoint(lab.runs()[0])
-    assert [run.lacks_weights for run in lab.runs()] == [False, True, True, True]
-    assert not any(run.lacks_weights for run in source.runs())
+    whole = {k: v for k, v in records(source).items() if not k.endswith(".safetensors")}
+    assert records(lab) == whole
+
+
+def test_an_archive_of_an_earlier_version_has_a_manifest_and_no_times(
+    source: Lab, archive: Path, lab: Lab
+) -> None:
+    def earlier(entries: list[Entry]) -> list[Entry]:
+        return [*(entry(e.filename, content) for e, content in entries), entry(MANIFEST, b"{}")]
+
+    rewritten(archive, earlier)
+    assert merged(lab, archive).runs == {NEW: 4}
+    assert {k: v[0] for k, v in records(lab).items()} == {
+        k: v[0] for k, v in records(source).items()
+    }
+    assert all(time.time() - f.stat().st_mtime < 3600 for f in lab.root.rglob("*.json"))
 
 
 def test_a_run_that_has_not_begun_is_no_part_of_it(tmp_path: Path, lab: Lab) -> None:
@@ -86,7 +106,6 @@ def test_a_run_that_has_not_begun_is_no_part_of_it(tmp_path: Path, lab: Lab) -> 
     merged(lab, tmp_path / "a.zip")
     found = [lab.run(run).state() for run in lab.sweep("placement").plan().runs()]
     assert found == ["completed", "interrupted", "pending", "completed"]
-    assert [run.lacks_weights for run in lab.runs()] == [True] * 3
 
 
 def test_parents_and_suggested_runs_are_part_of_it(lab: Lab, tmp_path: Path) -> None:
@@ -125,9 +144,10 @@ def test_a_changed_bit_in_any_file_is_refused_by_its_name(archive: Path, lab: La
         changed[info.header_offset + 30 + sum(names) + info.compress_size // 2] ^= 4
         archive.write_bytes(changed)
         said = refused(lab, archive)
-        assert said.endswith("; nothing was imported") and (name == MANIFEST or name in said)
+        assert said.endswith("; nothing was imported") and name in said
 
 
+MANIFEST = "manifest.json"
 RUN = "runs/0123456789abcdef"
 BOMB = pickle.dumps({"weights": [1.0]})
 PLAN = "sweep/plan.json"
@@ -176,41 +196,6 @@ def test_a_checkpoint_must_be_what_its_name_says_and_no_pickle(
 
 
 @pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"format": 2, "tread_lab": "9.0"}, 'its format is not 1 (made by tread-lab "9.0"'),
-        ({"files": []}, "manifest.json lists no files"),
-        ({"files": {}}, f"{PLAN} is not what manifest.json says; nothing was"),
-    ],
-)
-def test_another_manifest_is_refused(
-    archive: Path, lab: Lab, change: dict[str, Any], line: str
-) -> None:
-    rewritten(archive, lambda entries: entries[:1], lambda tree: {**tree, **change})
-    assert line in refused(lab, archive)
-
-
-@pytest.mark.parametrize(
-    ("name", "facts", "line"),
-    [
-        ("sweep/asked.jsonl", {"bytes": 1, "sha256": "", "time": 1}, "is missing"),
-        (PLAN, {"bytes": 1}, "is not what manifest.json says"),
-        (PLAN, {"time": -1}, "is not what manifest.json says"),
-        (PLAN, {"sha256": "0" * 64}, "is damaged or changed (SHA-256)"),
-    ],
-)
-def test_a_file_that_is_not_as_the_manifest_says_is_refused(
-    archive: Path, lab: Lab, name: str, facts: dict[str, Any], line: str
-) -> None:
-    def change(tree: dict[str, Any]) -> dict[str, Any]:
-        files = tree["files"]
-        return {**tree, "files": {**files, name: {**files.get(name, {}), **facts}}}
-
-    rewritten(archive, manifest=change)
-    assert f"{name} {line}; nothing was imported" in refused(lab, archive)
-
-
-@pytest.mark.parametrize(
     "text", [b"{}", b'{"format": 1, "name": "x", "trials": [{"spec": 3}]}', b"[" * 9999]
 )
 def test_a_plan_that_is_none_is_refused(archive: Path, lab: Lab, text: bytes) -> None:
@@ -230,16 +215,13 @@ def foreign(path: Path, name: str = "readme") -> None:
         other.writestr(name, "hello")
 
 
-NONE = "cut off, or no archive of a sweep ("
-
-
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        *((cut(share), NONE) for share in (0.0, 0.1, 0.5, 0.9, 0.999)),
-        (foreign, f"{NONE}no manifest.json)"),
-        (lambda path: foreign(path, MANIFEST), "{}: manifest.json is damaged or changed; nothing"),
-        (lambda path: path.write_text("hello"), NONE),
+        *((cut(share), "no archive of a sweep") for share in (0.0, 0.1, 0.5, 0.9, 0.999)),
+        (foreign, "{}: readme: no archive of a sweep holds it; nothing"),
+        (lambda path: foreign(path, MANIFEST), f"{{}}: {PLAN} is no plan of this version; nothing"),
+        (lambda path: path.write_text("hello"), "cut off, or no archive of a sweep ("),
         (Path.unlink, "cannot read {}: No such file"),
         (lambda path: (path.unlink(), path.mkdir()), "cannot read {}: Is a directory"),
     ],
@@ -349,3 +331,105 @@ def test_records_of_earlier_versions_are_read_where_they_arrive(lab: Lab, tmp_pa
     assert encode(here.spec().bypass)["dense_path_drop"] == 0.0
     assert here.spec() == run.spec() and here.kept_steps() == {25}
     assert {"fid[heldout]@10k": 3.0} in [(e.read() or {})["metrics"] for e in here.evaluations()]
+
+
+AT = """
+import os, signal
+from tread_lab.records import archive, sweep_archive
+calls = []
+def dies(function):
+    def counted(*arguments, **more):
+        calls.append(1)
+        if len(calls) == {n}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **more)
+    return counted
+{place} = dies({place})
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "n", "runs"),
+    [
+        ("archive.Archive._chunks", 20, 0),
+        ("sweep_archive._move", 3, 2),
+        ("sweep_archive._move", 6, 4),
+    ],
+)
+def test_a_killed_import_leaves_whole_runs_or_nothing_and_the_next_goes_on(
+    source: Lab, archive: Path, lab: Lab, zygote: Zygote, place: str, n: int, runs: int
+) -> None:
+    words = ("import", str(archive), "--root", str(lab.root))
+    killed = zygote.run(lab.root.parent, *words, prelude=AT.format(place=place, n=n))
+    assert killed.returncode == KILLED
+    assert (lab.sweeps(), len(lab.runs()), (lab.root / STAGE).exists()) == ([], runs, True)
+    for run in lab.runs():
+        assert run_status(run) == run_status(source.run(run.name))
+    again = merged(lab, archive)
+    assert again.runs == {name: count for name, count in ((HERE, runs), (NEW, 4 - runs)) if count}
+    assert records(lab) == records(source)
+    assert not (lab.root / STAGE).exists() and not again.lines
+
+
+def test_a_run_that_the_lab_has_stays_as_it_is_and_is_named_where_it_differs(
+    source: Lab, archive: Path, lab: Lab
+) -> None:
+    first, second, third, last = (lab.run(run.name) for run in source.runs())
+    with first.log() as log:
+        log(3, loss=1.0)
+    for run in (second, third, last):
+        shutil.copytree(source.run(run.name).path, run.path)
+    with third.log() as log:
+        log(900, loss=1.0)
+    checkpoint(last)  # of which the archive has none
+    before = records(lab)
+    transfer = merged(lab, archive)
+    assert transfer.runs == {DIFFERENT: 2, HERE: 2}
+    assert [line.partition(", and")[0] for line in transfer.lines] == [
+        f"run {first.name} is further in the archive",
+        f"run {third.name} differs from the archive's",
+    ]
+    remedy = f"stays as it is here; to have that one, delete {first.path}, then import again"
+    assert transfer.lines[0].endswith(remedy)
+    assert {k: v for k, v in records(lab).items() if k.startswith("runs/")} == before
+    shutil.rmtree(first.path)
+    again = merged(lab, archive)
+    assert again.runs == {NEW: 1, DIFFERENT: 1, HERE: 2}
+    assert run_status(first) == run_status(source.run(first.name))
+    assert again.lines[1:] == ("sweep placement is here, and stays: its plan, stops and hours",)
+
+
+def test_another_sweep_of_the_same_name_is_refused_unless_it_gets_another_name(
+    source: Lab, archive: Path, lab: Lab
+) -> None:
+    write_sweep(lab.root, small(routes=((1, 2),), seeds=(5,)))
+    before = records(lab)
+    with pytest.raises(UserError) as refusal:
+        merged(lab, archive)
+    assert "sweep placement of this lab has another plan: " in str(refusal.value)
+    assert "--as NAME imports it under another name" in str(refusal.value)
+    assert records(lab) == before
+    with pytest.raises(UserError, match=r"'\.\./x' is not a name"):
+        merged(lab, archive, "../x")
+    assert merged(lab, archive, "theirs").sweep == "theirs"
+    assert lab.sweeps() == ["placement", "theirs"]
+    assert lab.sweep("theirs").plan().name == "theirs"
+    theirs, ours = trials_frame(lab, "theirs"), trials_frame(source, "placement")
+    assert theirs.drop(columns="sweep", errors="ignore").equals(
+        ours.drop(columns="sweep", errors="ignore")
+    )
+
+
+def test_a_sweep_that_the_lab_has_stays_and_its_figures_are_drawn_anew(
+    lab: Lab, tmp_path: Path
+) -> None:
+    theirs = write_sweep(tmp_path / "theirs", small()).sweep("placement")
+    mine = write_sweep(lab.root, small(states={(2, 8): "pending"})).sweep("placement")
+    write_text(mine.spent_path, "")
+    write_text(theirs.stopped_path, "")
+    mine.drawn_path.touch()
+    packed(Lab(tmp_path / "theirs"), tmp_path / "a.zip")
+    with mine.lock():  # whose driver takes the runs that arrive
+        assert merged(lab, tmp_path / "a.zip").runs[NEW] == 1
+    assert mine.spent_path.exists() and not mine.stopped_path.exists()
+    assert not mine.drawn_path.exists() and not mine.earlier_plans

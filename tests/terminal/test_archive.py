@@ -10,8 +10,7 @@ import pytest
 
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
-from tread_lab.records.merge import HAS_WEIGHTS, NEW
-from tread_lab.records.sweep_archive import Transfer
+from tread_lab.records.sweep_archive import DIFFERENT, NEW, Transfer
 from tread_lab.terminal import progress
 from tread_lab.terminal.archive import bytes_line, show_bytes, show_imported
 
@@ -44,7 +43,7 @@ def test_a_log_gets_lines_and_the_result_is_returned(
 def test_what_became_of_each_run_is_counted_and_how_they_are_shown_is_said(
     lab: Lab, screen: Screen
 ) -> None:
-    runs, line = Counter({NEW: 3, HAS_WEIGHTS: 1}), "run 3f2a stays at step 3"
-    part = Transfer("wide", runs, 9, 2048, "d1", "0.2.0", False, (line,))
+    runs, line = Counter({NEW: 3, DIFFERENT: 1}), "run 3f2a stays"
+    part = Transfer("wide", runs, 9, 2048, False, (line,))
     screen("no weights", show_imported, part, lab)
     screen("no run", show_imported, replace(part, runs=Counter(), weights=True, lines=()), lab)

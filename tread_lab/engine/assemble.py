@@ -145,10 +145,14 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
         return load_step(folder.checkpoints, step)
     newest, ended = load_latest(folder.checkpoints), int((folder.result() or {}).get("step", 0))
     if has_lost_its_end(folder, newest.step if newest else 0):
-        why = "imported without weights" if folder.lacks_weights else "damaged"
-        remedy = "`tread-lab sweep` or `tread-lab train` makes it again"
         raise DamagedCheckpoint(
-            f"no usable checkpoint of step {ended} in {folder.checkpoints}: {why}; {remedy}"
+            f"no usable checkpoint of step {ended} in {folder.checkpoints}: damaged; `tread-lab"
+            " sweep` or `tread-lab train` makes it again"
+        )
+    if newest is None and ended:
+        raise UserError(
+            f"run {folder.name} has no usable checkpoint; delete {folder.path} to train it again,"
+            " or to import it with weights"
         )
     if newest is None:
         raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")
@@ -156,15 +160,13 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
 
 
 def has_lost_its_end(folder: RunFolder, last: int) -> bool:
-    """Return whether a finished run must train again: its last weights are damaged, or it was
-    imported without.
+    """Return whether a finished run must train again, because its last weights are damaged.
 
     Args:
         last: the step of its newest undamaged checkpoint, 0 without any.
     """
     ended = int((folder.result() or {}).get("step", 0))
-    had_weights = folder.lacks_weights or bool(list_checkpoints(folder.checkpoints))
-    return had_weights and last < ended
+    return bool(list_checkpoints(folder.checkpoints)) and last < ended
 
 
 def starting_weights(spec: RunSpec, folder: RunFolder) -> dict[str, Tensor] | None:

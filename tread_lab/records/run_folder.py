@@ -49,7 +49,6 @@ LOCK = ".claim"  # in the folder of a run or a sweep
 CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the sampler, the data and encoders that it saw
-IMPORTED = "imported.json"  # in the folder of a run that was imported without its weights
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
@@ -96,16 +95,6 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
-
-    @property
-    def lacks_weights(self) -> bool:
-        """Whether the run was imported without weights, and has none of its own since."""
-        return (self.path / IMPORTED).exists() and not self.weights()
-
-    def weights(self) -> set[int]:
-        """Return the steps of the checkpoints."""
-        names = (CHECKPOINT.fullmatch(path.name) for path in self.checkpoints.glob("*"))
-        return {int(named["step"]) for named in names if named}
 
     @property
     def exported(self) -> bool:

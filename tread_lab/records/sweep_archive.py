@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import filecmp
+import hashlib
 import os
 import re
 import shutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
-import tread_lab
-from tread_lab.records.archive import Archive, ArchiveWriter, open_archive
-from tread_lab.records.attempts import is_attempt
-from tread_lab.records.checksums import TEXT_OR_NONE, Tree, fits
-from tread_lab.records.durable import read_json, replacing, write_json, write_text
-from tread_lab.records.evaluation_folder import EvaluationFolder
+from tread_lab.records.archive import Archive, add, open_archive
+from tread_lab.records.checksums import fits
+from tread_lab.records.damage import is_passed_over, passed_over
+from tread_lab.records.durable import read_json, replacing, write_text, writing
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
-from tread_lab.records.log import is_entry, read_lines
-from tread_lab.records.merge import merge_runs, merge_sweep
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.remarks import is_remark
-from tread_lab.records.run_folder import CHECKPOINT, IMPORTED, LOCK, RunFolder
-from tread_lab.records.sweep_folder import SweepFolder, is_spent, is_stopped, is_suggestion
+from tread_lab.records.run_folder import CHECKPOINT, LOCK, RunFolder
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counted
 
@@ -43,7 +39,9 @@ _EXPECTED = re.compile(
         | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
     re.VERBOSE | re.ASCII,
 )
-PACKED, PENDING = "packed", "pending"  # what became of a run
+# What became of a run.
+PACKED, PENDING = "packed", "pending"
+NEW, HERE, DIFFERENT = "new", "here", "different"
 
 Steps = Generator[tuple[int, int], None, "Transfer"]  # yields the bytes done, and all of them
 
@@ -53,10 +51,8 @@ class Transfer:
     """What was exported or imported.
 
     Attributes:
-        runs: how many runs were packed or are new, by what became of them (`PACKED`, `NEW`, ...).
+        runs: how many runs there are, by what became of them (`PACKED`, `NEW`, ...).
         files, bytes: of the archive.
-        digest: of the archive, equal where it was written and where it is read.
-        made_by: the version of tread-lab that wrote it.
         lines: what is said of single runs, and of what an import has left out.
     """
 
@@ -64,8 +60,6 @@ class Transfer:
     runs: Counter[str]
     files: int
     bytes: int
-    digest: str
-    made_by: str
     weights: bool
     lines: tuple[str, ...] = ()
 
@@ -87,20 +81,24 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
         parts: list[SweepFolder | RunFolder] = [folder, *runs]
         listed = (path for part in parts for _, path in _files_of(lab, part, weights))
         total, done = sum(path.stat().st_size for path in listed), 0
+        entries: set[str] = set()
         with replacing(out) as temporary, ZipFile(temporary, "w") as packed:
-            writer = ArchiveWriter(packed)
             for part in parts:
                 with _still(part) if part in runs and part.path.is_dir() else nullcontext():
                     for entry, path in _files_of(lab, part, weights):
+                        if entry in entries:  # a reference of several runs
+                            continue
+                        entries.add(entry)
                         _check_record(path)
-                        for size in writer.add(entry, path) if entry not in writer.files else ():
-                            done += size
+                        sha256 = hashlib.sha256()
+                        for chunk in add(packed, entry, path):
+                            sha256.update(chunk)
+                            done += len(chunk)
                             yield done, total
-                        _check_checkpoint(path, writer.files[entry]["sha256"])
-            digest = writer.close(sweep=name, weights=weights)
-    begun = {entry.split("/")[1] for entry in writer.files if entry.startswith("runs/")}
+                        _check_checkpoint(path, sha256.hexdigest())
+    begun = {entry.split("/")[1] for entry in entries if entry.startswith("runs/")}
     counts = Counter({PACKED: len(begun), PENDING: len(runs) - len(begun)})
-    return Transfer(name, counts, len(writer.files), done, digest, tread_lab.__version__, weights)
+    return Transfer(name, counts, len(entries), done, weights)
 
 
 def _runs(plan: StoredPlan) -> list[str]:
@@ -143,20 +141,30 @@ def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterato
 
 
 def _check_checkpoint(path: Path, digest: str) -> None:
-    """Refuse a checkpoint whose bytes are not those that its name says."""
-    named = CHECKPOINT.fullmatch(path.name)
-    if named and digest[:16] != named["digest"]:
+    """Refuse to pack a checkpoint whose bytes are not those that its name says."""
+    if not _is_as_named(path, digest):
         raise UserError(
             f"{path} is damaged (checksum); the sweep's command trains its run again where it is"
             " needed, and --without-weights leaves all weights out"
         )
 
 
-def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
-    """Merge the sweep of an archive into a lab, after all of it has been checked.
+def _is_as_named(path: Path, digest: str) -> bool:
+    """Return whether a file is the checkpoint that its name says, or has no name of one."""
+    named = CHECKPOINT.fullmatch(path.name)
+    if named is None:
+        return True
+    with path.open("rb") as file:  # a JSON header follows its length
+        start, size = file.read(9), path.stat().st_size - 8
+    header = start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size
+    return header and digest.startswith(named["digest"])
 
-    Runs come first, each by one rename, and the sweep's plan last. An import that is killed leaves
-    whole runs or nothing, and the next one goes on.
+
+def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
+    """Move the sweep and the runs of an archive into a lab, after all of it has been checked.
+
+    Each run that the lab lacks comes by one rename, and the sweep last: an import that is killed
+    leaves whole runs or nothing, and the next one goes on. What the lab has stays as it is.
 
     Args:
         name: of the sweep here, if not the one that it has.
@@ -176,29 +184,100 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
                     shutil.rmtree(path)
             of_runs = [entry for entry in archive.files if entry.startswith("runs/")]
             others = [entry for entry in archive.files if not entry.startswith("runs/")]
-            done = yield from archive.unpack(unpacked, others)
+            done = yield from _unpack(archive, unpacked, others)
             plan = _checked_plan(archive, unpacked, of_runs, name)
             sweep = lab.sweep(plan.name)
-            takes_plan = _check_same_sweep(sweep, plan, unpacked)
+            _check_same_sweep(sweep, plan, unpacked)
             _check_references(archive, lab, unpacked)
-            yield from archive.unpack(unpacked, of_runs, done)
+            yield from _unpack(archive, unpacked, of_runs, done)
             if damaged := passed_over(unpacked):
                 raise archive.refused(f"{damaged[0]} is no record of this version")
-            _check_weights(archive, unpacked)
             os.sync()
-            runs, lines = merge_runs(lab, stage)
-            try:
-                merge_sweep(sweep, stage, takes_plan=takes_plan)
-            except Busy as busy:
-                if takes_plan:
-                    raise
-                lines = (*lines, f"{busy}; what was stopped, spent and said: import again after it")
+            runs, lines = _move_runs(lab, unpacked)
+            for path in unpacked.glob("references/*.json"):
+                if not (target := lab.root / "references" / path.name).exists():
+                    _move(path, target)
+            if sweep.plan_path.exists():
+                lines.append(f"sweep {sweep.name} is here, and stays: its plan, stops and hours")
+            else:
+                if sweep.path.exists():  # without a plan
+                    _move(sweep.path, stage / "old")
+                _move(unpacked / "sweep", sweep.path)
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-    files, head = len(archive.files), archive.head
-    made_by, weights = str(head.get("tread_lab")), bool(head.get("weights"))
-    return Transfer(plan.name, runs, files, archive.size, archive.digest, made_by, weights, lines)
+    weights = any(CHECKPOINT.fullmatch(Path(entry).name) for entry in archive.files)
+    return Transfer(
+        plan.name, runs, len(archive.files), archive.size, weights=weights, lines=tuple(lines)
+    )
+
+
+def _unpack(
+    archive: Archive, folder: Path, entries: Iterable[str], done: int = 0
+) -> Generator[tuple[int, int], None, int]:
+    """Write files below a folder; refuse what is no checkpoint under the name of one.
+
+    Args:
+        done: bytes that were unpacked before.
+    """
+    with ZipFile(archive.path) as packed:
+        for entry in entries:
+            sha256 = hashlib.sha256()
+            for chunk in archive.unpack(packed, entry, folder / entry):
+                sha256.update(chunk)
+                done += len(chunk)
+                yield done, archive.size
+            if not _is_as_named(folder / entry, sha256.hexdigest()):
+                raise archive.refused(f"{entry} is not the checkpoint that its name says")
+    return done
+
+
+def _move_runs(lab: Lab, unpacked: Path) -> tuple[Counter[str], list[str]]:
+    """Move the runs that a lab lacks into it.
+
+    Returns:
+        how many runs became what, and a line for each that is here with other files.
+    """
+    became, lines = Counter[str](), list[str]()
+    filecmp.clear_cache()  # of files that had these names in an earlier import
+    for theirs in Lab(unpacked).runs():
+        mine = lab.run(theirs.name)
+        if not mine.path.exists():
+            _move(theirs.path, mine.path)
+            became[NEW] += 1
+        elif _has_all(mine.path, theirs.path):
+            became[HERE] += 1
+        else:
+            became[DIFFERENT] += 1
+            further = _progress(theirs) > _progress(mine)
+            how = "is further in the archive" if further else "differs from the archive's"
+            lines.append(
+                f"run {mine.name} {how}, and stays as it is here; to have that one, delete"
+                f" {mine.path}, then import again"
+            )
+    return became, lines
+
+
+def _has_all(mine: Path, theirs: Path) -> bool:
+    """Return whether a folder holds every file of another, as it is there."""
+    files = (path for path in theirs.rglob("*") if path.is_file())
+    return all(_is_same(mine / path.relative_to(theirs), path) for path in files)
+
+
+def _is_same(mine: Path, theirs: Path) -> bool:
+    named = CHECKPOINT.fullmatch(theirs.name)  # by its content
+    return mine.is_file() and (named is not None or filecmp.cmp(mine, theirs, shallow=False))
+
+
+def _progress(run: RunFolder) -> tuple[bool, int]:
+    """Return whether a run has a result, and its step."""
+    return run.result() is not None, run.step()
+
+
+def _move(source: Path, target: Path) -> None:
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.replace(target)
 
 
 def _checked_plan(
@@ -220,75 +299,27 @@ def _checked_plan(
     return stored
 
 
-_IS_RECORD: Mapping[str, Callable[[Tree], bool]] = {
-    "log.jsonl": is_entry,
-    "attempts.jsonl": is_attempt,
-    "remarks.jsonl": is_remark,
-    "asked.jsonl": is_suggestion,
-    "stopped.jsonl": is_stopped,
-    "spent.jsonl": is_spent,
-}
-# What reads each of these files finds nothing in one that is no record.
-_READ: Mapping[str, Callable[[Path], Any]] = {
-    "result.json": lambda path: RunFolder(path.parent).result(),
-    "metrics.json": lambda path: EvaluationFolder(path.parent).read(),
-    "origin.json": lambda path: RunFolder(path.parent).origin(),
-    "keep_steps.json": lambda path: RunFolder(path.parent).kept_steps(),
-    "data.json": lambda path: fits(read_json(path), {"path": TEXT_OR_NONE}),
-    "spec.yaml": lambda path: RunFolder(path.parent).spec_tree(),
-}
-
-
-def passed_over(folder: Path) -> list[str]:
-    """Return the files below a folder that are damaged, or no records of this version."""
-    files = (path for path in sorted(folder.rglob("*")) if _is_passed_over(path))
-    return [path.relative_to(folder).as_posix() for path in files]
-
-
-def _is_passed_over(path: Path) -> bool:
-    """Return whether the reader of a record finds something in it that is none."""
-    is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
-    if is_record is not None:  # a crash leaves no whole line that is none
-        return not all(map(is_record, read_lines(path)))
-    return read is not None and not read(path)
-
-
 def _check_record(path: Path) -> None:
     """Refuse to pack a record that would be refused where it is imported."""
-    if _is_passed_over(path):
+    if is_passed_over(path):
         raise UserError(
             f"{path} is damaged, or no record of this version; move it away, and the sweep's"
             " command makes again what it lacks"
         )
 
 
-def _check_weights(archive: Archive, unpacked: Path) -> None:
-    """Refuse what is no checkpoint; mark the runs that come without any."""
-    for entry, facts in archive.files.items():
-        if named := CHECKPOINT.fullmatch(Path(entry).name):
-            with (unpacked / entry).open("rb") as file:  # a JSON header follows its length
-                start, size = file.read(9), facts["bytes"] - 8
-            fits = start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size
-            if not (fits and facts["sha256"].startswith(named["digest"])):
-                raise archive.refused(f"{entry} is not the checkpoint that its name says")
-    for folder in Lab(unpacked).runs():
-        if (folder.log_path.exists() or folder.result()) and not folder.checkpoints.exists():
-            write_json(folder.path / IMPORTED, {"archive": archive.digest, "weights": False})
-
-
-def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) -> bool:
-    """Return whether the archive's plan is new here or goes further; `False` keeps the lab's."""
+def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) -> None:
+    """Refuse a sweep of which the lab has another plan under its name."""
     mine = sweep.stored_plan()
     if mine is None:
-        return True
+        return
     here, there = _cells(sweep.plan()), _cells(SweepFolder(unpacked / "sweep").plan())
-    if mine.search != stored.search or not (here <= there or there <= here):
+    if mine.search != stored.search or here != there:
         raise UserError(
             f"sweep {sweep.name} of this lab has another plan: {counted(len(here), 'item')},"
             f" {len(there)} in the archive, {len(here & there)} in both; --as NAME imports it under"
             " another name"
         )
-    return here < there
 
 
 def _cells(plan: StoredPlan) -> set[tuple[str | None, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from tread_lab.records import merge, sweep_archive
+from tread_lab.records import sweep_archive
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import Transfer
 from tread_lab.specs.units import amount, counted, duration
@@ -19,12 +19,9 @@ T = TypeVar("T")
 RUNS = {
     sweep_archive.PACKED: "{} with records",
     sweep_archive.PENDING: "{} not begun",
-    merge.NEW: "{} new",
-    merge.KEPT: "{} here already",
-    merge.ADDED: "{} of this lab completed by evaluations, weights or notes of the archive",
-    merge.TAKEN: "{} further than in this lab, whose records it replaces",
-    merge.HAS_WEIGHTS: "{} kept for weights that the archive lacks",
-    merge.BUSY: "{} kept because a process works at it",
+    sweep_archive.NEW: "{} new",
+    sweep_archive.HERE: "{} here already",
+    sweep_archive.DIFFERENT: "{} here with other records",
 }
 
 
@@ -52,23 +49,22 @@ def bytes_line(done: int, total: int, done_word: str, seconds: float) -> str:
 
 
 def show_exported(transfer: Transfer, out: Path) -> None:
-    """Print what an archive holds, its size and its digest."""
+    """Print what an archive holds, and its size."""
     weights = "with" if transfer.weights else "without"
     answer(f"{out}: sweep {transfer.sweep}, {', '.join(_runs(transfer))}, {weights} weights")
     files, size = counted(transfer.files, "file"), amount(out.stat().st_size)
-    answer(f"{files} of {amount(transfer.bytes)} in {size}; digest {transfer.digest}")
+    answer(f"{files} of {amount(transfer.bytes)} in {size}")
 
 
 def show_imported(transfer: Transfer, lab: Lab) -> None:
     """Print what became of the runs of an archive, and how they are shown."""
-    name, made = transfer.sweep, f"made by tread-lab {transfer.made_by}"
+    name = transfer.sweep
     answer(f"{name}: {', '.join(_runs(transfer)) or 'no run has begun'}; in {lab.root}")
-    files = counted(transfer.files, "file")
-    answer(f"{files} of {amount(transfer.bytes)}, {made}; digest {transfer.digest}")
+    answer(f"{counted(transfer.files, 'file')} of {amount(transfer.bytes)}")
     for line in transfer.lines:
         answer(line)
     if not transfer.weights:
-        answer("the archive has no weights: what needs those of a run trains the run anew")
+        answer("the archive has no weights: its finished runs can be shown, and not measured anew")
     answer(f"`tread-lab figures {name}` draws it, `tread-lab sync {name}` adds it to MLflow")
 
 

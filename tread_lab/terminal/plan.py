@@ -37,7 +37,6 @@ from tread_lab.sweep.plan.plan import Plan, SearchSpace, pending_tasks
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
-from tread_lab.terminal.status import without_weights
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,6 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     show_lines(out, _during_training(plan.evaluations, _source(plan)))
     if plan.search is not None:
         show_lines(out, _search(plan, plan.search, lab))
-    show_lines(out, without_weights(lab, (task.run for task in plan.tasks)))
     show_lines(out, [_size(plan), *_matched(plan), _cost(plan, remaining, slots)])
 
 

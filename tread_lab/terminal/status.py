@@ -13,6 +13,7 @@ from typing import Any
 from rich.live import Live
 from rich.table import Table
 
+from tread_lab.records.damage import passed_over
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.plan import StoredPlan
@@ -20,7 +21,6 @@ from tread_lab.records.provenance import measured, mixtures, provenance_differen
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.sweep_archive import passed_over
 from tread_lab.records.sweep_folder import Stopped, SweepFolder
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
@@ -85,8 +85,7 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     if len(sweep.runs) > ROWS:
         answer(f"... and {len(sweep.runs) - ROWS} more")
     show_lines(answers, sweep.lost_baselines())
-    for line in (*mixtures(lab, sweep.runs), *without_weights(lab, sweep.runs)):
-        answer(line)
+    show_lines(answers, mixtures(lab, sweep.runs))
 
 
 def remark_lines(lab: Lab, name: str, runs: Iterable[str]) -> Iterator[str]:
@@ -99,17 +98,6 @@ def remark_lines(lab: Lab, name: str, runs: Iterable[str]) -> Iterator[str]:
         if tags := place.remarks.tags:
             yield f"tags{whose}: {', '.join(tags)}"
         yield from (f"note{whose}: {note}" for note in place.remarks.notes)
-
-
-def without_weights(lab: Lab, runs: Iterable[str]) -> Iterator[str]:
-    """Yield a line if runs were imported without weights."""
-    lacking = sum(lab.run(run).lacks_weights for run in runs)
-    if lacking:
-        were = "run was" if lacking == 1 else "runs were"
-        yield (
-            f"{lacking} {were} imported without weights: what needs these (to go on, a new"
-            " evaluation, a run that starts from them) trains the run anew"
-        )
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
@@ -243,7 +231,6 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     pairs.append(("step", f"{status.step}/{spec.train.steps}"))
     pairs += [("tags", ", ".join(tags))] if (tags := folder.remarks.tags) else []
     pairs += [("note", note) for note in folder.remarks.notes]
-    pairs += [("weights", "none: imported without")] if folder.lacks_weights else []
     pairs += [("damaged", name) for name in sorted({*folder.damaged(), *passed_over(folder.path)})]
     for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""

@@ -11,21 +11,15 @@ import pytest
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of
-from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.engine.cost.training import cost, executed_flops
-from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import IMPORTED
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
-from tread_lab.specs import RunSpec, decode
-from tread_lab.specs.sweep import BudgetSpec
-from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, Forecast
+from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
-from tread_lab.sweep.trial.task import ListQueue, Task, trained_again
+from tread_lab.sweep.trial.task import ListQueue, Task
 
 Tiny = Callable[..., RunSpec]
 LONG = 100.0  # seconds of a run, as far as the budget knows
@@ -283,48 +277,3 @@ def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(
     queue.watch._started -= 7.0  # of an entry each quarter of a minute
     queue.close()
     assert seconds_spent(queue.watch.path) == pytest.approx(7.0, abs=1.0)
-
-
-def test_parents_that_came_without_weights_are_paid_for_once(lab: Lab, tiny: Tiny) -> None:
-    axes = {"then.routes": [["0->1"], ["0->2"]]}
-    plan = planned(tiny, axes=axes, baseline=None, fixed={"then": {"train": {"steps": 5}}})
-    plan = replace(plan, budget=decode(BudgetSpec, {"flops": 1e30}))
-    parent, *children = plan.tasks
-    assert len(children) == 2 and [task.spec.parent for task in children] == [parent.spec] * 2
-
-    def forecast(*tasks: Task) -> tuple[float, ...]:
-        budget, times = (
-            Budget(lab, plan, lambda todo: [None] * len(todo)),
-            Forecast(lab, rates=RATES["cpu"]),
-        )
-        todo = tasks or plan.open_tasks(lab)
-        before, seconds = budget.flops, times.total(todo).seconds
-        for task in todo:
-            budget.admit(task)
-        train, _ = times.device_seconds(todo) or (0.0, 0.0)
-        return budget.flops - before, seconds or 0.0, train
-
-    whole = forecast()
-    folder = lab.run(parent.run)
-    folder.create(parent.spec)
-    folder.finish(RunState.COMPLETED, step=parent.spec.train.steps)
-    for spec in parent.evaluations:
-        folder.evaluation(spec).write(spec, {"heldout/loss": 1.0})
-    own = forecast()
-    assert whole[0] - own[0] == cost(parent.spec).train_flops
-    write_json(folder.path / IMPORTED, {})
-    again = forecast()
-    assert again[::2] == pytest.approx(whole[::2]) and own[1] < again[1] < whole[1]
-    a_step = Timing(Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0))
-    timed = Forecast(lab, {kind_of(child.spec): a_step for child in children})
-    hours = (parent.spec.train.steps + 2 * (5 + TRIAL_SECONDS)) / 3600
-    in_time = replace(plan, budget=decode(BudgetSpec, {"hours": hours}))
-    assert Budget(lab, in_time, timed.seconds).split(children, 1) == (children, [])
-    measured = replace(parent, evaluations=children[0].evaluations)  # which trains it again itself
-    assert forecast(measured, *children)[::2] == pytest.approx(whole[::2])
-    folder.reopen()  # by the one that trains it again, which was interrupted at once
-    assert parent in plan.open_tasks(lab), "and counts itself"
-    assert forecast()[::2] == pytest.approx(whole[::2])
-    folder.finish(RunState.COMPLETED, step=parent.spec.train.steps)
-    lab.run(children[0].run).finish(RunState.COMPLETED, step=5)  # which has started from it
-    assert trained_again(lab, children[0]) == {} != trained_again(lab, children[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +16,6 @@ from torch import Tensor
 from tests.sweep.plans import plan_of
 from tread_lab.data.source import open_data
 from tread_lab.engine import checkpoint
-from tread_lab.engine.assemble import trained
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
@@ -265,11 +265,9 @@ def archived(source: Lab, lab: Lab, path: Path, *, weights: bool) -> None:
     deque(import_sweep(lab, path), maxlen=0)
 
 
-@pytest.mark.parametrize(
-    ("with_weights", "share", "steps"), [(True, 0.75, [4]), (False, 0, [1, 2, 3, 4])]
-)
+@pytest.mark.parametrize(("with_weights", "steps"), [(True, [4]), (False, [1, 2, 3, 4])])
 def test_an_imported_run_goes_on_where_its_weights_are_and_ends_bitwise_equal(
-    lab: Lab, tiny: Tiny, tmp_path: Path, with_weights: bool, share: float, steps: list[int]
+    lab: Lab, tiny: Tiny, tmp_path: Path, with_weights: bool, steps: list[int]
 ) -> None:
     every = {"checkpoint_every": 2, "log_every": 1}
     spec, source = tiny(steps=4, routes=["1->2"], execution=every), Lab(tmp_path / "s")
@@ -279,17 +277,15 @@ def test_an_imported_run_goes_on_where_its_weights_are_and_ends_bitwise_equal(
     going.close()  # type: ignore[attr-defined]
     assert source.run_of(spec).state() is RunState.INTERRUPTED
     archived(source, lab, tmp_path / "a.zip", weights=with_weights)
-    assert (done_share(source, Task(spec)), done_share(lab, Task(spec))) == (0.75, share)
     reports = [[*run_trial(root, Task(spec), CPU)] for root in (lab, source)]
     trained_steps = [report.step for report in reports[0] if report.phase == "train"]
     assert trained_steps[-len(steps) :] == steps and reports[0][-1].phase == "completed"
-    assert not lab.run_of(spec).lacks_weights
     ours, theirs = (weights(root.run_of(spec), "model") for root in (lab, source))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_run_that_was_imported_without_weights_is_trained_anew_where_these_are_needed(
+def test_a_finished_run_without_weights_is_shown_and_refused_where_these_are_needed(
     lab: Lab, tiny: Tiny, tmp_path: Path
 ) -> None:
     spec, source = tiny(steps=4, routes=["1->2"]), Lab(tmp_path / "source")
@@ -297,20 +293,16 @@ def test_a_run_that_was_imported_without_weights_is_trained_anew_where_these_are
     store_plan(source.sweep("family"), plan)
     list(run_trial(source, Task(spec, (measured,)), CPU))
     archived(source, lab, tmp_path / "a.zip", weights=False)
-    folder, done, more = (
-        lab.run_of(spec),
-        Task(spec, (measured,)),
-        Task(spec, (HeldoutSpec(images=16),)),
-    )
-    assert folder.lacks_weights and is_complete(lab, done) and done_share(lab, done) == 1
-    assert not is_complete(lab, more) and done_share(lab, more) == 0
-    with pytest.raises(UserError, match=r"of step 4 in .*: imported without weights; `tread-lab"):
-        trained(folder, CPU)
-    (first, *_) = (child for child in plan.tasks if child.run != folder.name)
-    assert [*run_trial(lab, first, CPU)][-1].phase == "completed"
-    assert not folder.lacks_weights and len(folder.attempts.read()) == 2
-    assert [*run_trial(lab, more, CPU)][-1].phase == "completed" and is_complete(lab, more)
-    assert len(folder.attempts.read()) == 3 and folder.step() == 4
+    folder = lab.run_of(spec)
+    assert is_complete(lab, Task(spec, (measured,)))
+    (child, *_) = (task for task in plan.tasks if task.run != folder.name)
+    line = f"{folder.path} to train it again, or to import it with weights"
+    for task in (Task(spec, (HeldoutSpec(images=16),)), child):
+        with pytest.raises(UserError, match=f"^run {folder.name} has no usable .*; delete {line}$"):
+            list(run_trial(lab, task, CPU))
+    assert folder.state() is RunState.COMPLETED and is_complete(lab, Task(spec, (measured,)))
+    shutil.rmtree(folder.path)
+    assert [*run_trial(lab, child, CPU)][-1].phase == "completed"
 
 
 def test_routes_are_on_in_their_steps_only(tiny: Tiny) -> None:

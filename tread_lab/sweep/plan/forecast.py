@@ -17,7 +17,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.timing import Timing, setting, timings
-from tread_lab.sweep.trial.task import Task, done_share, trained_again
+from tread_lab.sweep.trial.task import Task, done_share
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
 
@@ -128,25 +128,13 @@ class Forecast:
         return [None if rate else left for rate, left in zip(stated, self._left(todo))]
 
     def _left(self, todo: Sequence[Task]) -> list[float]:
-        """Return the seconds left of each task, with those of the parents that it trains again."""
+        """Return the seconds left of each task."""
         return [
             (1 - done_share(self.lab, task)) * self.training(task.spec)
             + self.measuring(task, still=True)
             + TRIAL_SECONDS
-            + again
-            for task, again in zip(todo, self._again(todo))
+            for task in todo
         ]
-
-    def _again(self, todo: Sequence[Task]) -> list[float]:
-        """Return for each task the seconds of the parents that it is the first to train again;
-        those that are among the tasks count by themselves."""
-        seen, seconds = {task.run for task in todo}, []
-        for task in todo:
-            parents = trained_again(self.lab, task).items()
-            new = {run: self.training(spec) for run, spec in parents if run not in seen}
-            seen |= new.keys()
-            seconds.append(sum(new.values()))
-        return seconds
 
     def total(self, todo: Sequence[Task]) -> RemainingTime:
         """Return the wall time until the last task has ended."""
@@ -169,7 +157,6 @@ class Forecast:
         if not self.known:
             return None
         train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
-        train += sum(self._again(todo))
         measuring = sum(self.measuring(task, still=True) for task in todo)
         devices = self.devices / self.sharing  # of each run
         return devices * train, devices * (measuring + self._all_references(todo))

@@ -10,7 +10,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch, seconds_spent
 from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
-from tread_lab.sweep.trial.task import Task, TaskQueue, done_share, trained_again
+from tread_lab.sweep.trial.task import Task, TaskQueue, done_share
 
 Seconds = Callable[[Sequence[Task]], Sequence[float | None]]  # predicted, of what is left of runs
 
@@ -40,7 +40,6 @@ class Budget:
         baselines = {trial.baseline for trial in trials}  # at rate 0 a trial's own run
         self._trials = frozenset(trial.run for trial in trials if trial.run not in baselines)
         self._admitted: set[str] = set()  # runs that are counted to their end
-        self._trained_again: set[str] = set()  # parents without weights that are counted
         tasks = started_tasks(plan, lab)
         self.spent = Spent(  # by earlier sessions
             flops=sum(map(self._executed, tasks)),
@@ -72,10 +71,9 @@ class Budget:
         return all(limit is None or not new or old + new <= limit for limit, old, new in parts)
 
     def admit(self, task: Task) -> None:
-        """Count a task to its end, and once what is trained again before it."""
+        """Count a task to its end."""
         self._count(task, 1)
         self._admitted.add(task.run)
-        self._trained_again |= trained_again(self.lab, task).keys()
 
     def ended(self, task: Task) -> None:
         """Count of a run no more than it has executed."""
@@ -93,9 +91,6 @@ class Budget:
         tasks that are admitted count already."""
         new = [task for task in tasks if task.run not in self._admitted]
         flops = sum(cost(task.spec).train_flops - self._executed(task) for task in new)
-        again = {k: spec for task in new for k, spec in trained_again(self.lab, task).items()}
-        counted = self._trained_again | self._admitted | {task.run for task in new}
-        flops += sum(cost(again[run]).train_flops for run in again.keys() - counted)
         return flops, sum(task.run in self._trials and not self._has_begun(task) for task in new)
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:

@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from typing import Protocol
 
 from tread_lab.engine.checkpoint import list_checkpoints
@@ -85,29 +84,9 @@ def done_share(lab: Lab, task: Task) -> float:
     folder = lab.run(task.run)
     if not folder.path.exists():
         return 0.0
-    if folder.lacks_weights and not is_complete(lab, task):
-        return 0.0  # it is trained anew
     if folder.state() is RunState.COMPLETED:
         return 1.0
     return folder.step() / max(task.spec.train.steps, 1)
-
-
-def trained_again(lab: Lab, task: Task) -> dict[str, RunSpec]:
-    """Return by run the ancestors that a task trains again first: they came without weights.
-
-    One that has no result is a task of its own.
-    """
-    if task.spec.parent is None:
-        return {}
-    folder = lab.run(task.run)
-    if folder.result() is not None or list_checkpoints(folder.checkpoints):
-        return {}  # it has started from them
-    nearest_first = ((signature(spec), spec) for spec in reversed(task.spec.ancestors))
-    return dict(takewhile(lambda parent: _is_lost(lab.run(parent[0])), nearest_first))
-
-
-def _is_lost(folder: RunFolder) -> bool:
-    return folder.lacks_weights and folder.result() is not None
 
 
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:

@@ -1,0 +1,48 @@
+"""Damage of records: the files of a run or a sweep that their readers pass over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tread_lab.records.attempts import is_attempt
+from tread_lab.records.checksums import TEXT_OR_NONE, Tree, fits
+from tread_lab.records.durable import read_json
+from tread_lab.records.evaluation_folder import EvaluationFolder
+from tread_lab.records.log import is_entry, read_lines
+from tread_lab.records.remarks import is_remark
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.sweep_folder import is_spent, is_stopped, is_suggestion
+
+_IS_RECORD: Mapping[str, Callable[[Tree], bool]] = {
+    "log.jsonl": is_entry,
+    "attempts.jsonl": is_attempt,
+    "remarks.jsonl": is_remark,
+    "asked.jsonl": is_suggestion,
+    "stopped.jsonl": is_stopped,
+    "spent.jsonl": is_spent,
+}
+# What reads each of these files finds nothing in one that is no record.
+_READ: Mapping[str, Callable[[Path], Any]] = {
+    "result.json": lambda path: RunFolder(path.parent).result(),
+    "metrics.json": lambda path: EvaluationFolder(path.parent).read(),
+    "origin.json": lambda path: RunFolder(path.parent).origin(),
+    "keep_steps.json": lambda path: RunFolder(path.parent).kept_steps(),
+    "data.json": lambda path: fits(read_json(path), {"path": TEXT_OR_NONE}),
+    "spec.yaml": lambda path: RunFolder(path.parent).spec_tree(),
+}
+
+
+def passed_over(folder: Path) -> list[str]:
+    """Return the files below a folder that are damaged, or no records of this version."""
+    files = (path for path in sorted(folder.rglob("*")) if is_passed_over(path))
+    return [path.relative_to(folder).as_posix() for path in files]
+
+
+def is_passed_over(path: Path) -> bool:
+    """Return whether the reader of a record finds something in it that is none."""
+    is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
+    if is_record is not None:  # a crash leaves no whole line that is none
+        return not all(map(is_record, read_lines(path)))
+    return read is not None and not read(path)
