@@ -27,7 +27,6 @@ LONGEST = 20_000  # bytes of a request
 AGAIN = {  # which runs are run again -> what the sweep command is given
     "open": (),
     "failed": ("--retry-failed",),
-    "stopped": ("--retry-failed=stopped",),
 }
 ENDED_WELL = (0, 1, 130)  # exit codes that the states of the runs explain
 
@@ -177,6 +176,12 @@ def _run_again(drivers: Drivers, folder: Folder, text: str) -> str:
     return drivers.run_again(folder, text)
 
 
+def _stop(_: Drivers, folder: Folder, text: str) -> str:
+    if not isinstance(folder, SweepFolder):
+        raise UserError(f"run {folder.name}: its sweep is stopped, not a run alone")
+    return folder.request_stop(text)
+
+
 def _note(_: Drivers, folder: Folder, text: str) -> str:
     folder.remarks.add_note(text)
     return "the note is kept"
@@ -192,7 +197,7 @@ def _tagging(*, remove: bool) -> Callable[[Drivers, Folder, str], str]:
 
 # Each does what the command of that name does; `again` is `tread-lab sweep` as it was run last.
 ACTIONS: dict[str, Callable[[Drivers, Folder, str], str]] = {
-    "stop": lambda _, folder, text: folder.request_stop(text),
+    "stop": _stop,
     "again": _run_again,
     "note": _note,
     "tag": _tagging(remove=False),

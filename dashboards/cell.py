@@ -50,7 +50,6 @@ ADVICE = {  # kind of failure, or state -> what to do
     "failed": "Mend what the traceback names, then `{again} --retry-failed` runs it again.",
     "diverged": "It is a result, so it is not run again. Try a lower train.lr in another cell.",
     "stopped": "It was worse than others at the same step. `stop_early: null` lets all go on.",
-    "asked": "Somebody asked it to stop: `{again} --retry-failed=stopped` goes on with it.",
     "interrupted": "`{again}` continues from its last checkpoint.",
 }
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells

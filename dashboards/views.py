@@ -130,7 +130,7 @@ def remarks(said: Remarks) -> Tree:
     """Return what people have said of a sweep or a run."""
     notes = [remark for remark in said.read() if remark.event == "note"]
     told = [{"text": n.text, "by": n.by, "time": n.time} for n in notes]
-    return {"notes": told, "tags": said.tags, "stop": said.stop}
+    return {"notes": told, "tags": said.tags}
 
 
 def to_suggest(plan: StoredPlan) -> int:

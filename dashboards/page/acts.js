@@ -18,12 +18,6 @@ const KINDS = {
     what: "A driver starts on this machine as it was started last, and goes on with what is open, too.",
     does: "run them again",
   },
-  stopped: {
-    button: "go on with stopped runs",
-    title: (name) => `Go on with the stopped runs of ${name}?`,
-    what: "A driver starts on this machine as it was started last. Runs that were stopped early as worse than others stay so.",
-    does: "go on",
-  },
   open: {
     button: "go on",
     title: (name) => `Go on with ${name}?`,
@@ -42,7 +36,7 @@ const KINDS = {
 const READS_ONLY =
   "This page only reads. Opened at the address that `tread-lab dashboard` printed it can stop and start runs, from other machines only with --act.";
 const READ = 20_000; // milliseconds that an answer stands
-const AGAIN = ["failed", "stopped", "open"];
+const AGAIN = ["failed", "open"];
 
 // The acts that make sense of a sweep.
 export function drawSweepActs({ name, driven, counts, remarks, failure }) {
@@ -50,11 +44,7 @@ export function drawSweepActs({ name, driven, counts, remarks, failure }) {
   const some = (...states) => states.some((state) => counts[state]);
   const kinds = driven
     ? ["stop"]
-    : [
-        some("failed") && "failed",
-        some("stopped") && "stopped",
-        some("pending", "interrupted") && !some("failed", "stopped") && "open",
-      ];
+    : [some("failed") && "failed", some("pending", "interrupted") && !some("failed") && "open"];
   const told = failure ? h("p", { class: "reason", role: "alert" }, failure) : null;
   const buttons = acts
     ? bar(name, `sweep ${name}`, [...kinds, "note", "tag"])
@@ -63,12 +53,11 @@ export function drawSweepActs({ name, driven, counts, remarks, failure }) {
 }
 
 // Return the acts of a run, with what was said of it.
-export function runActs({ run, state }, label) {
-  const open = ["running", "measuring"].includes(state) && !run.remarks.stop;
+export function runActs({ run }, label) {
   return h(
     "div",
     { class: "acts" },
-    acts ? bar(run.name, label, [open && "stop", "note", "tag"]) : null,
+    acts ? bar(run.name, label, ["note", "tag"]) : null,
     said(run.name, run.remarks),
   );
 }
@@ -85,7 +74,7 @@ function bar(name, label, kinds) {
 }
 
 // Return notes and tags; a tag has a button that takes it away.
-function said(name, { notes, tags, stop }) {
+function said(name, { notes, tags }) {
   const when = ({ by, time }) => `${by}, ${new Date(1000 * time).toLocaleString()}`;
   const tag = (text) =>
     h(
@@ -96,7 +85,6 @@ function said(name, { notes, tags, stop }) {
         h("button", { type: "button", onclick: () => untag(name, text) }, "\u00d7", hidden(text)),
     );
   return [
-    stop ? h("p", { class: "hint" }, stop) : null,
     tags.length ? h("ul", { class: "tags", "aria-label": "tags" }, tags.map(tag)) : null,
     notes.map((note) => h("p", { class: "note" }, note.text, h("small", {}, ` ${when(note)}`))),
   ];

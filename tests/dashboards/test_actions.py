@@ -149,12 +149,16 @@ def test_what_is_no_request_of_the_page_changes_nothing(
 
 def test_a_page_does_what_the_terminal_does(lab: Lab, url: str) -> None:
     run = open_run(lab)
-    asked = [("stop", "too long"), ("note", "a\nb"), ("tag", "paper b2"), ("untag", "b2")]
+    asked = [("note", "a\nb"), ("tag", "paper b2"), ("untag", "b2")]
     said = [post(url, {"action": a, "name": run.name, "text": text}) for a, text in asked]
-    assert [status for status, _ in said] == [200] * 4
-    assert said[0][1].endswith("--retry-failed=stopped goes on with it")
-    assert (run.state(), run.remarks.notes, run.remarks.tags) == ("stopped", ["a\nb"], ["paper"])
-    assert run.remarks.stop.endswith(": too long")
+    assert [status for status, _ in said] == [200] * 3
+    assert (run.remarks.notes, run.remarks.tags) == (["a\nb"], ["paper"])
+    with lab.sweep("placement").lock():
+        for name, status in (("placement", 200), (run.name, 409)):
+            assert post(url, {"action": "stop", "name": name, "text": "too long"})[0] == status
+    assert [(r.event, r.text) for r in lab.sweep("placement").remarks.read()] == [
+        ("stop", "too long")
+    ]
     assert post(url, {"action": "note", "name": "placement", "text": "x"})[0] == 200
     assert lab.sweep("placement").remarks.notes == ["x"]
 
@@ -214,13 +218,11 @@ while not pathlib.Path("go").exists():
 def test_200_at_once_start_one_driver_and_keep_every_note(lab: Lab, url: str) -> None:
     driver(lab, WAITS)
     bodies = [AGAIN, {"action": "note", "name": "placement", "text": "n"}] * 100
-    bodies += [{"action": "stop", "name": open_run(lab).name}] * 20
     with ThreadPoolExecutor(40) as pool:
         said = list(pool.map(lambda body: post(url, body), bodies))
     statuses = Counter(status for (status, _), body in zip(said, bodies) if body is AGAIN)
     assert statuses == {200: 1, 409: 99}
     assert len(lab.sweep("placement").remarks.notes) == 100
-    assert open_run(lab).state() == "stopped"
     eventually((lab.root / "started").exists)
     (lab.root / "go").touch()
     assert (lab.root / "started").read_text() == "--retry-failed\n"

@@ -79,7 +79,6 @@ def test_a_failure_has_its_attempts_the_end_of_its_log_and_what_to_do(tmp_path: 
     run = lab.run(plan.trials[2].run)
     attempt = run.attempts.open(host="node7", pid=123)
     run.attempts.close(attempt, "oom", reason="out of memory", traceback="Traceback: here")
-    run.remarks.add("stop", "too long")  # it failed before it could
     tree = ending(run, {}, "tread-lab sweep x.yaml")
     assert tree is not None
     assert tree["attempts"][0]["where"] == "process 123 on node7, 1 device"

@@ -238,17 +238,11 @@ def is_measured_by_another_sweep(lab: Lab, run: RunFolder) -> None:
     run.evaluation(other).write(other, {f"{FD[:-3]}@500": len(run.name) + 0.5})
 
 
-def is_asked_to_stop(lab: Lab, run: RunFolder) -> None:
-    run.reopen()
-    run.remarks.add("stop", "too long")
-
-
 CHANGES: dict[str, Callable[[Lab, RunFolder], None]] = {
     "completes": completes,
     "fails": lambda lab, run: run.finish(RunState.FAILED, step=3, reason="a broken part"),
     "diverges": lambda lab, run: run.finish(RunState.DIVERGED, step=4, reason="not finite"),
     "is stopped early": is_stopped_early,
-    "is asked to stop": is_asked_to_stop,
     "is continued": lambda lab, run: run.reopen(),
     "is noted": lambda lab, run: run.remarks.add_note("looks good"),
     "is measured by another sweep": is_measured_by_another_sweep,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tread_lab.records import remarks
-from tread_lab.records.remarks import REMARKS, Remarks, StopRequest, ended_on_request
+from tread_lab.records.remarks import REMARKS, Remarks, ended_on_request
 from tread_lab.specs import UserError
 
 
@@ -17,7 +17,7 @@ def test_remarks_are_read_as_they_were_made_and_damaged_lines_are_passed_over(
     tmp_path: Path,
 ) -> None:
     said = Remarks(tmp_path / REMARKS)
-    assert (said.notes, said.tags, said.stop) == ([], [], "")
+    assert (said.notes, said.tags) == ([], [])
     said.add_note(" too short a schedule ")
     said.add_tags(["paper", "b2", "paper"])
     with said.path.open("a") as file:
@@ -27,16 +27,6 @@ def test_remarks_are_read_as_they_were_made_and_damaged_lines_are_passed_over(
     assert said.notes == ["too short a schedule", "second"] and said.tags == ["b2"]
     said.path.write_text(said.path.read_text().replace("second", "secund"))
     assert said.notes == ["too short a schedule"]
-
-
-def test_a_stop_holds_until_somebody_continues(tmp_path: Path) -> None:
-    said = Remarks(tmp_path / REMARKS)
-    said.add("stop", "diverges")
-    assert said.stop.startswith("stopped by ") and said.stop.endswith(": diverges")
-    said.add("continue")
-    assert said.stop == ""
-    said.add("stop")
-    assert said.stop.startswith("stopped by ") and not said.stop.endswith(":")
 
 
 @pytest.mark.parametrize(
@@ -60,27 +50,17 @@ def test_a_tag_that_is_none_changes_nothing(
             said.add_note(text)
 
 
-def test_a_request_to_stop_is_heard_by_those_who_worked_then_and_by_no_later_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remarks, "_POLL", 0.0)
-    said = Remarks(tmp_path / REMARKS)
-    said.add("stop", "an earlier one")
-    request = StopRequest(said)
-    said.add_note("nothing to stop for")
-    assert request.asked() == ""
-    said.add("stop", "now")
-    assert request.asked().endswith(": now") and StopRequest(said).asked() == ""
-
-
 def test_a_request_is_a_signal_to_the_process_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remarks, "_POLL", 0.01)
     said, lines, signalled = Remarks(tmp_path / REMARKS), list[str](), threading.Event()
+    said.add("stop", "an earlier one")
     former = signal.signal(signal.SIGTERM, lambda *_: signalled.set())
     try:
         with ended_on_request(said, lines.append):
+            said.add_note("nothing to stop for")
+            assert not signalled.wait(0.1)
             said.add("stop", "enough")
             assert signalled.wait(60)
     finally:

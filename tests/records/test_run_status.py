@@ -109,10 +109,6 @@ def test_only_the_sweep_that_stopped_a_run_sees_it_as_stopped(lab: Lab) -> None:
     seen = run_status(run, stopped)
     assert (seen.state, seen.kind, seen.step) == (RunState.STOPPED, "early", 5)
     assert seen.reason == "worse than the others"
-    run.remarks.add("stop", "enough\nof it")
-    asked = run_status(run)
-    assert (asked.state, asked.kind, asked.step) == (RunState.STOPPED, "asked", 7)
-    assert asked.reason == run.remarks.stop.splitlines()[0] and asked.reason.endswith(": enough")
     run.finish(RunState.COMPLETED, step=9)
     assert run_status(run, stopped).state is RunState.COMPLETED
 

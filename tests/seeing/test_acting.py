@@ -105,24 +105,18 @@ def running(folder: Path) -> RunFolder:
     return found[0]
 
 
-@pytest.mark.parametrize("of", ["sweep", "run"])
 def test_a_stop_from_the_page_ends_as_from_the_terminal(
-    of: str, tmp_path: Path, page: Page, zygote: Zygote
+    tmp_path: Path, page: Page, zygote: Zygote
 ) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     with start(zygote, theirs, MANY) as driver:
-        name = "acting" if of == "sweep" else running(theirs).name
         running(theirs)
-        assert zygote.run(theirs, "stop", name, "--why", "too long").returncode == DONE
+        assert zygote.run(theirs, "stop", "acting", "--why", "too long").returncode == DONE
         code = driver.wait(LONG)
     with start(zygote, ours, MANY) as driver, served(Lab(ours / "lab")) as url:
-        run = running(ours)
+        running(ours)
         page.open(f"{url}#sweep=acting&token={TOKENS[url]}")
-        button = "#acts [data-act=stop]"
-        if of == "run":
-            page.click(f"#running [data-run='{run.name}']")
-            button = "#panel [data-act=stop]"
-        perform(page, button, "too long")
+        perform(page, "#acts [data-act=stop]", "too long")
         assert driver.wait(LONG) == code
         assert page.errors == []
     assert records(ours) == records(theirs)

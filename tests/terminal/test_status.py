@@ -174,7 +174,7 @@ def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
     evaluate = [{"heldout_loss": {"images": 8, "levels": 2}}]
     found = plan(axes={"route": ["2->8", "0->4", "1->5", "3->6"]}, evaluate=evaluate)
     store_plan(lab.sweep("s"), found)
-    dense, first, second, third, last = (lab.run_of(task.spec) for task in found.tasks)
+    dense, first, second, third, *_ = (lab.run_of(task.spec) for task in found.tasks)
     screen("nothing has begun", show_unfinished, lab, "s")
     dense.create(found.tasks[0].spec)
     dense.finish(RunState.COMPLETED, step=found.tasks[0].spec.train.steps)
@@ -186,9 +186,7 @@ def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
     second.finish(RunState.FAILED, kind="exception")
     third.create(found.tasks[3].spec)
     third.finish(RunState.COMPLETED, step=found.tasks[3].spec.train.steps, reason="no weights")
-    last.create(found.tasks[4].spec)
-    last.remarks.add("stop", "too long")
-    screen("two failed, one lacks measurements, one was stopped", show_unfinished, lab, "s")
+    screen("two failed, one lacks measurements", show_unfinished, lab, "s")
     assert show_unfinished(lab, "s") is True
 
 

@@ -45,9 +45,9 @@ def status(options: Status) -> int:
 
 
 def stop(options: Stop) -> int:
-    """Ask a sweep's driver, or a run's worker, to end with a checkpoint; return the exit code."""
-    folder = Lab.existing(options.root).known(options.name)
-    answer(folder.request_stop(options.why))
+    """Ask a sweep's driver to end with checkpoints; return the exit code."""
+    sweep = Lab.existing(options.root).known_sweep(options.name)
+    answer(sweep.request_stop(options.why))
     return DONE
 
 

@@ -135,7 +135,7 @@ class Sweep(Driven, OnDevice, AsJson):
     )
     retry_failed: str | None = option(
         "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
-        " hung, parent; =stopped: those that were asked to stop; put it last",
+        " hung, parent; put it last",
         nargs="?",
         const="",
         metavar="KINDS",
@@ -232,9 +232,10 @@ class OfAny(OfLab):
 
 
 @dataclass(kw_only=True)
-class Stop(OfAny):
-    """end a running sweep or run, with checkpoints, from anywhere"""
+class Stop(OfLab):
+    """end a running sweep, with checkpoints, from anywhere"""
 
+    name: str = argument("a sweep", metavar="SWEEP")
     why: str = option("a reason, which the record keeps", "", metavar="TEXT")
 
 

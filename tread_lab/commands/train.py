@@ -72,8 +72,6 @@ def _train(options: Train, device: str | None, processes: Processes) -> int:
     task = Task(
         spec, decode_evaluations(loaded.evaluate, loaded.sampler, reference=loaded.reference)
     )
-    if (folder := lab.run(task.run)).remarks.stop:
-        folder.remarks.add("continue")  # whoever names the run wants it to go on
     if options.retry_failed:
         for failed_task in failed_tasks(lab, with_ancestors([task])):
             reopen(lab, failed_task)

@@ -158,9 +158,7 @@ def _record(run: RunFolder, planned: list[str]) -> Record:
     """One run, the evaluations of the plan first and in its order."""
     result = run.result()
     if result is None:
-        state = run.state()
-        asked = state is RunState.STOPPED
-        return Record(state, run.remarks.stop, run.step()) if asked else Record(state)
+        return Record(run.state())
     state, reason, steps = result["state"], result.get("reason", ""), result.get("step")
     if state is not RunState.COMPLETED:
         return Record(state, reason, steps)

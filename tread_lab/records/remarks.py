@@ -28,7 +28,7 @@ class Remark:
     """One line: what was done, by whom and when.
 
     Attributes:
-        event: `note`, `tag`, `untag`, `stop`, or `continue` after a stop.
+        event: `note`, `tag`, `untag`, or `stop`.
         text: the note, the tag, or why to stop.
         by: user and host.
         time: in seconds.
@@ -54,9 +54,9 @@ class Remarks:
 
     path: Path
 
-    def read(self, offset: int = 0) -> list[Remark]:
-        """Return all remarks from a byte of the file on."""
-        lines = filter(is_remark, read_lines(self.path, offset))
+    def read(self) -> list[Remark]:
+        """Return all remarks."""
+        lines = filter(is_remark, read_lines(self.path))
         return [Remark(**{name: line[name] for name in _REMARK}) for line in lines]
 
     @property
@@ -73,12 +73,6 @@ class Remarks:
             elif remark.event == "untag":
                 tags.pop(remark.text, None)
         return list(tags)
-
-    @property
-    def stop(self) -> str:
-        """Who asked to stop, and why; empty where nobody did, or the run was continued since."""
-        last = next((r for r in reversed(self.read()) if r.event in ("stop", "continue")), None)
-        return "" if last is None or last.event == "continue" else _asked(last)
 
     def add(self, event: str, text: str = "") -> None:
         """Add a remark of the user of this process.
@@ -116,41 +110,18 @@ class Remarks:
                 self.add("untag" if remove else "tag", tag)
 
 
-class StopRequest:
-    """Tells, with at most a look a second, who has asked to stop since this object was made."""
-
-    def __init__(self, remarks: Remarks) -> None:
-        self._remarks, self._next = remarks, 0.0
-        self._begin = self._size()
-
-    def asked(self) -> str:
-        """Return who asked and why; empty as long as nobody has."""
-        if time.monotonic() < self._next:
-            return ""
-        self._next = time.monotonic() + _POLL
-        if self._size() == self._begin:
-            return ""
-        new = self._remarks.read(self._begin)
-        return next((_asked(remark) for remark in new if remark.event == "stop"), "")
-
-    def _size(self) -> int:
-        try:
-            return self._remarks.path.stat().st_size
-        except OSError:
-            return 0
-
-
 @contextmanager
 def ended_on_request(remarks: Remarks, say: Callable[[str], None]) -> Iterator[None]:
     """Within the block, a request to stop is a SIGTERM to this process, whoever asks and where."""
-    request, over = StopRequest(remarks), threading.Event()
+    earlier, over = len(remarks.read()), threading.Event()
 
     def watch() -> None:
         while not over.wait(_POLL):
-            if asked := request.asked():
-                say(f"{remarks.path.parent.name}: {asked}")
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
+            for remark in remarks.read()[earlier:]:
+                if remark.event == "stop":
+                    say(f"{remarks.path.parent.name}: {_asked(remark)}")
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
 
     threading.Thread(target=watch, name="stop-request", daemon=True).start()
     try:

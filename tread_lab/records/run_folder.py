@@ -246,20 +246,6 @@ class RunFolder:
             return []
         return listed
 
-    def request_stop(self, why: str = "") -> str:
-        """Ask whoever trains the run to end it with a checkpoint; return what follows.
-
-        It is not trained again unless somebody asks for that.
-
-        Raises:
-            UserError: the run has ended.
-        """
-        if (result := self.result()) is not None:
-            raise UserError(f"run {self.name} has ended already: {result['state']}")
-        self.remarks.add("stop", why)
-        how = "within seconds, with a checkpoint" if self.locked else "it was not running"
-        return f"run {self.name} is stopped ({how}); --retry-failed=stopped goes on with it"
-
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
@@ -294,10 +280,8 @@ class RunFolder:
         return changed_files(self.path, (self.result() or {}).get("files", {}))
 
     def reopen(self) -> None:
-        """Delete the terminal state, or lift a request to stop, so that the run is resumed."""
+        """Delete the terminal state, so that the run is resumed."""
         (self.path / "result.json").unlink(missing_ok=True)
-        if self.remarks.stop:
-            self.remarks.add("continue")
 
     def result(self) -> dict[str, Any] | None:
         """Return the `RunState` in which the run has ended and its facts, `None` before that."""
@@ -313,15 +297,22 @@ class RunFolder:
         return entries[-1].step if entries else 0
 
     def state(self) -> RunState:
-        """Return the state of the run by its record, its lock, and a request to stop."""
+        """Return the state of the run by its record and its lock."""
         result = self.result()
         if result is not None:
             return RunState(result["state"])
         if self.locked:
             return RunState.RUNNING
-        if self.remarks.stop:
+        if self._was_stopped:
             return RunState.STOPPED
         return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
+
+    @property
+    def _was_stopped(self) -> bool:
+        """Whether somebody asked this run to stop, as in 0.2, after its last attempt had begun."""
+        stops = [remark.time for remark in self.remarks.read() if remark.event == "stop"]
+        begun = (attempt.time for attempt in self.attempts.read())
+        return bool(stops) and stops[-1] > max(begun, default=0.0)
 
     def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
         return EvaluationFolder(self.path / "evaluations" / signature(spec), self._end)

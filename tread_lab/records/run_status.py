@@ -58,8 +58,6 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
         kind, reason = last.ended, last.reason
     kind = kind or ("exception" if state is RunState.FAILED else "")
     step = folder.step()
-    if state is RunState.STOPPED and not result:
-        kind, reason = "asked", folder.remarks.stop
     if stopped and state_in_sweep(state, folder.name, stopped) is not state:
         why = stopped[folder.name]
         state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step

@@ -84,8 +84,10 @@ def removal_of(lab: Lab, name: str) -> Removal:
         needed = ", ".join(users[own[0]])
         raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
     runs = tuple(lab.run(run) for run in own if run not in users and lab.run(run).path.exists())
-    if (sweep and sweep.driven) or any(run.locked for run in runs):
+    if sweep and sweep.driven:
         raise UserError(f"{name} is running; `tread-lab stop {name}` ends it")
+    if busy := next((run.name for run in runs if run.locked), None):
+        raise UserError(f"run {busy} is running; end the command that trains it first")
     return Removal(sweep.name if sweep else runs[0].name, sweep, runs, users)
 
 

@@ -204,9 +204,6 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
     if failed:
         kinds = counts_text(Counter(status.kind for status in failed))
         say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
-    if asked := [f for f in folders if f.result() is None and f.remarks.stop]:
-        were = "1 run was" if len(asked) == 1 else f"{len(asked):,} runs were"
-        say(f"{were} stopped by request; --retry-failed=stopped goes on with them")
     if lacking:
         why = next((s.reason for f in lacking if (s := run_status(f)).reason), "")
         lack = "1 run lacks" if len(lacking) == 1 else f"{len(lacking):,} runs lack"

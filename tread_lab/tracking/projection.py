@@ -290,7 +290,7 @@ class Projection:
         attempts = run.origin()
         origin = attempts[-1] if attempts else {}
         code, remarks = str(origin.get("code") or ""), run.remarks
-        reason = str((run.result() or {}).get("reason") or remarks.stop)
+        reason = str((run.result() or {}).get("reason") or "")
         if state is RunState.STOPPED and not reason and run.name in self._stopped:
             reason = self._stopped[run.name].reason  # its sweep alone knows
         notes = [f"**{state}**: {reason[:2000]}"] if reason else []

@@ -155,17 +155,13 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     assert plan.open_of(lab, plan.tasks[:1]) == []
 
 
-@pytest.mark.parametrize("by", ["a rule", "a person"])
 def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured(
-    by: str, lab: Lab, tiny: Tiny
+    lab: Lab, tiny: Tiny
 ) -> None:
     plan = planned(tiny, stop_early="asha")
     task, folder = plan.tasks[2], lab.run(plan.tasks[2].run)
     folder.create(task.spec)
-    if by == "a rule":
-        lab.sweep("p").add_stopped(Stopped(task.run, 5, "worse"))
-    else:
-        folder.request_stop()
+    lab.sweep("p").add_stopped(Stopped(task.run, 5, "worse"))
     assert plan.open_of(lab, [task]) == []
     folder.finish(RunState.COMPLETED, step=20)
     assert plan.open_of(lab, [task]) == [task]

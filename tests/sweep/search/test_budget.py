@@ -160,15 +160,13 @@ def end_early(lab: Lab, task: Task, how: str) -> None:
         log(5, **{"train/loss": 1.0})
     if how == "by a rule":
         lab.sweep("budgeted").add_stopped(Stopped(task.run, 5, "others are better"))
-    elif how == "by a person":
-        folder.request_stop()
     elif how == "by a mistake":
         folder.attempts.close(folder.attempts.open(), "mistake")
     else:
         folder.finish(RunState(how), **({"step": 5} if how == "diverged" else {}))
 
 
-@pytest.mark.parametrize("how", ["by a rule", "by a person", "by a mistake", "diverged", "failed"])
+@pytest.mark.parametrize("how", ["by a rule", "by a mistake", "diverged", "failed"])
 def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     how: str, lab: Lab, tiny: Tiny
 ) -> None:

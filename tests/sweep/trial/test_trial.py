@@ -19,7 +19,6 @@ from tread_lab.engine import checkpoint
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import Diverged, Progress
-from tread_lab.records import remarks
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry
 from tread_lab.records.status import RunState
@@ -28,7 +27,7 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.trial import attempt, trial
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
-from tread_lab.sweep.trial.retry import failed_tasks, reopen
+from tread_lab.sweep.trial.retry import failed_tasks
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report, run_trial
 
@@ -300,38 +299,22 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     assert result["metrics"]["cost/mfu"] == pytest.approx(flops / (count * 1e9))
 
 
-def test_a_run_that_is_asked_to_stop_keeps_its_steps_and_goes_on_when_it_is_reopened(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(remarks, "_POLL", 0.0)
-    task = Task(tiny(steps=6))
-    folder = lab.run(task.run)
-    phases = []
-    for report in run_trial(lab, task, CPU):
-        phases.append((report.phase, report.step))
-        if report.step == 3:
-            folder.request_stop("too slow")
-    assert phases == [("train", 1), ("train", 2), ("train", 3), ("stopped", 3)]
-    assert (folder.state(), folder.result()) == (RunState.STOPPED, None)
-    assert folder.attempts.read()[-1].ended == "interrupted"
-    (again,) = run_trial(lab, task, CPU)
-    assert again.phase == "stopped" and again.note.endswith(": too slow")
-    assert failed_tasks(lab, [task]) == [] and failed_tasks(lab, [task], ["stopped"]) == [task]
-    reopen(lab, task)
-    steps = [report.step for report in run_trial(lab, task, CPU) if report.phase == "train"]
-    assert steps == [4, 5, 6] and folder.state() is RunState.COMPLETED
-    with pytest.raises(UserError, match="has ended already: completed"):
-        folder.request_stop()
-
-
-def test_a_request_to_stop_counts_while_a_run_is_set_up(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_was_asked_to_stop_by_0_2_reads_so_and_goes_on_by_the_same_command(
+    lab: Lab, tiny: Tiny
 ) -> None:
     task = Task(tiny(steps=6))
-    stop = lab.run(task.run).request_stop
-    monkeypatch.setattr(trial, "check_memory", lambda *_: stop("too slow"))
-    phases = [(report.phase, report.step) for report in run_trial(lab, task, CPU)]
-    assert phases == [("train", 1), ("stopped", 1)]
+    folder, going = lab.run(task.run), run_trial(lab, task, CPU)
+    assert [next(going).step for _ in range(3)][-1] == 3
+    going.close()  # type: ignore[attr-defined]
+    assert folder.state() is RunState.INTERRUPTED
+    folder.remarks.add("stop", "too slow")
+    assert folder.state() is RunState.STOPPED and failed_tasks(lab, [task]) == []
+    going = run_trial(lab, task, CPU)
+    assert next(going).step == 4
+    going.close()  # type: ignore[attr-defined]
+    assert folder.state() is RunState.INTERRUPTED
+    *_, last = run_trial(lab, task, CPU)
+    assert last.phase == "completed" and folder.state() is RunState.COMPLETED
 
 
 def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
@@ -343,19 +326,15 @@ def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
     assert lab.run(task.run).kept_steps() == {5} and lab.run(task.run).spec() == task.spec
 
 
-@pytest.mark.parametrize("state", ["stopped", "diverged"])
 def test_a_run_fails_of_a_parent_without_weights_and_is_not_attempted(
-    lab: Lab, tiny: Tiny, training: Any, state: str
+    lab: Lab, tiny: Tiny, training: Any
 ) -> None:
     parent, child = lab.run_of(tiny()), Task(tiny(seed=1, init_from={"run": encode(tiny())}))
     parent.create(tiny())
-    if state == "stopped":
-        parent.request_stop()
-    else:
-        parent.finish(RunState.DIVERGED, step=3)
+    parent.finish(RunState.DIVERGED, step=3)
     *_, last = run_trial(lab, child, CPU)
     assert (last.phase, last.step, last.steps) == ("failed", 20, 20)
-    assert last.note == f"run {parent.name}, which it starts from, has {state}"
+    assert last.note == f"run {parent.name}, which it starts from, has diverged"
     assert (lab.run(child.run).result() or {})["kind"] == "parent"
     assert lab.run(child.run).attempts.read() == training.given == []
 

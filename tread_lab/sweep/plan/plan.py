@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab, with_parents
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.cell import Cell, Trial
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.evaluation import EvaluationSpec
@@ -122,14 +121,13 @@ class Plan:
         return self.open_of(lab, self.tasks)
 
     def open_of(self, lab: Lab, tasks: Iterable[Task]) -> list[Task]:
-        """Return those of `tasks` with something left to do; one that was stopped has nothing."""
+        """Return those of `tasks` with something left to do; one stopped early has nothing."""
         stopped = lab.sweep(self.name).stopped() if self.stop_early else {}
 
-        def is_stopped(run: RunFolder) -> bool:
-            return run.result() is None and bool(run.name in stopped or run.remarks.stop)
+        def is_stopped(task: Task) -> bool:
+            return task.run in stopped and lab.run(task.run).result() is None
 
-        open_tasks = [task for task in tasks if not is_complete(lab, task)]
-        return [task for task in open_tasks if not is_stopped(lab.run(task.run))]
+        return [task for task in tasks if not is_complete(lab, task) and not is_stopped(task)]
 
     @property
     def train_flops(self) -> int:

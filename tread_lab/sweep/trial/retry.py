@@ -15,7 +15,6 @@ from tread_lab.specs.signature import signature
 from tread_lab.sweep.trial.task import Task
 
 PARENT = "parent"  # kind of failure of a run whose parent failed
-STOPPED = "stopped"  # no failure: somebody has asked the run to stop
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,8 @@ def consequence(attempts: Sequence[Attempt]) -> str:
 
 
 def failed_kind(folder: RunFolder) -> str | None:
-    """Return the kind of a run's failure, `STOPPED`, or `None` if the run has not failed."""
+    """Return the kind of a run's failure, or `None` if the run has not failed."""
     result = folder.result() or {}
-    if not result and folder.state() is RunState.STOPPED:
-        return STOPPED
     return str(result.get("kind", "exception")) if result.get("state") is RunState.FAILED else None
 
 
@@ -73,8 +70,8 @@ def failed_tasks(lab: Lab, tasks: Sequence[Task], kinds: Collection[str] = ()) -
         UserError: there is no such kind of failure.
     """
     for name in kinds:
-        if name not in (*FAILURES, STOPPED):
-            near = suggest(name, (*FAILURES, STOPPED))
+        if name not in FAILURES:
+            near = suggest(name, FAILURES)
             raise UserError(f"--retry-failed: no kind of failure {name!r}{near}")
     kinds = kinds or FAILURES
     failed: dict[str, Task] = {}

@@ -27,7 +27,6 @@ from tread_lab.records.attempts import Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
-from tread_lab.records.remarks import StopRequest
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, UserError
@@ -99,7 +98,7 @@ def run_trial(
         if is_repairable(folder):
             folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
-        if report.phase not in (DEFERRED, RunState.STOPPED):
+        if report.phase != DEFERRED:
             result = folder.result() or {}
             note = result.get("reason", report.note)
             report = replace(report, phase=result["state"], step=report.steps, note=note)
@@ -137,8 +136,6 @@ def _attempt(
         _fail_without_parent(folder, lab.run(parent.run))
     if folder.result() is not None and is_measured(lab, task):
         return report
-    if folder.result() is None and (asked := folder.remarks.stop):
-        return replace(report, phase=RunState.STOPPED, note=asked)
     decision = decide(counted_attempts(folder, worker))
     if decision.whole_device and not worker.whole:
         return deferred
@@ -164,9 +161,6 @@ def _train_and_evaluate(
             if folder.result() is None:
                 report = yield from _train(folder, task.spec, device, report, under_way, ranks)
                 release(device)  # of the training
-            if report.phase == RunState.STOPPED:
-                under_way.ended = "interrupted"
-                return report
             state = folder.state()
             under_way.ended = "diverged" if state is RunState.DIVERGED else "completed"
             under_way.start_evaluating()
@@ -245,8 +239,7 @@ def _train_parent(
 
 def _fail_without_parent(folder: RunFolder, parent: RunFolder) -> None:
     """End a run as failed if its parent has no weights to start from."""
-    state = parent.state()
-    if parent.result() is None or not state.measurable:
+    if not (state := parent.state()).measurable:
         reason = f"run {parent.name}, which it starts from, has {state}"
         folder.finish(RunState.FAILED, kind=PARENT, reason=reason)
 
@@ -259,17 +252,13 @@ def _train(
     under_way: OpenAttempt,
     ranks: Ranks,
 ) -> Generator[Report, None, Report]:
-    """Train to the end and write the result; return the last report.
-
-    Whoever asks the run to stop leaves it with a checkpoint and without a result.
-    """
+    """Train to the end and write the result; return the last report."""
     check_memory(spec, device, ranks.count)
     facts = {"devices": ranks.count, "started": time.time()}
     folder.write_origin({**origin(spec, device), **facts})
     progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
     meter = open_meter(device) if alone else None
-    request, asked = StopRequest(folder.remarks), folder.remarks.stop  # since the attempt began
     try:
         with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
             for progress in steps:
@@ -277,9 +266,6 @@ def _train(
                 report = Report(folder.name, "train", *at)
                 under_way.progress()
                 yield report
-                if asked := asked or request.asked():
-                    folder.reach(progress.step)
-                    return replace(report, phase=RunState.STOPPED, note=asked)
     except Diverged as end:
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
         return report
