@@ -293,8 +293,6 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> Budg
     """
     order_decides = plan.budget is not None or plan.stop_early is not None
     plan = replace(plan, budget=plan.budget or BudgetSpec())
-    budget = Budget(lab, plan, times.seconds)
-    stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
     queue: TaskQueue
     if plan.search is None:
         baselines = {trial.baseline for trial in plan.trials}
@@ -304,10 +302,9 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> Budg
     else:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
 
-        queue = SearchQueue(
-            lab, plan, fits=lambda tasks: budget.fits(tasks, stopwatch.seconds / 3600)
-        )
-    return BudgetedQueue(queue, budget, stopwatch)
+        queue = SearchQueue(lab, plan)
+    stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
+    return BudgetedQueue(queue, Budget(lab, plan, times.seconds), stopwatch)
 
 
 def _conclude(launch: _Launch, queue: BudgetedQueue) -> int:
@@ -321,6 +318,6 @@ def _conclude(launch: _Launch, queue: BudgetedQueue) -> int:
     sync_if_possible(lab, name, trackers)
     show_ranking(lab, name, as_json=options.as_json)
     show_places(lab, folder, figures, mlflow="mlflow" in trackers)
-    if queue.full:
+    if queue.closed:
         say(f"the budget of {name} is used up: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

@@ -37,11 +37,9 @@ def carried_out(
     folder, done = lab.sweep("budgeted"), Pretender(lab, slots)
     budget = Budget(lab, plan, lambda todo: [seconds] * len(todo))
     watch = Stopwatch(folder.spent_path)
-    if plan.search is None:
-        queue = BudgetedQueue(ListQueue(plan.open_tasks(lab)), budget, watch)
-    else:
-        fits = SearchQueue(lab, plan, fits=lambda t: budget.fits(t, watch.seconds / 3600))
-        queue = BudgetedQueue(fits, budget, watch)
+    searched = plan.search is not None
+    tasks = SearchQueue(lab, plan) if searched else ListQueue(plan.open_tasks(lab))
+    queue = BudgetedQueue(tasks, budget, watch)
     done.run(queue)
     return [str(task.spec.routes[0]) if task.spec.routes else "dense" for task in done.done], queue
 
@@ -54,27 +52,27 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     assert len(fitting) == 4 and len(left) == 3
     done, queue = carried_out(lab, plan)
     assert done == ["dense", "0->0", "0->1", "0->2"]
-    assert queue.full and queue.left.startswith("3 runs left")
+    assert queue.closed and queue.left.startswith("3 runs left")
 
 
 def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
     assert len(carried_out(lab, planned(tiny, budget={"trials": 2}))[0]) == 3
     assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []
     again, queue = carried_out(lab, planned(tiny, budget={"trials": 5}))
-    assert len(again) == 3 and queue.full
+    assert len(again) == 3 and queue.closed
     plan = planned(tiny, budget={"trials": 6})
     budget, (baseline, *_, last) = Budget(lab, plan, lambda todo: [None] * len(todo)), plan.tasks
     budget.admit(baseline)  # which is no trial
-    assert budget.spent.trials == 5 and budget.fits([baseline, last], 0.0)
+    assert budget.spent.trials == 5 and budget.fits(last, 0.0)
     folder = lab.run_of(last.spec)
     folder.create(last.spec)
     folder.attempts.close(folder.attempts.open(), "exception")  # before its first entry
     assert Budget(lab, plan, lambda todo: [None] * len(todo)).spent.trials == 6
     rest, queue = carried_out(lab, planned(tiny, budget={}))
-    assert len(rest) == 1 and not queue.full
+    assert len(rest) == 1 and not queue.closed
     small = planned(tiny, budget={"trials": 1, "flops": 1})
     budget = Budget(lab, small, lambda todo: [None] * len(todo))
-    assert budget.fits([last], 0.0), "what is only measured takes none of them"
+    assert budget.fits(last, 0.0), "what is only measured takes none of them"
     plan = planned(tiny, axes={"route": ["0->1"], "rate": [0, 0.25]}, budget={"trials": 1})
     assert carried_out(lab, plan)[0] == ["0->1"], "the rate 0 is the baseline's run"
 
@@ -106,7 +104,6 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
     assert [len(part) for part in budget.split(plan.open_tasks(lab), slots)] == [
         fitting, 7 - fitting
     ]  # fmt: skip
-    assert budget.fits([], hours) and not budget.fits([], hours + 0.0001)
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     watch._started -= 7200.0
     watch.note(now=True)
@@ -116,18 +113,20 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
 
 
 @pytest.mark.parametrize(("slots", "stop_early"), [(1, None), (4, None), (4, "asha")])
-def test_a_search_asks_for_no_cell_that_does_not_fit(
+def test_a_search_ends_with_its_budget_and_goes_on_with_a_larger_one(
     slots: int, stop_early: str | None, lab: Lab, tiny: Tiny
 ) -> None:
-    """Nor beside cells whose runs still wait for their baselines."""
+    """The last cell that it suggests may lack a seed, which is the first run of the larger one."""
     search = {"trials": 6, "startup": 3, "parallel": 3, "objectives": ["heldout/loss"]}
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5}, stop_early=stop_early)
     done, queue = carried_out(lab, plan, slots=slots)
-    assert len(done) == 2 + 4 and queue.full  # the third cell has two runs and one may start
-    assert len(lab.sweep("budgeted").suggestions()) == 2
+    assert len(done) == 2 + 5 and queue.closed
+    assert len(lab.sweep("budgeted").suggestions()) == 3
+    assert carried_out(lab, plan, slots=slots)[0] == []
+    assert len(lab.sweep("budgeted").suggestions()) == 3
     more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
-    assert len(done) == 8 and not queue.full
+    assert len(done) == 7 and not queue.closed
 
 
 @pytest.mark.parametrize(
@@ -181,7 +180,7 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
         ListQueue(plan.tasks[:5]), Budget(lab, plan, lambda todo: [None] * len(todo)), watch
     )
     assert [queue.next() for _ in range(4)] == [*plan.tasks[:3], None] and not queue.finished
-    assert queue.budget.fits(plan.tasks[:3], 0.0), "what is under way counts once"
+    assert all(queue.budget.fits(t, 0.0) for t in plan.tasks[:3]), "what is under way counts once"
     end_early(lab, plan.tasks[2], how)
     queue.ended(plan.tasks[2])
     assert (queue.next(), queue.budget.flops) == (plan.tasks[3], flops)
@@ -189,7 +188,7 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
     for task in (*plan.tasks[:2], plan.tasks[3]):
         lab.run_of(task.spec).finish(RunState.COMPLETED, step=10)
         queue.ended(task)
-    assert queue.next() is None and queue.full
+    assert queue.next() is None and queue.closed
 
     lab.run_of(plan.tasks[2].spec).reopen()
     later = Budget(lab, replace(plan, stop_early=None), lambda todo: [None] * len(todo))
@@ -217,10 +216,10 @@ def test_what_a_budget_holds_exactly_fits(
     if "flops" in limits:
         limits = {"flops": limits["flops"] * flops}
     budget = Budget(lab, planned(tiny, budget=limits), lambda todo: [LONG] * len(todo))
-    assert budget.fits([task], 0.5) == fits
+    assert budget.fits(task, 0.5) == fits
     budget.admit(task)
     assert (budget.flops, budget.count) == (flops, 1)
-    another = budget.fits([planned(tiny).tasks[2]], 0.0)
+    another = budget.fits(planned(tiny).tasks[2], 0.0)
     assert another == ("flops" not in limits and "trials" not in limits)
 
 
@@ -253,9 +252,9 @@ def test_hours_are_over_once_more_than_all_are_spent(
         assert task is not None
         queue.ended(task)
     assert (queue.finished, queue.over) == (given == 2, ended == 2)
-    assert not queue.full and not queue.stop
+    assert not queue.closed and not queue.stop
     queue.watch = SimpleNamespace(seconds=spent, note=lambda now=False: None)  # type: ignore[assignment]
-    assert (queue.stop, queue.full, queue.over) == (over, full, ended == 2)
+    assert (queue.stop, queue.closed, queue.over) == (over, full, ended == 2)
     left = "1 run" if ended == 1 else f"{2 - ended} runs"
     assert queue.left == f"{left} left; the same command with a larger budget goes on"
     assert (queue.next() is None) == (over or given == 2)
@@ -265,7 +264,7 @@ def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(
     lab: Lab, tiny: Tiny
 ) -> None:
     queue = queued(lab, tiny, 1.0, 3601.0)
-    assert queue.next() is None and queue.closed and queue.full and queue.finished
+    assert queue.next() is None and queue.closed and queue.closed and queue.finished
     queue.budget.seconds = lambda todo: [0.0] * len(todo)
     assert not queue.stop and queue.closed and queue.next() is None
     assert not queue.over and queue.left.startswith("2 runs left")

@@ -19,7 +19,6 @@ from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search import search_queue
 from tread_lab.sweep.search.sampler import Observation
 from tread_lab.sweep.search.search_queue import SearchQueue
-from tread_lab.sweep.trial.task import Task
 
 Tiny = Callable[..., RunSpec]
 
@@ -73,34 +72,6 @@ def test_a_search_shows_its_sampler_no_result_that_came_by_chance(
     assert [o.cell for o in shown[3]] == [0, 7, 14]
     (first, *_) = lab.sweep("searched").suggestions()
     assert (first.number, len(first.trials)) == (0, 4)
-
-
-def test_a_cell_that_does_not_fit_is_not_noted_and_ends_the_search(lab: Lab, tiny: Tiny) -> None:
-    asked: list[int] = []
-    queue = SearchQueue(lab, planned(tiny), fits=lambda tasks: bool(asked.append(len(tasks))))  # type: ignore[func-returns-value]
-    Pretender(lab).run(queue)
-    assert asked == [2] and queue.full and queue.finished and queue.over
-    assert lab.sweep("searched").suggestions() == []
-
-
-def test_a_cell_that_does_not_fit_waits_for_runs_that_may_leave_room(lab: Lab, tiny: Tiny) -> None:
-    room = iter([True, False, True, False, False])
-    queue = SearchQueue(lab, planned(tiny), fits=lambda tasks: next(room))
-
-    def end(*tasks: Task | None) -> None:
-        for task in filter(None, tasks):
-            Pretender(lab).finish(task)
-            queue.ended(task)
-
-    baseline, *others = (queue.next() for _ in range(4))
-    assert queue.next() is queue.next() is None and not queue.full and not queue.finished
-    end(baseline)
-    second = queue.next(), queue.next()
-    assert None not in second and len(lab.sweep("searched").suggestions()) == 2
-    end(*others)
-    assert queue.next() is None and not queue.full
-    end(*second)
-    assert queue.next() is None and queue.full and queue.finished
 
 
 @pytest.mark.parametrize(
@@ -159,16 +130,15 @@ def test_cells_that_have_failed_are_not_read_again_whenever_another_run_ends(
 
 def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> None:
     queue, pretender = SearchQueue(lab, planned(tiny, trials=1)), Pretender(lab)
-    seen, tasks = [(queue.stop, queue.full, queue.finished, queue.over)], []
+    seen, tasks = [(queue.stop, queue.finished, queue.over)], []
     while (task := queue.next()) is not None:
         tasks.append(task)
-        seen.append((queue.stop, queue.full, queue.finished, queue.over))
+        seen.append((queue.stop, queue.finished, queue.over))
     for task in tasks:
         pretender.finish(task)
         queue.ended(task)
-        seen.append((queue.stop, queue.full, queue.finished, queue.over))
-    no, handed_out = (False,) * 4, (False, False, True, False)
-    over = (False, False, True, True)
+        seen.append((queue.stop, queue.finished, queue.over))
+    no, handed_out, over = (False,) * 3, (False, True, False), (False, True, True)
     # The two baselines come first; the suggestion of the one cell finishes the suggesting alone.
     assert seen == [*[no] * 4, *[handed_out] * 4, over]
 
@@ -180,7 +150,7 @@ def test_a_search_of_which_every_cell_is_suggested_is_finished(
     monkeypatch.setattr(search_queue, "propose", lambda *what: asked.append(1))
     queue = SearchQueue(lab, planned(tiny))
     Pretender(lab).run(queue)
-    assert queue.finished and queue.over and not queue.full and queue.next() is None
+    assert queue.finished and queue.over and queue.next() is None
     assert asked == [1]
 
 

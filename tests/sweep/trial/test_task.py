@@ -219,7 +219,7 @@ def test_a_finished_run_with_damaged_files_is_open_while_a_checkpoint_can_mend_i
 def test_tasks_come_in_order_and_each_is_over_once_it_has_ended(tiny: Tiny) -> None:
     tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
     queue = as_queue(tasks)
-    assert as_queue(queue) is queue and not queue.stop and not queue.full
+    assert as_queue(queue) is queue and not queue.stop
     assert (queue.finished, queue.over, queue.left) == (False, False, "2 runs left")
     assert [queue.next(), queue.next(), queue.next()] == [*tasks, None]
     assert (queue.finished, queue.over, queue.left) == (True, False, "2 runs left")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine.cost.training import cost, executed_flops
@@ -57,14 +57,14 @@ class Budget:
         """Return whether a run has begun; one that failed before a log entry has attempts."""
         return bool(self.lab.run(task.run).attempts.read()) or done_share(self.lab, task) > 0
 
-    def fits(self, tasks: Sequence[Task], hours: float) -> bool:
-        """Return whether these tasks fit if they begin when `hours` of the budget are gone."""
-        longest = max((left or 0.0 for left in self.seconds(tasks)), default=0.0)
-        return self._allows(tasks, hours + longest / 3600)
+    def fits(self, task: Task, hours: float) -> bool:
+        """Return whether a task fits if it begins when `hours` of the budget are gone."""
+        (left,) = self.seconds([task])
+        return self._allows(task, hours + (left or 0.0) / 3600)
 
-    def _allows(self, tasks: Sequence[Task], hours: float) -> bool:
-        """Return whether these tasks fit if they end when `hours` of the budget are gone."""
-        flops, count = self._cost(tasks)
+    def _allows(self, task: Task, hours: float) -> bool:
+        """Return whether a task fits if it ends when `hours` of the budget are gone."""
+        flops, count = self._cost(task)
         limits = self.spec.flops, self.spec.trials, self.spec.hours
         spent, more = (self.flops, self.count, 0.0), (flops, count, hours)
         parts = zip(limits, spent, more)
@@ -82,22 +82,23 @@ class Budget:
             self._count(task, -1)
 
     def _count(self, task: Task, sign: int) -> None:
-        flops, count = self._cost([task])
+        flops, count = self._cost(task)
         self.flops += sign * flops
         self.count += sign * count
 
-    def _cost(self, tasks: Iterable[Task]) -> tuple[float, int]:
-        """Return the FLOPs still to execute, and the number of trials not yet started; those of
-        tasks that are admitted count already."""
-        new = [task for task in tasks if task.run not in self._admitted]
-        flops = sum(cost(task.spec).train_flops - self._executed(task) for task in new)
-        return flops, sum(task.run in self._trials and not self._has_begun(task) for task in new)
+    def _cost(self, task: Task) -> tuple[float, int]:
+        """Return the FLOPs that a task has still to execute, and whether it starts a trial; of one
+        that is admitted both count already."""
+        if task.run in self._admitted:
+            return 0.0, 0
+        flops = cost(task.spec).train_flops - self._executed(task)
+        return flops, int(task.run in self._trials and not self._has_begun(task))
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
         """Split an ordered list at the first task that does not fit on so many slots."""
         seconds = [left or 0.0 for left in self.seconds(todo)]
         for number, (task, begin) in enumerate(zip(todo, starts(seconds, slots))):
-            if not self._allows([task], self.spent.hours + (begin + seconds[number]) / 3600):
+            if not self._allows(task, self.spent.hours + (begin + seconds[number]) / 3600):
                 return list(todo[:number]), list(todo[number:])
             self.admit(task)
         return list(todo), []
@@ -108,6 +109,9 @@ class BudgetedQueue:
 
     The first task that does not fit closes the queue, so that the order of the plan is kept. Before
     that it waits for the running ones, which may end early and leave room.
+
+    Attributes:
+        closed: whether something is left that the budget does not allow.
     """
 
     def __init__(self, queue: TaskQueue, budget: Budget, watch: Stopwatch) -> None:
@@ -125,10 +129,6 @@ class BudgetedQueue:
         return self.queue.over
 
     @property
-    def full(self) -> bool:
-        return self.closed or self.queue.full
-
-    @property
     def stop(self) -> bool:
         self.watch.note()
         limit = self.budget.spec.hours
@@ -142,7 +142,7 @@ class BudgetedQueue:
         task = self._waiting or self.queue.next()
         if task is None:
             return None
-        if not self.budget.fits([task], self.watch.seconds / 3600):
+        if not self.budget.fits(task, self.watch.seconds / 3600):
             self._waiting, self.closed = task, not self._running
             return None
         self._waiting = None

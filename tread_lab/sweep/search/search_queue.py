@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,27 +19,23 @@ from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.sampler import Observation, propose, store_study
 from tread_lab.sweep.trial.task import ListQueue, Task
 
-Fits = Callable[[Sequence[Task]], bool]
-
 
 class SearchQueue:
     """Hands out the runs of the baselines, then of one suggested cell after another.
 
     A suggestion stands in the sweep's folder before any of its runs starts. Suggestions that an
-    earlier session left open come first. A cell that `fits` refuses waits for what is under way,
-    which may leave room, and ends the search if nothing is.
+    earlier session left open come first.
     """
 
     stop = False
 
-    def __init__(self, lab: Lab, plan: Plan, *, fits: Fits = lambda tasks: True) -> None:
+    def __init__(self, lab: Lab, plan: Plan) -> None:
         assert plan.search is not None
-        self.lab, self.plan, self.fits = lab, plan, fits
+        self.lab, self.plan = lab, plan
         self.folder, self.searched = lab.sweep(plan.name), plan.search
         self.search, self.space = plan.search.spec, Space(plan.search.cells)
-        self.full = self._all_suggested = self._waits = False
+        self._all_suggested = False
         self._ended: set[str] = set()  # runs, in this session
-        self._promised: dict[str, Task] = {}  # of suggested cells, not handed out yet
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.observations: list[Observation] = []  # of the suggested cells, in order
         for suggestion in self.folder.suggestions():
@@ -52,7 +48,7 @@ class SearchQueue:
 
     @property
     def _suggests_no_more(self) -> bool:
-        return self.full or self._all_suggested or len(self.observations) >= self.search.trials
+        return self._all_suggested or len(self.observations) >= self.search.trials
 
     @property
     def over(self) -> bool:
@@ -66,20 +62,16 @@ class SearchQueue:
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():
             self._suggest()
-        if task is not None:
-            self._promised.pop(task.run, None)
         return task
 
     def ended(self, task: Task) -> None:
-        self._waits = False
         self._queue.ended(task)
-        self._promised.pop(task.run, None)  # a cell may share a run that was under way
         self._ended.add(task.run)
         self._observe()
 
     def _may_suggest(self) -> bool:
         """Return whether a slot is free and the results that a suggestion needs are known."""
-        if self._suggests_no_more or self._waits:
+        if self._suggests_no_more:
             return False
         return all(observation.over for observation in self.observations[: self._needed])
 
@@ -96,13 +88,9 @@ class SearchQueue:
         if number is None:
             self._all_suggested = True
             return
-        trials = self._trials_of(number)
-        wanted = self._promised | {task.run: task for task in self._open(trials)}
-        if not self.fits([*wanted.values()]):
-            self.full, self._waits = self._queue.over, True
-            return
-        cell, stored_trials = self.space.cells[number], tuple(map(Trial.stored, trials))
-        suggestion = Suggestion(len(observations), cell, stored_trials)
+        cell, trials = self.space.cells[number], self._trials_of(number)
+        stored_trials = tuple(map(Trial.stored, trials))
+        suggestion = Suggestion(len(self.observations), cell, stored_trials)
         self.folder.add_suggestion(suggestion)
         self._add(suggestion)
         self._observe()
@@ -113,9 +101,7 @@ class SearchQueue:
         if number is None:  # of another space, under the same name: the plan was checked
             return
         self.observations.append(Observation(number))
-        tasks = self._open(self._trials_of(number))
-        self._queue.add(tasks)
-        self._promised |= {task.run: task for task in tasks}
+        self._queue.add(self._open(self._trials_of(number)))
 
     def _trials_of(self, number: int) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of a cell and of its baselines."""

@@ -111,7 +111,6 @@ class TaskQueue(Protocol):
         finished: whether every task has been handed out.
         over: whether every task has been handed out and has ended.
         stop: whether the running tasks are to end now, with a checkpoint.
-        full: whether a task is left because it does not fit a budget.
         left: what has not been handed out or has not ended, for people.
     """
 
@@ -121,8 +120,6 @@ class TaskQueue(Protocol):
     def over(self) -> bool: ...
     @property
     def stop(self) -> bool: ...
-    @property
-    def full(self) -> bool: ...
     @property
     def left(self) -> str: ...
 
@@ -136,7 +133,7 @@ class TaskQueue(Protocol):
 class ListQueue:
     """Tasks in their order, none before its parents or the run that it comes `after`."""
 
-    stop = full = False
+    stop = False
 
     def __init__(self, tasks: Sequence[Task], *, after: Mapping[str, str] | None = None) -> None:
         self._after = after or {}
