@@ -49,7 +49,8 @@ ADVICE = {  # kind of failure, or state -> what to do
     "parent": "See why the run that it starts from failed; `{again} --retry-failed` runs both.",
     "failed": "Mend what the traceback names, then `{again} --retry-failed` runs it again.",
     "diverged": "It is a result, so it is not run again. Try a lower train.lr in another cell.",
-    "stopped": "It was worse than others at the same step. `stop_early: null` lets all go on.",
+    "early": "It was worse than others at the same step. `stop_early: null` lets all go on.",
+    "stopped": "Somebody asked it to stop: `{again}` continues from its last checkpoint.",
     "interrupted": "`{again}` continues from its last checkpoint.",
 }
 NOT_TOLD = ("seed", "execution.")  # fields of a spec that are no difference between cells

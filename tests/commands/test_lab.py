@@ -52,7 +52,7 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
         (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
-        (["stop", RUN[:8]], f"run {RUN} has ended already: completed"),
+        (["stop", RUN[:8]], f"no sweep '{RUN[:8]}' in "),
         (["rm", RUN[:8], "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
         (["tag", "placement", "a b"], "tag 'a b': a word of letters"),
         (["tag", "placement", "--remove"], "--remove: name the tags that placement is to lose"),

@@ -20,8 +20,8 @@ from tread_lab.specs.units import amount
 
 _TEXT = (".json", ".jsonl", ".yaml", ".txt")  # what is worth packing; tensors and pictures are not
 _CHUNK = 1 << 20
-_FIRST = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file; those of 0.2 say no other
-_MANIFEST = "manifest.json"  # of archives of 0.2: sizes and digests of all files
+_FIRST = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file; earlier archives say no other
+_MANIFEST = "manifest.json"  # of earlier archives: sizes and digests of all files
 _BROKEN = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 
 

@@ -309,7 +309,7 @@ class RunFolder:
 
     @property
     def _was_stopped(self) -> bool:
-        """Whether somebody asked this run to stop, as in 0.2, after its last attempt had begun."""
+        """Whether somebody asked the run to stop after its last attempt began, as one could."""
         stops = [remark.time for remark in self.remarks.read() if remark.event == "stop"]
         begun = (attempt.time for attempt in self.attempts.read())
         return bool(stops) and stops[-1] > max(begun, default=0.0)

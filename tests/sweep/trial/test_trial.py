@@ -299,7 +299,7 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     assert result["metrics"]["cost/mfu"] == pytest.approx(flops / (count * 1e9))
 
 
-def test_a_run_that_was_asked_to_stop_by_0_2_reads_so_and_goes_on_by_the_same_command(
+def test_a_run_that_was_asked_to_stop_once_reads_so_and_goes_on_by_the_same_command(
     lab: Lab, tiny: Tiny
 ) -> None:
     task = Task(tiny(steps=6))
