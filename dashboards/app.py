@@ -1,4 +1,4 @@
-"""The dashboard's server: who is answered, at which addresses, on this machine unless told."""
+"""The dashboard's server: what is answered at which address, on this machine unless told."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 import re
 import socket
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -21,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from tread_lab.dashboards.actions import Guard, Refused, asked
 from tread_lab.dashboards.pages import Pages, Text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
@@ -45,22 +43,15 @@ LEAVE = 2  # seconds that answers under way have when the server ends
 class DashboardServer(uvicorn.Server):
     """The server of one lab; port 0 takes a free one.
 
-    Args:
-        act: whether pages may act though other machines reach the server.
-
     Attributes:
         loopback: whether this machine alone reaches it; then no other name of a host is answered.
     """
 
-    def __init__(self, lab: Lab, host: str, port: int, *, act: bool = False) -> None:
+    def __init__(self, lab: Lab, host: str, port: int) -> None:
         self._socket = socket.create_server((host, port))
         self.loopback = ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback
-        names = (
-            (*LOOPBACK, host) if self.loopback else (socket.gethostname(), socket.getfqdn(), "*")
-        )
-        self.guard = Guard(names) if self.loopback or act else Guard((), "")
         config = uvicorn.Config(
-            application(Pages(lab), self.guard, hosts=names if self.loopback else ["*"]),
+            application(Pages(lab), hosts=[*LOOPBACK, host] if self.loopback else ["*"]),
             headers=list(HEADERS.items()),
             server_header=False,
             proxy_headers=False,
@@ -74,28 +65,22 @@ class DashboardServer(uvicorn.Server):
 
     @property
     def url(self) -> str:
-        """Where the page is, for whoever may read it."""
+        """Where the page is."""
         host, port = self._socket.getsockname()[:2]
         return f"http://{host}:{port}/"
-
-    @property
-    def acting_url(self) -> str:
-        """The same with the token, for whoever may act."""
-        return f"{self.url}#token={self.guard.token}" if self.guard.token else self.url
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until `should_exit` is set or a signal comes, which then has its usual effect."""
         super().run(sockets or [self._socket])
 
 
-def application(pages: Pages, guard: Guard, *, hosts: Sequence[str]) -> Starlette:
-    """Return what answers requests that name one of these hosts: GET, and POST of actions."""
+def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
+    """Return what answers requests that name one of these hosts."""
     guards = [
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
         Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=1),
     ]
     routes = [
-        Route("/api/act", _acting(pages, guard), methods=["POST"]),
         Route("/api/lab", _answer(pages.lab_page)),
         Route("/api/sweeps", _answer(pages.sweeps)),
         Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version", "question")),
@@ -136,22 +121,6 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
     return answer
 
 
-def _acting(pages: Pages, guard: Guard) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers a request of the page to do something."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            guard.check(request.headers)
-            wanted = asked(await request.body())
-            return _json(await run_in_threadpool(pages.act, **wanted))
-        except Refused as refusal:
-            return _json({"error": str(refusal)}, refusal.status)
-        except UserError as error:
-            return _json({"error": str(error)}, 409)
-
-    return answer
-
-
 def _file(path: Path) -> Response:
     cached = "max-age=600" if path.suffix == ".png" else "no-store"
     return FileResponse(path, headers={"Cache-Control": cached})
@@ -183,13 +152,9 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8600,
-    act: bool = False,
     say: Callable[[str], None] = print,
 ) -> None:
     """Serve until interrupted; the lab may be made later, by its first sweep.
-
-    Args:
-        act: whether pages may stop and start runs though other machines reach the server.
 
     Raises:
         UserError: the lab is a file, or the port is taken.
@@ -197,15 +162,13 @@ def serve(
     if lab.root.exists() and not lab.root.is_dir():
         raise UserError(f"{lab.root} is a file, no lab; name the folder of one with --root")
     try:
-        server = DashboardServer(lab, host, port, act=act)
+        server = DashboardServer(lab, host, port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot listen on {host}:{port} ({reason}); choose a --port") from None
-    who = (
-        "this machine only" if server.loopback else "no login: whoever reaches it can read it"
-    ) + ("; whoever has this address can act" if server.guard.token else "")
+    who = "this machine only" if server.loopback else "no login: whoever reaches it can read it"
     try:
-        say(f"dashboard of {lab.root}: {server.acting_url} ({who}); Ctrl-C ends it")
+        say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
         if not lab.sweeps():
             say("no sweep has been planned there yet; the page shows the first one when it is")
         server.run()

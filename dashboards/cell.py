@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from tread_lab.analysis.figures.similarity import common_evaluation, read_simila
 from tread_lab.analysis.report.page import typeset
 from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
 from tread_lab.dashboards.live import last_entries
-from tread_lab.dashboards.views import choices, remarks
+from tread_lab.dashboards.views import choices
 from tread_lab.frames import (
     COUNT,
     HIGH,
@@ -34,7 +35,7 @@ from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import run_status
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.routes import RouteSpec
@@ -62,12 +63,8 @@ def cell(
     frame: pd.DataFrame,
     number: int,
     seed: int | None = None,
-    *,
-    again: str = "",
 ) -> Tree:
     """Return the cell with this number in `cells`, seen through one of its seeds.
-
-    Advice on a failure names `again`, the command that runs the sweep again.
 
     Raises:
         UserError: there is no such cell.
@@ -95,7 +92,7 @@ def cell(
         "state": str(trial["state"]),
         "states": list(trials["state"]),
         "reason": str(trial["reason"]),
-        "ended": ending(lab.run(run), lab.sweep(plan.name).stopped(), again),
+        "ended": ending(lab.run(run), lab.sweep(plan.name)),
         "metrics": _metrics(frame, trial),
         "run": _run(lab.run(run), spec, measured.get(run), matrix),
         "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline), matrix)
@@ -110,14 +107,11 @@ def _is_one(losses: pd.Series[Any]) -> bool:
     return losses.fillna("").nunique() == 1
 
 
-def ending(run: RunFolder, stopped: Mapping[str, Stopped], again: str) -> Tree | None:
-    """Return how a run ended that has no result: its attempts, its log's end and what to do; `None`
-    for one that has a result, has not begun or is at work again.
-
-    Args:
-        stopped: the runs that the sweep has stopped early.
+def ending(run: RunFolder, sweep: SweepFolder) -> Tree | None:
+    """Return how a run of a sweep ended that has no result: its attempts, its log's end and what to
+    do; `None` for one that has a result, has not begun or is at work again.
     """
-    status = run_status(run, stopped)
+    status = run_status(run, sweep.stopped())
     if str(status.state) not in ENDED_BADLY:
         return None
     reason = EXIT_REASONS.get(status.kind or str(status.state))
@@ -125,10 +119,17 @@ def ending(run: RunFolder, stopped: Mapping[str, Stopped], again: str) -> Tree |
     return {
         "kind": status.kind or str(status.state),
         "sentence": reason.sentence if reason else "",
-        "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=again),
+        "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=_again(sweep)),
         "attempts": [_attempt(attempt) for attempt in status.attempts],
         "log": [[entry.step, entry.key, f"{entry.value:.6g}"] for entry in last],
     }
+
+
+def _again(sweep: SweepFolder) -> str:
+    """Return the command line that runs a sweep again."""
+    if (command := sweep.command()) is None:
+        return shlex.join(["tread-lab", "sweep", f"{sweep.name}.yaml", "--name", sweep.name])
+    return f"cd {shlex.quote(command.folder)} && {shlex.join(['tread-lab', *command.words])}"
 
 
 def _attempt(attempt: Attempt) -> Tree:
@@ -212,7 +213,6 @@ def _run(
     return {
         "name": run.name,
         "folder": str(run.path),
-        "remarks": remarks(run.remarks),
         "curve": curve(run),
         "stages": measured,
         "pictures": pictures(run),

@@ -15,7 +15,6 @@ import pandas as pd
 from tread_lab.analysis.report.reproduce import Repetition
 from tread_lab.analysis.report.times import times_text
 from tread_lab.dashboards import cell, cell_map, views
-from tread_lab.dashboards.actions import Drivers, act, again
 from tread_lab.dashboards.cell_map import Tree
 from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress, stored_plan
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
@@ -44,7 +43,7 @@ class Pages:
     """What the server answers, apart from how; each raises UserError for what there is not."""
 
     def __init__(self, lab: Lab) -> None:
-        self.lab, self.drivers = lab, Drivers(lab)
+        self.lab = lab
         self._sizes: dict[str, tuple[int, int]] = {}  # by sweep, of a version
         self._live: dict[str, LiveSweep] = {}
         self._lock = threading.Lock()
@@ -111,8 +110,7 @@ class Pages:
         if now.version:
             tree["times"] = times_text(folder, now.plan.created, done=now.ended, newest=now.newest)
             tree["budget"] = views.budget(folder, now.plan, now.frame)
-        tree |= {"driven": self.drivers.driven(folder), "remarks": views.remarks(folder.remarks)}
-        tree["failure"] = self.drivers.failure(folder)
+        tree["driven"] = folder.driven
         if version == str(now.version) and now.version:
             return tree
         frame = now.asked(question)
@@ -151,9 +149,7 @@ class Pages:
         now = self.live(name).snapshot()
         if (place := _whole(number)) is None:
             raise UserError(f"no cell {number}")
-        command = again(self.lab.sweep(name))
-        frame = now.asked(question)
-        return cell.cell(self.lab, now.plan, frame, place, _whole(seed), again=command)
+        return cell.cell(self.lab, now.plan, now.asked(question), place, _whole(seed))
 
     def repeat(self, name: str) -> Tree:
         """Return how to repeat a sweep, as its report says."""
@@ -171,10 +167,6 @@ class Pages:
     def metrics(self) -> Text:
         """Return what Prometheus scrapes."""
         return Text(metrics_text(self.lab), CONTENT)
-
-    def act(self, action: str, name: str, text: str = "") -> Tree:
-        """Do what the page asks of a sweep or a run; return what follows."""
-        return {"said": act(self.drivers, action, name, text)}
 
     def file(self, name: str = "index.html") -> Path:
         """Return a file of the page."""

@@ -1,4 +1,4 @@
-"""What stands around the map, as plain trees: answer, search, budget, failures, remarks."""
+"""What stands around the map, as plain trees: answer, search, budget, failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from tread_lab.frames import (
 from tread_lab.records.durable import read_json
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, metric_kind
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.remarks import Remarks
 from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode
 from tread_lab.specs.sweep import BudgetSpec
@@ -124,13 +123,6 @@ def budget(folder: SweepFolder, plan: StoredPlan, frame: pd.DataFrame) -> str:
     hours = seconds_spent(folder.spent_path) / 3600
     whose = "completed trials and baselines"  # the driver knows the steps of others, too
     return limits.text(flops=flops, hours=hours, trials=len(begun), by=whose)
-
-
-def remarks(said: Remarks) -> Tree:
-    """Return what people have said of a sweep or a run."""
-    notes = [remark for remark in said.read() if remark.event == "note"]
-    told = [{"text": n.text, "by": n.by, "time": n.time} for n in notes]
-    return {"notes": told, "tags": said.tags}
 
 
 def to_suggest(plan: StoredPlan) -> int:

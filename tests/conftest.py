@@ -66,7 +66,6 @@ LONGEST = (
     "docs/test_recipes.py",
     "end_to_end/test_old_lab.py",
     "faults/test_mlflow.py",
-    "seeing/test_acting.py",
     "commands/test_train.py",
     "sweep/execution/test_early_stopping.py",
     "engine/test_ranks.py",

@@ -1,5 +1,4 @@
 // The page: it polls the server, keeps the address true, and draws what has changed.
-import { drawSweepActs } from "./acts.js";
 import { hatchDefs } from "./colours.js";
 import { at, h, has, keepFocus, put } from "./dom.js";
 import { drawFailures } from "./failures.js";
@@ -39,7 +38,7 @@ function start() {
     (state.sweep ? at("main") : at("lab")).focus();
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && state.chosen.length && !at("dialog").open) show([]);
+    if (event.key === "Escape" && state.chosen.length) show([]);
   });
   watchPresses();
   window.addEventListener("resize", () => state.view && drawChosen());
@@ -167,7 +166,6 @@ function takeAll(tree, table) {
 
 function takeProgress(tree) {
   Object.assign(state.view, tree);
-  drawSweepActs(state.view);
   drawProgress();
   drawRunning();
   if (lost || shown().some((k) => state.view.cells.state[k] === "running")) drawPanel();
@@ -183,7 +181,6 @@ function draw() {
     );
   at("metric").value = cells.metric ?? "";
   drawHead();
-  drawSweepActs(state.view);
   drawProgress();
   drawRunning();
   drawFilters();
@@ -218,9 +215,6 @@ act.select = async (change) => {
     live("off", error.message);
   }
 };
-
-// Show at once what an action has changed.
-act.reload = () => refresh().then(drawPanel, (error) => live("off", error.message));
 
 // Open a cell, or add it to those that are compared.
 act.choose = (cell, add) => {

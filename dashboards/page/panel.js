@@ -1,5 +1,4 @@
 // The panel that shows one or several cells beside their dense baseline.
-import { runActs } from "./acts.js";
 import { COLOURS } from "./colours.js";
 import { arrows, badge, choice, h, put, swatch, table } from "./dom.js";
 import { differences, more, samples, similarity } from "./evidence.js";
@@ -79,7 +78,6 @@ function head(detail, name, colour, remove, seed) {
       detail.seeds.length > 1 ? overSeeds(detail.number) : null,
     ),
     detail.reason ? h("p", { class: "reason" }, detail.reason) : null,
-    runActs(detail, `${arrows(name)}, seed ${detail.seed}`),
     ending(detail),
   );
 }

@@ -79,12 +79,17 @@ def test_a_failure_has_its_attempts_the_end_of_its_log_and_what_to_do(tmp_path: 
     run = lab.run(plan.trials[2].run)
     attempt = run.attempts.open(host="node7", pid=123)
     run.attempts.close(attempt, "oom", reason="out of memory", traceback="Traceback: here")
-    tree = ending(run, {}, "tread-lab sweep x.yaml")
+    sweep = lab.sweep("placement")
+    tree = ending(run, sweep)
     assert tree is not None
     assert tree["attempts"][0]["where"] == "process 123 on node7, 1 device"
     assert tree["attempts"][0]["traceback"] == "Traceback: here"
     assert tree["log"][-1][0] == 200 and len(tree["log"]) == 12
-    assert tree["advice"].startswith("Mend what the traceback names, then `tread-lab sweep x.yaml")
+    advice = "Mend what the traceback names, then `{} --retry-failed` runs it again."
+    assert tree["advice"] == advice.format("tread-lab sweep placement.yaml --name placement")
+    sweep.keep_command(["sweep", "x.yaml", "seeds=[0, 1]"])
+    asked = f"cd {Path.cwd()} && tread-lab sweep x.yaml 'seeds=[0, 1]'"
+    assert (ending(run, sweep) or {})["advice"] == advice.format(asked)
     for state in ENDED_BADLY:
         assert state in ADVICE
 

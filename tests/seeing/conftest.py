@@ -20,7 +20,6 @@ from tread_lab.records.lab import Lab
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 MOST = 200_000  # bytes of a picture
-TOKENS: dict[str, str] = {}  # by the address of a server
 Shoot = Callable[..., Path]
 
 needs_chromium = pytest.mark.skipif(
@@ -87,13 +86,12 @@ def page(tab: Page) -> Page:
 
 
 @contextlib.contextmanager
-def served(lab: Lab, *, host: str = "127.0.0.1", act: bool = False) -> Iterator[str]:
+def served(lab: Lab, *, host: str = "127.0.0.1") -> Iterator[str]:
     """The address of a dashboard over `lab`."""
-    server = DashboardServer(lab, host, 0, act=act)
+    server = DashboardServer(lab, host, 0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        TOKENS[server.url] = server.guard.token
         yield server.url
     finally:
         server.should_exit = True

@@ -298,7 +298,6 @@ class Dashboard(Served):
     """follow sweeps in the browser"""
 
     port: int = option("port to listen on (8600)", 8600, type=int)
-    act: bool = option("let its pages stop and start runs though other machines reach it", False)
 
 
 @dataclass(kw_only=True)

@@ -57,8 +57,7 @@ def dashboard(options: Dashboard) -> int:
     """Serve the dashboard, also of a lab without a sweep; return the exit code."""
     from tread_lab.dashboards.app import serve
 
-    lab = Lab.at(options.root)
-    serve(lab, host=options.host, port=options.port, act=options.act, say=say)
+    serve(Lab.at(options.root), host=options.host, port=options.port, say=say)
     return DONE
 
 

@@ -140,11 +140,6 @@ class SweepFolder:
         """The file with the budget that the last driver was given, for pages."""
         return self.path / "budget.json"
 
-    @property
-    def driver_log(self) -> Path:
-        """What a driver has printed that the dashboard started."""
-        return self.path / "driver.log"
-
     def keep_command(self, words: Sequence[str]) -> None:
         """Record how this process was asked to run the sweep."""
         command = {"words": list(words), "folder": str(Path.cwd()), "host": os.uname().nodename}
