@@ -83,7 +83,6 @@ class Pages:
             "counts": views.counts(now.plan, now.frame),
             "age": duration(time.time() - created) if created else "",
             "disk": amount(self._bytes(now)) if now.version else "",
-            "tags": self.lab.sweep(name).remarks.tags,
             "problem": now.problem,
         }
 

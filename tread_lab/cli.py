@@ -33,7 +33,6 @@ EXAMPLES = """examples:
   tread-lab status route_placement --watch           follow its runs until all have ended
   tread-lab doctor                                   examine this machine
   tread-lab stop route_placement                     end it with checkpoints, from anywhere
-  tread-lab note 3f2a "..."                          and `tag`: say something of a sweep or a run
   tread-lab gc                                       list the files that can be removed
   tread-lab dashboard                                follow the sweeps in the browser
   tread-lab report route_placement                   write one HTML file for a colleague

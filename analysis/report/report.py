@@ -48,7 +48,6 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import ratio
 
@@ -134,8 +133,6 @@ def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
         "states": [(str(state), int(count)) for state, count in states.items()],
         "first": [figure for figure in figures if figure["name"] in first],
         "figures": [figure for figure in figures if figure["name"] not in first],
-        "notes": _notes(lab, folder, runs),
-        "tags": folder.remarks.tags,
         "times": times_text(
             folder, plan.created, done=done, newest=newest_record(lab, folder, plan)
         ),
@@ -218,17 +215,6 @@ def _first(names: list[str]) -> list[str]:
     of_kinds = (("route_grid",), ("pareto",))
     found = [next((n for n in names if n.startswith(kinds)), None) for kinds in of_kinds]
     return list(filter(None, found)) if all(found) else names[:2]
-
-
-def _notes(lab: Lab, folder: SweepFolder, runs: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return what people wrote on the sweep and its runs, tags included."""
-    notes = [("the sweep", note) for note in folder.remarks.notes]
-    for row in runs.to_dict("records"):
-        remarks = lab.run(str(row["run"])).remarks
-        tags = [f"tagged {', '.join(remarks.tags)}"] if remarks.tags else []
-        name = f"{routed(row['cell'])}, seed {row['seed']}"
-        notes += [(name, text) for text in (*remarks.notes, *tags)]
-    return notes
 
 
 def _picture(fig: Figure, name: str) -> str:

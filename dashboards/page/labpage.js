@@ -40,7 +40,6 @@ function card(sweep, choose) {
     onchange: (event) => choose(sweep.name, event.target.checked),
   });
   box.checked = chosen.has(sweep.name);
-  const tags = (sweep.tags ?? []).map((tag) => h("li", {}, tag));
   return h(
     "article",
     { class: "card" },
@@ -54,7 +53,6 @@ function card(sweep, choose) {
         .filter(Boolean)
         .join(" \u00b7 "),
     ),
-    tags.length ? h("ul", { class: "tags", "aria-label": "tags" }, tags) : null,
     sweep.problem ? h("p", { class: "reason" }, sweep.problem) : null,
   );
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -54,11 +53,9 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
         (["stop", RUN[:8]], f"no sweep '{RUN[:8]}' in "),
         (["rm", RUN[:8], "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
-        (["tag", "placement", "a b"], "tag 'a b': a word of letters"),
-        (["tag", "placement", "--remove"], "--remove: name the tags that placement is to lose"),
         (["evaluate", "placement", "--reference", "coco"], "name what to compare with this refer"),
         (["doctor", "--stand-ins", "made", "--json"], "commands for a shell; leave --json out"),
-        (["note", "placement", " "], "a note has 1 to 4,000 characters"),
+        (["note", "placement"], "invalid choice: 'note'"),
         (["figures", "other"], "no sweep 'other'"),
         (["figures", "placement", "--root", "absent"], "does not exist"),
         (["report", "placement", "--root", "absent"], "does not exist"),
@@ -97,38 +94,6 @@ def test_sweeps_are_synced_in_their_order(
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]
-
-
-def test_notes_and_tags_are_shown_with_what_they_are_said_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(tmp_path, small(similarity=True))
-    root = ["--root", str(tmp_path)]
-    for words in (
-        ["note", "placement", "one seed only"],
-        ["tag", "placement", "paper", "b2"],
-        ["tag", "placement", "b2", "--remove"],
-        ["note", RUN[:6], "best so far"],
-        ["tag", RUN[:6], "keep"],
-    ):
-        assert main([*words, *root]) == 0
-    noted = ["noted of placement", "paper, b2", "paper", f"noted of {RUN}", "keep"]
-    assert capsys.readouterr().out.splitlines() == noted
-    assert main(["note", "placement", *root]) == 0
-    assert capsys.readouterr().out == "one seed only\n"
-    assert main(["status", "placement", *root]) == 0
-    assert capsys.readouterr().out.splitlines()[1:5] == [
-        "tags: paper",
-        "note: one seed only",
-        f"tags of run {RUN}: keep",
-        f"note of run {RUN}: best so far",
-    ]
-    assert main(["status", RUN, *root]) == 0
-    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert {"tags keep", "note best so far"} <= set(lines)
-    assert main(["status", RUN, "--json", *root]) == 0
-    tree = json.loads(capsys.readouterr().out)
-    assert (tree["notes"], tree["tags"]) == (["best so far"], ["keep"])
 
 
 def test_a_sweep_is_packed_without_weights_and_added_under_another_name(

@@ -244,7 +244,6 @@ CHANGES: dict[str, Callable[[Lab, RunFolder], None]] = {
     "diverges": lambda lab, run: run.finish(RunState.DIVERGED, step=4, reason="not finite"),
     "is stopped early": is_stopped_early,
     "is continued": lambda lab, run: run.reopen(),
-    "is noted": lambda lab, run: run.remarks.add_note("looks good"),
     "is measured by another sweep": is_measured_by_another_sweep,
 }
 

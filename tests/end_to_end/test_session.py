@@ -51,8 +51,6 @@ status places
 status places --json
 status {RUN}
 status nowhere
-note {RUN} "the schedule was too short"
-tag places paper
 stop places
 report places
 recommend places

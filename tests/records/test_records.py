@@ -22,7 +22,7 @@ from tread_lab.specs import UserError
 from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
 ENTRY = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
-REMARK = {"event": "note", "text": "x", "by": "me", "time": 1.0}
+REMARK = {"event": "stop", "text": "x", "by": "me", "time": 1.0}
 DEEP = '{"a":' * 9999 + "1" + "}" * 9999
 LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no records
     "log.jsonl": [

@@ -32,12 +32,10 @@ def lab(tmp_path: Path) -> Lab:
 
 def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
     own = signature(tiny_spec((1, 4), steps=400))
-    for folder in (lab.sweep("a"), lab.run(own)):
-        folder.remarks.add_note("not needed")
     removal = removal_of(lab, "a")
     assert ([run.name for run in removal.runs], set(removal.kept)) == ([own], SHARED)
     first, second = removal.lines()
-    lost = f"1 completed, 52 s of training, {amount(removal.bytes)}, 2 notes"
+    lost = f"1 completed, 52 s of training, {amount(removal.bytes)}"
     assert first == f"a loses its plan and figures and 1 run ({lost})"
     assert second == "2 runs stay for sweep b"
     assert lab.sweep("a").plan_path.exists() and lab.run(own).path.exists()

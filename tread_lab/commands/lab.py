@@ -9,13 +9,11 @@ from tread_lab.commands.options import (
     Export,
     Gc,
     Import,
-    Note,
     Rm,
     Schema,
     Status,
     Stop,
     Sync,
-    Tag,
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import export_sweep, import_sweep
@@ -48,27 +46,6 @@ def stop(options: Stop) -> int:
     """Ask a sweep's driver to end with checkpoints; return the exit code."""
     sweep = Lab.existing(options.root).known_sweep(options.name)
     answer(sweep.request_stop(options.why))
-    return DONE
-
-
-def note(options: Note) -> int:
-    """Add a note to a sweep or a run, or print those that it has; return the exit code."""
-    folder = Lab.existing(options.root).known(options.name)
-    if options.text is None:
-        show_lines(answers, folder.remarks.notes)
-    else:
-        folder.remarks.add_note(options.text)
-        answer(f"noted of {folder.name}")
-    return DONE
-
-
-def tag(options: Tag) -> int:
-    """Give tags to a sweep or a run, or take them away, and print them; return the exit code."""
-    remarks = Lab.existing(options.root).known(options.name).remarks
-    if options.remove and not options.tags:
-        raise UserError(f"--remove: name the tags that {options.name} is to lose")
-    remarks.add_tags(options.tags, remove=options.remove)
-    answer(", ".join(remarks.tags) or "no tags")
     return DONE
 
 

@@ -240,21 +240,6 @@ class Stop(OfLab):
 
 
 @dataclass(kw_only=True)
-class Note(OfAny):
-    """add a note to a sweep or a run"""
-
-    text: str | None = argument("the note (default: print the notes)", nargs="?", metavar="TEXT")
-
-
-@dataclass(kw_only=True)
-class Tag(OfAny):
-    """give tags to a sweep or a run"""
-
-    tags: Sequence[str] = argument("words (default: print the tags)", nargs="*", metavar="TAG")
-    remove: bool = option("take the tags away", False)
-
-
-@dataclass(kw_only=True)
 class Rm(OfAny):
     """say what removing a sweep or a run would lose, and remove it"""
 
@@ -498,8 +483,6 @@ COMMANDS = {
     "recommend": Command(Recommend, "views", "recommend route_placement"),
     "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
     "stop": Command(Stop, "lab", "stop route_placement"),
-    "note": Command(Note, "lab", 'note 3f2a "the schedule was too short"'),
-    "tag": Command(Tag, "lab", "tag 3f2a paper"),
     "rm": Command(Rm, "lab", "rm route_placement --yes"),
     "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
     "import": Command(Import, "lab", "import placement.zip --root lab"),

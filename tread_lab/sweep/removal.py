@@ -47,12 +47,9 @@ class Removal:
         states = Counter(run.state() for run in self.runs)
         results = [(run.result() or {}).get("metrics") or {} for run in self.runs]
         spent = sum(float(metrics.get(TRAIN_SECONDS, 0)) for metrics in results)
-        notes = sum(len(run.remarks.notes) for run in self.runs)
-        notes += len(self.sweep.remarks.notes) if self.sweep else 0
         lost = [counts_text(states)] if states else []
         lost += [f"{duration(spent)} of training"] if spent else []
         lost.append(amount(self.bytes))
-        lost += [counted(notes, "note")] if notes else []
         what = ["its plan and figures"] if self.sweep else []
         what += [f"{counted(len(self.runs), 'run')} ({', '.join(lost)})"] if self.runs else []
         lines = [f"{self.name} loses {' and '.join(what)}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from tread_lab.records.provenance import measured, mixtures, provenance_differen
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.sweep_folder import Stopped, SweepFolder
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
@@ -80,24 +80,11 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
         print(json.dumps(rows, indent=1))
         return
     answer(sweep.headline())
-    show_lines(answers, remark_lines(lab, name, sweep.runs))
     answers.print(sweep.table(ROWS))
     if len(sweep.runs) > ROWS:
         answer(f"... and {len(sweep.runs) - ROWS} more")
     show_lines(answers, sweep.lost_baselines())
     show_lines(answers, mixtures(lab, sweep.runs))
-
-
-def remark_lines(lab: Lab, name: str, runs: Iterable[str]) -> Iterator[str]:
-    """Yield the notes and tags of a sweep, then those of its runs."""
-    places: list[SweepFolder | RunFolder] = [lab.sweep(name), *map(lab.run, runs)]
-    for place in places:
-        if not place.remarks.path.exists():
-            continue
-        whose = "" if place.name == name else f" of run {place.name}"
-        if tags := place.remarks.tags:
-            yield f"tags{whose}: {', '.join(tags)}"
-        yield from (f"note{whose}: {note}" for note in place.remarks.notes)
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
@@ -218,16 +205,13 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     trees = [e.read() or {} for e in folder.evaluations()]
     if as_json:
         metrics = [{**e.get("metrics", {}), **_step(e)} for e in trees]
-        remarks = {"notes": folder.remarks.notes, "tags": folder.remarks.tags}
-        tree = {**status.tree(), "result": result, "metrics": metrics, **remarks}
+        tree = {**status.tree(), "result": result, "metrics": metrics}
         print(json.dumps(tree, indent=1))
         return
     pairs = [("run", f"{folder.name} ({run_label(spec)})"), ("state", status.state)]
     pairs += [("kind", status.kind)] if status.kind else []
     pairs += [("reason", status.reason)] if status.reason else []
     pairs.append(("step", f"{status.step}/{spec.train.steps}"))
-    pairs += [("tags", ", ".join(tags))] if (tags := folder.remarks.tags) else []
-    pairs += [("note", note) for note in folder.remarks.notes]
     pairs += [("damaged", name) for name in sorted({*folder.damaged(), *passed_over(folder.path)})]
     for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""

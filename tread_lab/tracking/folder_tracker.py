@@ -122,7 +122,6 @@ def write_run(folder: Path, sweep: str, view: View) -> None:
         id=f"{sweep[:60]}-{view.tags['signature']}-{zlib.crc32(view.name.encode()):08x}",
         name=view.name,
         notes=view.tags.get("mlflow.note.content"),
-        tags=[tag for tag in view.tags.get("tags", "").split(", ") if tag],
         config={**view.settings, **tags},
         mode="offline",
         dir=str(folder),

@@ -98,7 +98,6 @@ def trials_of(sweep: str, plan: StoredPlan) -> list[ShownTrial]:
     return list(trials.values())
 
 
-LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 LONGEST_LABEL = 225  # in the name of a run, of which PostgreSQL takes 250
 FORMAT = 5  # of what is shown; another number sends everything once more
 STATUS = {
@@ -289,11 +288,10 @@ class Projection:
         """Return what people filter and group by; the seeds of a cell share the tag `cell`."""
         attempts = run.origin()
         origin = attempts[-1] if attempts else {}
-        code, remarks = str(origin.get("code") or ""), run.remarks
+        code = str(origin.get("code") or "")
         reason = str((run.result() or {}).get("reason") or "")
         if state is RunState.STOPPED and not reason and run.name in self._stopped:
             reason = self._stopped[run.name].reason  # its sweep alone knows
-        notes = [f"**{state}**: {reason[:2000]}"] if reason else []
         tags = {
             "cell": trial.label,
             "role": trial.stored.role,
@@ -304,13 +302,12 @@ class Projection:
             "device": str(origin.get("device") or ""),
             "problem": problem,
             "disturbed": ", ".join(map(to_mlflow, self._disturbed.get(trial.stored.run, ()))),
-            "tags": ", ".join(remarks.tags),
             "attempts": str(len(attempts)) if len(attempts) > 1 else "",
             "mlflow.source.name": f"tread-lab sweep {self._plan.name}",
             "mlflow.source.type": "LOCAL",
             "mlflow.source.git.commit": code.removesuffix("-dirty"),
             "mlflow.loggedImages": "True" if has_pictures(files) else "",
-            "mlflow.note.content": "\n\n".join([*notes, *remarks.notes])[:LONGEST_NOTE],
+            "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
         }
         return {name: value for name, value in tags.items() if value}
 

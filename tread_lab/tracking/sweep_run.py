@@ -29,10 +29,11 @@ from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import counted
 from tread_lab.tracking.artifacts import File, preview
-from tread_lab.tracking.projection import FORMAT, LONGEST_NOTE, file_mark
+from tread_lab.tracking.projection import FORMAT, file_mark
 
 SHOWN = 12  # rows of the table in a note
 HOLES_SHOWN = 5
+LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 FIGURES_SHOWN = 8
 FOLDERS = ("previews", "figures")  # small and full size
 
@@ -142,7 +143,6 @@ class Parent:
             "role": "sweep",
             "progress": self.progress(),
             **({"compared": self.plan.comparison} if self.plan.comparison else {}),
-            **({"tags": ", ".join(tags)} if (tags := self.sweep.remarks.tags) else {}),
             "mlflow.note.content": self.note(),
             "mlflow.source.name": f"tread-lab sweep {self.sweep.name}",
             "mlflow.source.type": "LOCAL",
@@ -152,7 +152,6 @@ class Parent:
         """Markdown, shown on top of the run's page."""
         parts = [f"**{plain_markdown(self.plan.question or self.sweep.name)}**"]
         parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
-        parts += self.sweep.remarks.notes
         parts += [
             f"Not run: {counted(hole.count, 'cell')}, {plain_markdown(hole.reason)}"
             for hole in self.plan.excluded[:HOLES_SHOWN]

@@ -69,22 +69,6 @@ def test_the_facts_name_every_network_data_set_batch_and_precision(
     assert facts["compared"] == "at equal training FLOPs"
 
 
-def test_notes_and_tags_of_people_are_told(tmp_path: Path, no_figures: None) -> None:
-    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
-    sweep, run = lab.sweep("placement"), lab.sweep("placement").plan().trials[1].run
-    sweep.remarks.add_note("for the talk")
-    sweep.remarks.add_tags(["paper"])
-    lab.run(run).remarks.add_note("look at <its> samples")
-    lab.run(run).remarks.add_tags(["odd"])
-    found = contents(lab, "placement")
-    name = "2\u21928 s=0.5, seed 0"
-    notes = [("the sweep", "for the talk"), (name, "look at <its> samples"), (name, "tagged odd")]
-    assert (found["notes"], found["tags"]) == (notes, ["paper"])
-    page = render(found)
-    assert "look at &lt;its&gt; samples" in page and "<span>paper</span>" in page
-    assert 'id="between"' not in page  # of one sweep
-
-
 def test_what_the_page_says_of_a_sweep(one_of_four: tuple[str, Lab, str], no_figures: None) -> None:
     """Every text of the page, its figures left out."""
     name, lab, sweep = one_of_four
