@@ -103,6 +103,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     }
     if plan and plan.search:
         tree["search"] = {
+            "trials": plan.wanted,
             "cells": plan.search.get("space", {}).get("cells"),
             "order": _order(rows),
             "untried": places[len(rows) :],

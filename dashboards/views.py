@@ -1,4 +1,4 @@
-"""What stands around the map, as plain trees: answer, search, budget, failures."""
+"""What stands around the map, as plain trees: answer, counts, budget, failures."""
 
 from __future__ import annotations
 
@@ -7,28 +7,20 @@ from collections import Counter
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer
-from tread_lab.analysis.report.page import terms, typeset
+from tread_lab.analysis.report.page import terms
 from tread_lab.dashboards.cell_map import (
     Tree,
     cell_numbers,
-    cells_of,
-    json_value,
-    meaning,
-    numbers,
     settled,
-    shows,
 )
 from tread_lab.frames import (
     STATES,
-    delta_column,
     own_metrics,
     ranked_cells,
     ranking_key,
-    result_texts,
-    with_delta,
 )
 from tread_lab.records.durable import read_json
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, metric_kind
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
 from tread_lab.specs.decode import decode
@@ -50,43 +42,6 @@ def overview(plan: StoredPlan, frame: pd.DataFrame, said: Answer | None = None) 
         "terms": terms(shown),
         "holes": [{"count": hole.count, "reason": hole.why} for hole in plan.excluded],
         "failures": failures(frame),
-        "search": search(plan, frame) if plan.search else None,
-    }
-
-
-def search(plan: StoredPlan, frame: pd.DataFrame) -> Tree:
-    """Return how a search went: its trials in order, the best so far, what each axis decides.
-
-    A value is that of a trial's first objective, over its seeds: the difference to the baseline
-    where there is one.
-    """
-    from tread_lab.sweep.search.sampler import IMPORTANCE, importances  # imports Optuna
-
-    settings = plan.search or {}
-    objective = str(next(iter(settings.get("objectives") or ()), ranking_key(frame)))
-    planned = frame.attrs.get("planned", ())  # whose names say the guidance, too
-    objective = next((c for c in planned if c.split(" ")[0] == objective), objective)
-    tree = {"sampler": settings.get("sampler"), "trials": plan.wanted, "objective": objective}
-    if "unread" in set(frame["state"]) or objective not in frame:
-        return {**tree, "cells": [], "values": [], "best": []}
-    shown = shows(frame, objective)
-    column = objective if shown == "value" else delta_column(objective)
-    rows = cells_of(with_delta(frame, objective))
-    rows = rows[rows["role"] == "trial"]
-    values = rows[column].where(rows["state"] == "completed")
-    lowest_first = metric_kind(objective).sign >= 0
-    axes = [axis for axis in rows.attrs.get("axes", ()) if axis in rows]
-    measured = rows.loc[values.notna(), axes]
-    cells = [{str(a): json_value(v) for a, v in row.items()} for row in measured.to_dict("records")]
-    return {
-        **tree,
-        "title": meaning(objective, shown)["title"],
-        "cells": rows.index.tolist(),
-        "values": numbers(values),
-        "texts": list(map(typeset, result_texts(rows, column))),
-        "best": numbers(values.cummin() if lowest_first else values.cummax()),
-        "importance": importances(cells, list(values.dropna()), objective),
-        "assumes": IMPORTANCE,
     }
 
 

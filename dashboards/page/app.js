@@ -7,7 +7,6 @@ import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
 import { drawBetween, drawRanking, picked, startRanking } from "./ranking.js";
 import { drawRepeat } from "./repeat.js";
-import { drawSearch } from "./searched.js";
 import { ask } from "./server.js";
 import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
 import { drawHead, drawProgress, drawRunning } from "./top.js";
@@ -185,7 +184,6 @@ function draw() {
   drawRunning();
   drawFilters();
   drawChosen();
-  drawSearch();
   drawBetween();
   drawFailures();
   drawRepeat();
@@ -235,7 +233,6 @@ function show(chosen) {
   state.chosen = chosen;
   writeAddress();
   drawChosen();
-  if (state.view.search) drawSearch();
   drawPanel();
 }
 

@@ -1,4 +1,4 @@
-// Curves: over training, over the trials of a search, over an axis; and similarity matrices.
+// Curves over training, and similarity matrices.
 import { axes, label, span } from "./axes.js";
 import { css, sequential } from "./colours.js";
 import { has, s } from "./dom.js";

@@ -130,8 +130,8 @@ export function drawMap() {
   put(
     at("space"),
     cells.search
-      ? `The search has tried ${tried} of ${cells.search.cells ?? "?"} cells; ` +
-          "small numbers give the order."
+      ? `${tried} of ${cells.search.trials} trials of the search, in ${cells.search.cells ?? "?"} ` +
+          "cells; small numbers give the order."
       : "",
   );
   put(

@@ -159,6 +159,7 @@ def test_a_search_has_its_space_its_order_and_its_budget_from_the_first_look(sea
         ("end", [4, 8]),
     ]
     assert tree["cells"]["search"] == {
+        "trials": 3,
         "cells": 3,
         "order": [None, 1, 2],
         "untried": [[1, 1]],

@@ -33,7 +33,6 @@ from tread_lab.sweep.search.sampler import (
     SAMPLERS,
     Observation,
     directions,
-    importances,
     propose,
 )
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -236,16 +235,6 @@ def test_values_of_an_axis_become_distributions_of_optuna() -> None:
     assert distribution("a", "b", 1) == CategoricalDistribution(["a", "b", 1])
     assert distribution(True, False) == CategoricalDistribution([True, False])
     assert distribution([1, 2], None) == CategoricalDistribution(["[1, 2]", None])
-
-
-def test_what_alone_decides_which_are_best_has_all_of_the_importance() -> None:
-    """The best have no `a`; `b` decides among all others, and so which are worst."""
-    cells = [{"a": a, "b": b, "c": 1} for a in range(6) for b in range(6)]
-    for objective, sign in (("gap/heldout", 1), ("is@1k", -1)):
-        values = [sign * (cell["b"] if cell["a"] else -1) for cell in cells]
-        shares = importances(cells, values, objective)
-        assert list(shares) == ["a", "b"] and shares["a"] > 0.95  # `c` never varied
-    assert importances(cells[:1], [1.0], "gap/heldout") == {}
 
 
 def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any) -> None:

@@ -127,28 +127,6 @@ def _box(space: Space) -> dict[str, BaseDistribution]:
     }
 
 
-IMPORTANCE = (
-    "PED-ANOVA: how far an axis decides whether a trial is among the best tenth of those tried. It"
-    " takes axes one by one, so what only two of them do together is not seen."
-)
-
-
-def importances(cells: Sequence[Cell], values: Sequence[float], objective: str) -> dict[str, float]:
-    """Return the share of each axis in how good measured cells are, the largest first; their sum
-    is 1. Axes that never varied are left out, and few trials give nothing.
-    """
-    if len(cells) < 2:
-        return {}
-    space = Space(cells)
-    boxes = {axis: distribution(space, axis) for axis in space.axes}
-    with _quiet():
-        study = optuna.create_study(directions=directions([objective]))
-        for cell, value in zip(cells, values):
-            params = {axis: _param(cell.get(axis)) for axis in boxes}
-            study.add_trial(create_trial(value=value, params=params, distributions=boxes))
-        return optuna.importance.get_param_importances(study) if boxes else {}
-
-
 _STATES = {
     "measured": TrialState.COMPLETE,
     "running": TrialState.RUNNING,
