@@ -35,7 +35,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-TABLE = ("metric", "question", "where", "sort", "columns")  # what chooses rows and columns
 SMALL = 1400  # bytes below which nothing is compressed
 LEAVE = 2  # seconds that answers under way have when the server ends
 
@@ -84,9 +83,7 @@ def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
         Route("/api/lab", _answer(pages.lab_page)),
         Route("/api/sweeps", _answer(pages.sweeps)),
         Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version", "question")),
-        Route("/api/sweeps/{name}/table", _answer(pages.table, *TABLE)),
-        Route("/api/sweeps/{name}/table.csv", _answer(pages.csv, *TABLE)),
-        Route("/api/sweeps/{name}/table.tex", _answer(pages.latex, *TABLE)),
+        Route("/api/sweeps/{name}/table", _answer(pages.table, "metric", "question")),
         Route("/api/sweeps/{name}/repeat", _answer(pages.repeat)),
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed", "question")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
@@ -127,9 +124,7 @@ def _file(path: Path) -> Response:
 
 
 def _text(text: Text) -> Response:
-    named = {"Content-Disposition": f'attachment; filename="{text.name}"'} if text.name else {}
-    headers = {"Cache-Control": "no-store", "Content-Type": text.media, **named}
-    return Response(text.body, headers=headers)
+    return Response(text.body, 200, {"Cache-Control": "no-store", "Content-Type": text.media})
 
 
 def _json(tree: Any, status: int = 200) -> Response:

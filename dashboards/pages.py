@@ -32,11 +32,10 @@ RUNNING = 12  # running runs whose steps are shown
 
 @dataclass(frozen=True)
 class Text:
-    """A text to send; one with a name is kept as that file."""
+    """A text to send."""
 
     body: str
     media: str
-    name: str = ""
 
 
 class Pages:
@@ -119,29 +118,16 @@ class Pages:
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": cell_map.cells(frame, chosen, now.plan)}
 
-    def table(self, name: str, columns: str = "", **chosen: str) -> Tree:
+    def table(self, name: str, metric: str = "", question: str = "") -> Tree:
         """Return the ranking as the page shows it, or why there is none."""
         now = self.live(name).snapshot()
         if not now.version:
             return {"problem": "the records are being read"}
-        frame = now.asked(chosen.get("question", ""))
+        frame = now.asked(question)
         try:
-            table = ranking_table(now.plan, frame, **chosen)
-            return table.tree(frame, frame.attrs.get("comparison", ""))
+            return ranking_table(frame, metric, frame.attrs.get("comparison", ""))
         except UserError as error:
             return {"problem": str(error)}
-
-    def csv(self, name: str, columns: str = "", **chosen: str) -> Text:
-        """Return the ranking's rows with their whole numbers."""
-        now = self.live(name).snapshot()
-        table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
-        return Text(table.csv(), "text/csv; charset=utf-8", f"{name}.csv")
-
-    def latex(self, name: str, columns: str = "", **chosen: str) -> Text:
-        """Return the ranking's rows and some of its columns as a LaTeX table."""
-        now = self.live(name).snapshot()
-        table = ranking_table(now.plan, now.asked(chosen.get("question", "")), **chosen)
-        return Text(table.latex(columns), "text/x-tex; charset=utf-8", f"{name}.tex")
 
     def cell(self, name: str, number: str, seed: str = "", question: str = "") -> Tree:
         """Return the cell of a sweep with this number, through one of its seeds."""

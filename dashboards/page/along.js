@@ -6,7 +6,7 @@ import { told } from "./numbers.js";
 
 const BOX = { height: 260, box: { left: 62, right: 22, top: 20, bottom: 34 } };
 
-export function along({ cells, columns, places, chosen, kept }, choose, width) {
+export function along({ cells, columns, places, chosen }, choose, width) {
   const SIZE = { ...BOX, width };
   const measured = places.filter((p) => has(cells.value?.[p.cell]));
   if (measured.length < 2) return null;
@@ -49,7 +49,7 @@ export function along({ cells, columns, places, chosen, kept }, choose, width) {
 
   function point(cell, cx) {
     const [low, high] = [cells.low[cell], cells.high[cell]];
-    const picked = `${chosen.includes(cell) ? " chosen" : ""}${kept && !kept.has(cell) ? " out" : ""}`;
+    const picked = chosen.includes(cell) ? " chosen" : "";
     const spread = (seeds?.[cell] ?? []).filter(has);
     return s(
       "g",

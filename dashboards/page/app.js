@@ -5,7 +5,7 @@ import { drawFailures } from "./failures.js";
 import { drawLab } from "./labpage.js";
 import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
-import { drawBetween, drawRanking, picked, startRanking } from "./ranking.js";
+import { drawBetween, drawRanking } from "./ranking.js";
 import { drawRepeat } from "./repeat.js";
 import { ask } from "./server.js";
 import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
@@ -23,10 +23,9 @@ function start() {
   document.body.append(hatchDefs());
   readAddress();
   setTheme();
-  startRanking();
   at("sweep").addEventListener("change", (e) => open(e.target.value));
-  at("metric").addEventListener("change", (e) => act.select({ metric: e.target.value }));
-  at("ask").addEventListener("change", (e) => act.select({ question: e.target.value }));
+  at("metric").addEventListener("change", (e) => select({ metric: e.target.value }));
+  at("ask").addEventListener("change", (e) => select({ question: e.target.value }));
   at("theme").addEventListener("click", () => {
     state.theme = THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length];
     setTheme();
@@ -43,12 +42,14 @@ function start() {
   window.addEventListener("resize", () => state.view && drawChosen());
   for (const moved of ["resize", "scroll"]) window.addEventListener(moved, drawRepeat);
   window.addEventListener("hashchange", () => {
-    const earlier = JSON.stringify([state.sweep, picked(), state.chosen, state.seeds]);
+    const choice = () =>
+      JSON.stringify([state.sweep, state.metric, state.question, state.chosen, state.seeds]);
+    const earlier = choice();
     const { sweep } = state;
     readAddress();
     setTheme();
     if (sweep !== state.sweep) Object.assign(state, { version: 0, view: null, table: null });
-    if (earlier === JSON.stringify([state.sweep, picked(), state.chosen, state.seeds])) return;
+    if (earlier === choice()) return;
     state.version = 0;
     refresh().then(drawPanel, (error) => live("off", error.message));
   });
@@ -140,7 +141,7 @@ async function refresh() {
     return;
   }
   const tree = await ask(`api/sweeps/${sweep}`, { metric, version, question });
-  const table = tree.cells ? await ask(`api/sweeps/${sweep}/table`, picked()) : null;
+  const table = tree.cells ? await ask(`api/sweeps/${sweep}/table`, { metric, question }) : null;
   while (pressed) await new Promise((resume) => setTimeout(resume, 30));
   if (request !== state.requests) return;
   if (table) takeAll(tree, table);
@@ -195,24 +196,17 @@ function drawChosen() {
   drawRanking();
 }
 
-// Choose a metric, a question, a filter, an order or columns: the server says what they show.
-act.select = async (change) => {
-  Object.assign(state, change);
+// Choose a metric or a question: the server says what it shows.
+async function select(change) {
+  Object.assign(state, change, { version: 0 });
   writeAddress();
-  const asked = "metric" in change || "question" in change;
   try {
-    if (asked) state.version = 0;
-    if (asked) {
-      await refresh();
-      return drawPanel();
-    }
-    const table = await ask(`api/sweeps/${state.sweep}/table`, picked());
-    state.table = table;
-    drawChosen();
+    await refresh();
+    drawPanel();
   } catch (error) {
     live("off", error.message);
   }
-};
+}
 
 // Open a cell, or add it to those that are compared.
 act.choose = (cell, add) => {

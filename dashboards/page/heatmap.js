@@ -9,7 +9,7 @@ const LEAST = 31; // units of width in which a number of a cell can be read
 
 // Draw one cell per place, the whole in so many units of width where numbers can be read then. For differences white is zero and both signs reach equally far.
 export function heatmap(view, choose, most) {
-  const { cells, rows, columns, places, untried, chosen, fresh, kept } = view;
+  const { cells, rows, columns, places, untried, chosen, fresh } = view;
   const measured = places.map((p) => cells.value?.[p.cell]).filter(has);
   const scale = measured.length ? scaleOf(cells.meaning, measured) : null;
   const order = cells.search?.order;
@@ -83,12 +83,7 @@ export function heatmap(view, choose, most) {
     const drawn = s(
       "g",
       {
-        class: [
-          "cell",
-          chosen.includes(cell) && "chosen",
-          fresh.has(cell) && "fresh",
-          kept && !kept.has(cell) && "out",
-        ]
+        class: ["cell", chosen.includes(cell) && "chosen", fresh.has(cell) && "fresh"]
           .filter(Boolean)
           .join(" "),
         "data-state": state,

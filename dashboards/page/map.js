@@ -86,7 +86,6 @@ export function drawMap() {
     untried: untried.filter(inside),
     chosen: shown(),
     fresh: state.fresh,
-    kept: keptCells(),
   };
   const { svg, scale } = heatmap(view, act.choose, breadth());
   const { meaning } = cells;
@@ -140,15 +139,12 @@ export function drawMap() {
   );
 }
 
-// Return the cells that the filter keeps; null without a filter.
-const keptCells = () => (state.where && state.table?.cells ? new Set(state.table.cells) : null);
-
 export function drawFront() {
   const { cells } = state.view;
   const points = cells.pareto;
   at("pareto-card").hidden = !points || points.cost.length < 2;
   if (at("pareto-card").hidden) return;
-  const look = { metric: points.metric, chosen: shown(), kept: keptCells(), choose: act.choose };
+  const look = { metric: points.metric, chosen: shown(), choose: act.choose };
   look.most = breadth();
   redraw(at("pareto"), scatter(points, { ...look, cells }));
 }

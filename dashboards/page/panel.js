@@ -84,12 +84,10 @@ function head(detail, name, colour, remove, seed) {
 
 // Return what the ranking says of a cell with several seeds: the panel shows one of them.
 function overSeeds(cell) {
-  const { cells, rows, heads, keys } = state.table ?? {};
-  const row = rows?.[cells.indexOf(cell)];
-  const texts = ["gap", "interval over"].map((key) => row?.[keys.indexOf(key)]).filter(Boolean);
-  if (texts.length < 2) return null;
-  const head = heads[keys.indexOf("gap")];
-  return h("p", { class: "mean-of-seeds" }, `${head} over all seeds: `, h("strong", {}, texts[0]));
+  const { cells, rows, heads } = state.table ?? {};
+  const gap = rows?.[cells.indexOf(cell)]?.[heads.indexOf("gap")];
+  if (!gap) return null;
+  return h("p", { class: "mean-of-seeds" }, "gap over all seeds: ", h("strong", {}, gap));
 }
 
 const hidden = (text) => h("span", { class: "unseen" }, arrows(text));

@@ -1,25 +1,10 @@
-// The ranking as a table: the server orders and filters it, the page chooses columns.
+// The ranking as a table, which a click on a head sorts; and the differences between sweeps.
 import { arrows, at, badge, h, put, redraw, STATES, table } from "./dom.js";
 import { rove } from "./keys.js";
 import { act, shown, state } from "./state.js";
 
-const WAIT = 250; // milliseconds after the last key before a filter is asked for
-const PICK = ["metric", "question", "where", "sort", "columns"];
-const seen = () => {
-  const { keys, shown: own } = state.table;
-  const named = (key) => `,${state.columns},`.includes(`,${key},`); // a name may hold commas
-  return keys.map((key, k) => k === 0 || (state.columns ? named(key) : own[k]));
-};
-
-export const picked = () => Object.fromEntries(PICK.map((name) => [name, state[name]]));
-
-export function startRanking() {
-  let waiting;
-  at("where").addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => act.select({ where: at("where").value.trim() }), WAIT);
-  });
-}
+const sorted = { by: "", way: 1 }; // the head that sorts, upwards or downwards
+const words = new Intl.Collator(undefined, { numeric: true });
 
 // The differences between several sweeps, cell by cell.
 export function drawBetween() {
@@ -51,23 +36,15 @@ export function drawRanking() {
   const { table } = state;
   const { meaning } = state.view.cells;
   put(at("ranking-title"), meaning?.ranking ?? "Ranking");
-  if (document.activeElement !== at("where")) at("where").value = state.where;
-  at("where-problem").textContent = (state.where && table.problem) || "";
-  at("where").setAttribute("aria-invalid", Boolean(state.where && table.problem));
-  at("export").hidden = Boolean(table.problem);
   if (table.problem) {
-    redraw(at("ranking"), state.where ? null : h("p", { class: "hint" }, table.problem));
+    redraw(at("ranking"), h("p", { class: "hint" }, table.problem));
     return;
   }
-  const query = new URLSearchParams(Object.entries(picked()).filter(([, value]) => value));
-  for (const kind of ["csv", "tex"])
-    at(kind).href = `api/sweeps/${state.sweep}/table.${kind}?${query}`;
-  const columns = seen();
-  const keep = (row) => row.filter((_, k) => columns[k]);
+  const keep = (row) => row.filter((_, k) => k === 0 || table.shown[k]);
   // A table that was asked for a moment later may have a cell that a search has added since.
-  const known = (_, k) => table.cells[k] < state.view.cells.name.length;
-  const cells = table.cells.filter(known);
-  const rows = table.rows.filter(known).map((row, k) => line(row, cells[k]));
+  const rows = inOrder(table)
+    .filter((n) => table.cells[n] < state.view.cells.name.length)
+    .map((n) => line(table.rows[n], table.cells[n]));
   const heads = h("tr", {}, keep(table.heads.map(head)));
   const head3 = h("thead", {}, heads);
   const drawn = h("table", {}, head3, h("tbody", {}, rows));
@@ -75,19 +52,18 @@ export function drawRanking() {
   redraw(
     at("ranking"),
     h("p", { class: "hint" }, table.caption),
-    chooser(columns),
     h(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": "ranking" },
       rove(drawn),
     ),
-    more > 0 ? h("p", { class: "hint" }, `${more} more rows; filter to see them`) : null,
+    more > 0 ? h("p", { class: "hint" }, `${more} more rows`) : null,
   );
 
   function line(row, cell) {
     const chosen = shown().includes(cell);
     const parts = row.map((text, k) => {
-      const name = table.keys[k];
+      const name = table.heads[k];
       const content = k === 0 ? button(cell, text) : name === "state" ? status(text) : text;
       return h(k ? "td" : "th", { class: kind(k, text), scope: k ? null : "row" }, content);
     });
@@ -101,9 +77,23 @@ export function drawRanking() {
   }
 }
 
+// Return the places of a table's rows in the order that was chosen; those without a value last.
+function inOrder({ heads, rows, numbers }) {
+  const places = [...rows.keys()];
+  const k = heads.indexOf(sorted.by);
+  if (k < 0) return places;
+  const texts = numbers[k].every((value) => value === null);
+  const value = (n) => (texts ? rows[n][k] : numbers[k][n]) ?? "";
+  const less = (a, b) => (texts ? words.compare(a, b) : a - b);
+  return places.sort(
+    (a, b) =>
+      (value(a) === "") - (value(b) === "") || sorted.way * less(value(a), value(b)) || a - b,
+  );
+}
+
 // Return the class of a column's cells: numbers to the right, reasons with room.
 const kind = (k, text) => {
-  if (state.table.keys[k] === "state") return text.includes(": ") ? "said" : null;
+  if (state.table.heads[k] === "state") return text.includes(": ") ? "said" : null;
   return state.table.numeric[k] && k ? "n" : null;
 };
 
@@ -128,34 +118,21 @@ function status(text) {
 
 // Return a column's head, which sorts by it: upwards, downwards, and as ranked again.
 function head(text, k) {
-  const key = state.table.keys[k];
-  const order = { [key]: "ascending", [`-${key}`]: "descending" }[state.sort];
-  const next = { ascending: `-${key}`, descending: "" }[order] ?? key;
+  const order = sorted.by === text && (sorted.way > 0 ? "ascending" : "descending");
+  const next = { ascending: [text, -1], descending: ["", 1] }[order] ?? [text, 1];
   const mark = { ascending: " \u25b4", descending: " \u25be" }[order] ?? "";
-  const label = k === 0 ? "rank, cell" : text;
+  const sort = () => {
+    [sorted.by, sorted.way] = next;
+    drawRanking();
+  };
   return h(
     "th",
     {
       class: kind(k, ""),
       scope: "col",
-      "aria-sort": order ?? "none",
-      title: state.view.terms[key === "gap" ? "gap/heldout" : key],
+      "aria-sort": order || "none",
+      title: state.view.terms[text === "gap" ? "gap/heldout" : text],
     },
-    h("button", { onclick: () => act.select({ sort: next }) }, label + mark),
+    h("button", { onclick: sort }, (k === 0 ? "rank, cell" : text) + mark),
   );
-}
-
-function chooser(columns) {
-  const { keys, heads } = state.table;
-  const change = (k, on) => {
-    const named = keys.filter((_, n) => (n === k ? on : columns[n]));
-    act.select({ columns: named.join(",") });
-  };
-  const boxes = keys.slice(1).map((_, n) => {
-    const box = h("input", { type: "checkbox", onchange: (e) => change(n + 1, e.target.checked) });
-    box.checked = columns[n + 1];
-    return h("label", {}, box, heads[n + 1]);
-  });
-  const open = at("ranking").querySelector("details")?.open;
-  return h("details", { class: "columns", open }, h("summary", {}, "columns"), h("div", {}, boxes));
 }

@@ -4,7 +4,7 @@ import { arrows, s } from "./dom.js";
 import { opens, rove } from "./keys.js";
 
 // Quality against cost: grey points, the front in green, dense runs as black diamonds.
-export function scatter(points, { cells, metric, chosen, kept, choose, most }) {
+export function scatter(points, { cells, metric, chosen, choose, most }) {
   const { name, short, role } = cells;
   const width = Math.min(620, most);
   const height = 300;
@@ -90,11 +90,10 @@ export function scatter(points, { cells, metric, chosen, kept, choose, most }) {
           stroke: picked ? "var(--ink)" : "none",
         });
     const result = `${points.texts[k]} at ${points.prices[k]}`;
-    const away = kept && !kept.has(cell) ? " out" : "";
     return s(
       "g",
       {
-        class: `point${picked ? " chosen" : ""}${away}`,
+        class: `point${picked ? " chosen" : ""}`,
         "aria-label": `${arrows(short[cell])}, ${arrows(name[cell])}: ${result}`,
         ...opens(cell, choose),
       },

@@ -36,8 +36,6 @@ def test_what_each_address_says(one_of_four: tuple[str, Lab, str], pages: Pages)
         "its last metric": pages.sweep(sweep, metric=tree["metrics"][-1])["cells"],
         "at equal steps": {k: v for k, v in equal_steps.items() if v != tree[k]},
         "table": pages.table(sweep),
-        "csv": pages.csv(sweep).body,
-        "latex": pages.latex(sweep).body,
         "cells": [pages.cell(sweep, "0"), pages.cell(sweep, "1")],
     }
     lines = (line for line in said(answers) if not OF_NOW.match(line))

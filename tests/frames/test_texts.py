@@ -118,7 +118,7 @@ def surfaces(
     cells, texts = [cell for _, cell in numbers.attrs["cells"]], formatted(numbers, chosen)
     yield "Markdown", of_rows(chosen, cells, *lines(to_markdown(texts), "|"))
     yield "LaTeX", of_rows(chosen, cells, *lines(to_latex(texts), "&"))
-    tree = ranking_table(plan, frame, metric).tree(frame, "")
+    tree = ranking_table(frame, metric)
     names = cell_map.cells(frame, None, plan)["name"]
     yield (
         "dashboard",
