@@ -1,14 +1,12 @@
-"""What Prometheus scrapes: counts, speeds and energy as recorded; faults are metrics, too."""
+"""What Prometheus scrapes: states of runs as recorded; faults are metrics, too."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -26,25 +24,18 @@ from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.metrics import GAUGES, metrics_text
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import LogWriter
-from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.sweep_folder import SweepFolder
 
 GRAFANA = json.loads((ROOT / "dashboards/grafana.json").read_text())
 QUERIES = [target["expr"] for panel in GRAFANA["panels"] for target in panel["targets"]]
-SPEED, USE, POWER = "train/images_per_s", "gpu/utilisation", "power/watts"
 
 
 @contextmanager
-def metered(root: Path) -> Iterator[Lab]:
-    """A sweep with two completed runs of known energy, a running one and one that was cut off."""
+def running(root: Path) -> Iterator[Lab]:
+    """A sweep with two completed runs, a running one and one that was cut off."""
     states = {(2, 8): "interrupted", (5, 8): "interrupted"}
-    lab = write_sweep(root, small(states=states, watts=100.0))
+    lab = write_sweep(root, small(states=states))
     trial = lab.sweep("placement").plan().trials[-1]
-    folder = lab.run(trial.run)
-    with LogWriter(folder.log_path) as log, folder.lock():
-        for step in (20, 40):
-            log(step, **{SPEED: 10.0 * step, USE: 0.75, POWER: 300.0, "energy/joules": 5.0 * step})
+    with lab.run(trial.run).lock():
         yield lab
 
 
@@ -53,13 +44,9 @@ def values(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
 
-def test_a_sweep_is_counted_and_its_running_runs_are_measured(tmp_path: Path) -> None:
-    with metered(tmp_path) as lab:
+def test_the_runs_of_a_sweep_are_counted_by_their_states(tmp_path: Path) -> None:
+    with running(tmp_path) as lab:
         found = values(metrics_text(lab))
-    energy = 'tread_lab_energy_joules{sweep="placement"}'
-    assert values(metrics_text(lab))[energy] == found[energy]  # though no run runs any more
-    newest = found.pop('tread_lab_newest_record_timestamp_seconds{sweep="placement"}')
-    assert abs(newest - time.time()) < 300
     of = '{sweep="placement"}'
     counts = {"completed": 2.0, "running": 1.0, "interrupted": 1.0}
     others = dict.fromkeys(("pending", "stopped", "diverged", "failed"), 0.0)
@@ -70,10 +57,6 @@ def test_a_sweep_is_counted_and_its_running_runs_are_measured(tmp_path: Path) ->
         f"tread_lab_sweep_ended{of}": 0,
         f"tread_lab_sweep_driven{of}": 0,
         f"tread_lab_trials{of}": 4,
-        f"tread_lab_images_per_second{of}": 400,
-        f"tread_lab_gpu_utilization_ratio{of}": 0.75,
-        f"tread_lab_gpu_power_watts{of}": 300,
-        f"tread_lab_energy_joules{of}": 100 * (60 + 50) + 200,
         **{
             f'tread_lab_runs{{sweep="placement",status="{status}"}}': count
             for status, count in (counts | others).items()
@@ -81,16 +64,10 @@ def test_a_sweep_is_counted_and_its_running_runs_are_measured(tmp_path: Path) ->
     }
 
 
-def test_a_sweep_that_has_ended_says_so_and_has_no_speed(tmp_path: Path) -> None:
+def test_a_sweep_that_has_ended_says_so(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     found = values(metrics_text(lab))
     assert found['tread_lab_sweep_ended{sweep="placement"}'] == 1
-    runs = [lab.run(name) for name in lab.sweep("placement").plan().runs()]
-    os.utime(runs[0].path / "evaluations", (4e9, 4e9))
-    newest = 'tread_lab_newest_record_timestamp_seconds{sweep="placement"}'
-    assert values(metrics_text(lab))[newest] == 4e9
-    assert found['tread_lab_images_per_second{sweep="placement"}'] == 0
-    assert not any("gpu" in name or "joules" in name for name in found)
     shutil.rmtree(tmp_path / "runs")  # as before the first run
     found = values(metrics_text(Lab(tmp_path)))
     assert found['tread_lab_runs{sweep="placement",status="pending"}'] == 4
@@ -118,25 +95,6 @@ def test_what_cannot_be_read_is_said_and_has_no_numbers(tmp_path: Path) -> None:
     }
 
 
-def test_a_scrape_reads_the_plans_and_results_that_have_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab = write_sweep(tmp_path, small())
-    read: list[str] = []
-    result, plan = RunFolder.result, SweepFolder.plan
-    monkeypatch.setattr(RunFolder, "result", lambda run: (read.append(run.name), result(run))[1])
-    monkeypatch.setattr(SweepFolder, "plan", lambda sweep: (read.append("plan"), plan(sweep))[1])
-    first = metrics_text(lab)
-    assert len(read) == 5 and metrics_text(lab) == first and len(read) == 5
-    run = lab.run(lab.sweep("placement").plan().trials[-1].run)
-    write_json(run.path / "result.json", {"state": "failed", "reason": "later"})
-    del read[:]
-    of = 'tread_lab_runs{sweep="placement",status='
-    changed = values(metrics_text(lab))
-    assert (changed[f'{of}"failed"}}'], changed[f'{of}"completed"}}']) == (1, 3)
-    assert read == [run.name]
-
-
 def test_the_server_answers_in_the_text_format(tmp_path: Path) -> None:
     with served(write_sweep(tmp_path, small())) as url:
         connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
@@ -150,14 +108,14 @@ def test_the_server_answers_in_the_text_format(tmp_path: Path) -> None:
 
 def test_every_metric_of_the_dashboard_for_grafana_is_one_of_these() -> None:
     named = {name for query in QUERIES for name in re.findall(r"tread_lab_\w+", query)}
-    assert len(QUERIES) == 10 and named and named <= GAUGES.keys()
+    assert len(QUERIES) == 5 and named and named <= GAUGES.keys()
     chooser = GRAFANA["templating"]["list"][1]["query"]
     assert chooser == "label_values(tread_lab_trials, sweep)"
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Prometheus) here")
 def test_promtool_finds_no_fault_in_names_and_format(tmp_path: Path) -> None:
-    with metered(tmp_path) as lab:
+    with running(tmp_path) as lab:
         text = metrics_text(lab)
     command = ["promtool", "check", "metrics"]
     done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=60)
@@ -210,15 +168,14 @@ def test_a_prometheus_that_scrapes_a_running_sweep_answers_every_query(
     (tmp_path / "followed.yaml").write_text(json.dumps(sweep))
     out = tmp_path / "out"
     options = ("--executor", "inline", "--device", "cpu", "--no-mlflow")
-    with metered(tmp_path / "lab") as lab, served(lab) as url:
+    with running(tmp_path / "lab") as lab, served(lab) as url:
         driver = zygote.start(tmp_path, "sweep", "followed.yaml", *options, out=out, err=out)
         try:
             with prometheus(tmp_path, urlsplit(url).netloc) as address:
-                speed = 'tread_lab_images_per_second{sweep="followed"} > 0'
-                eventually(lambda: series(speed))
+                running_runs = 'tread_lab_runs{sweep="followed",status="running"}'
+                eventually(lambda: series(f"{running_runs} > 0"))
                 empty = [query for query in QUERIES if not series(query)]
                 assert empty == []
-                running = 'tread_lab_runs{sweep="followed",status="running"}'
-                assert [float(one["value"][1]) for one in series(running)] == [1.0]
+                assert [float(one["value"][1]) for one in series(running_runs)] == [1.0]
         finally:
             driver.kill()
