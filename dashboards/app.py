@@ -25,7 +25,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 
 NAME = r"[A-Za-z0-9][\w.+-]{0,199}"
-NAMES = {"name": rf"{NAME}(,{NAME}){{0,9}}"}  # several sweeps are one name, too
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -102,8 +101,7 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
     """Return what answers a request with a file, text or tree, by names in path and parameters."""
 
     def answer(request: Request) -> Response:
-        parts = request.path_params.items()
-        if not all(re.fullmatch(NAMES.get(part, NAME), name) for part, name in parts):
+        if not all(re.fullmatch(NAME, name) for name in request.path_params.values()):
             raise UserError(f"no page {request.url.path}")
         query = dict(request.query_params)
         unknown = sorted(query.keys() - set(parameters))

@@ -13,8 +13,6 @@ from functools import lru_cache
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer, answer
-from tread_lab.analysis.report.differences import differences
-from tread_lab.analysis.report.page import Sheet
 from tread_lab.analysis.report.times import newest_record
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.lab import Lab
@@ -48,7 +46,6 @@ class Snapshot:
         version: counts the changes of the frame; 0 before the first reading.
         answers: what the report says of the sweep, by question; none before the first reading.
         equal_steps: rows of `equal_steps_frame`, `None` where it is.
-        between: how equal cells of several sweeps differ; `None` for one sweep.
         ended: whether every run has ended.
         newest: `newest_record` of a sweep that has ended.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
@@ -60,7 +57,6 @@ class Snapshot:
     version: int
     answers: Mapping[str, Answer] = field(default_factory=dict)
     equal_steps: pd.DataFrame | None = None
-    between: Sheet | None = None
     ended: bool = False
     newest: float | None = None
     problem: str = ""
@@ -96,7 +92,7 @@ class LiveSweep:
     """One sweep, read in a thread of its own when somebody looks."""
 
     def __init__(self, lab: Lab, name: str) -> None:
-        self.lab, self.folder = lab, lab.known_sweeps(*name.split(","))
+        self.lab, self.folder = lab, lab.known_sweep(name)
         self._memory = Memory()
         self._measured: dict[
             tuple[str, ...], set[str]
@@ -183,10 +179,9 @@ class LiveSweep:
         answers = {"": told}
         if equal_steps is not None:
             answers["steps"] = answer(self.lab, equal_steps, plan, complete=ended)
-        between = differences(self.lab, self.folder)
         newest = newest_record(self.lab, self.folder, plan) if ended else None
         version = next(self._versions)
-        return Snapshot(plan, frame, version, answers, equal_steps, between, ended, newest)
+        return Snapshot(plan, frame, version, answers, equal_steps, ended, newest)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""

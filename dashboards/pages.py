@@ -114,7 +114,6 @@ class Pages:
         frame = now.asked(question)
         above = views.overview(now.plan, frame, now.answer(question))
         above |= {"counts": views.counts(now.plan, now.frame), "questions": now.questions}
-        above["between"] = now.between and vars(now.between)
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": cell_map.cells(frame, chosen, now.plan)}
 

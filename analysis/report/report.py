@@ -16,11 +16,10 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records
-from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics, slug
+from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
-from tread_lab.analysis.report.differences import differences
 from tread_lab.analysis.report.page import Sheet, sheet, terms
 from tread_lab.analysis.report.reproduce import Repetition
 from tread_lab.analysis.report.times import newest_record, times_text
@@ -58,20 +57,17 @@ FLAGS = ("--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-pdf-hea
 LONGEST = 300  # seconds that printing may take
 
 
-def write_report(lab: Lab, *sweeps: str, path: Path | None = None) -> Path:
-    """Write the report of a sweep, finished or not, or one of several; return its path.
+def write_report(lab: Lab, sweep: str, *, path: Path | None = None) -> Path:
+    """Write the report of a sweep, finished or not; return its path.
 
     Args:
-        path: of the file; `None` means `report.html` beside the sweep's plan, and for several
-            sweeps a file with their names beside the first one's plan.
+        path: of the file; `None` means `report.html` beside the sweep's plan.
 
     Raises:
         UserError: no such sweep, or the file cannot be written.
     """
-    first, *others = lab.known_sweeps(*sweeps).name.split(",")
-    file = f"report-with-{slug('+'.join(others))}.html" if others else "report.html"
-    path = lab.sweep(first).path / file if path is None else path
-    write_text(path, render(contents(lab, *sweeps)))
+    path = lab.known_sweep(sweep).path / "report.html" if path is None else path
+    write_text(path, render(contents(lab, sweep)))
     return path
 
 
@@ -113,9 +109,9 @@ def render(contents: dict[str, Any]) -> str:
     return environment.get_template("report.html.jinja").render(**contents, style=style)
 
 
-def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
-    """Return everything that the page shows of a sweep, or of several seen as one."""
-    folder = lab.known_sweeps(*sweeps)
+def contents(lab: Lab, sweep: str) -> dict[str, Any]:
+    """Return everything that the page shows of a sweep."""
+    folder = lab.known_sweep(sweep)
     plan = folder.plan()
     records = sweep_records(lab, folder)
     frame = records.frame
@@ -126,7 +122,7 @@ def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
     figures = _figures(records)
     first = _first([figure["name"] for figure in figures])
     return {
-        "name": folder.name.replace(",", " "),
+        "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
         "answer": answer(lab, frame, plan, complete=done, equal_steps=records.equal_steps),
         "facts": _facts(frame, runs, plan),
@@ -141,7 +137,6 @@ def contents(lab: Lab, *sweeps: str) -> dict[str, Any]:
             [m for m in (*quality_metrics(frame)[:4], *COSTS) if m in frame], metric_text
         ),
         "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
-        "between": differences(lab, folder),
         "cost": cost_sheet(frame),
         "holes": plan.excluded,
         "endings": _endings(frame),

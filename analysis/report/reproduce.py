@@ -59,7 +59,7 @@ class Repetition:
         asked: the command of its last driver; empty where it is not recorded.
         where: the folder and the host in which it was given.
         commands: what gives the same runs from `file` alone.
-        file: of the sweep, complete; empty for several sweeps, and for plans of early versions.
+        file: of the sweep, complete; empty for plans of early versions.
         data: where the data of its runs come from.
         setups: what runs were carried out with, and how many each; several are no fair comparison.
         differences: what makes the runs no fair comparison.
@@ -75,15 +75,13 @@ class Repetition:
 
     @staticmethod
     def of(lab: Lab, folder: SweepFolder, plan: StoredPlan) -> Repetition:
-        """Return how to repeat a sweep, or several seen as one."""
-        name, runs = folder.name.replace(",", " "), list(plan.runs())
-        driver, several = folder.command(), "," in folder.name
-        again = () if several else (f"tread-lab sweep {name}.yaml --name {name}",)
+        """Return how to repeat a sweep."""
+        name, runs, driver = folder.name, list(plan.runs()), folder.command()
         return Repetition(
             asked=shlex.join(["tread-lab", *driver.words]) if driver else "",
             where=f"in {driver.folder} on {driver.host}" if driver else "",
-            commands=(*again, f"tread-lab report {name}"),
-            file=sweep_file(plan) if plan.sources and not several else "",
+            commands=(f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
+            file=sweep_file(plan) if plan.sources else "",
             data=_data_text(plan),
             setups=setups(lab, runs),
             differences=list(map(str, provenance_differences(provenances_of(lab, runs)))),

@@ -5,7 +5,7 @@ import { drawFailures } from "./failures.js";
 import { drawLab } from "./labpage.js";
 import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
-import { drawBetween, drawRanking } from "./ranking.js";
+import { drawRanking } from "./ranking.js";
 import { drawRepeat } from "./repeat.js";
 import { ask } from "./server.js";
 import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
@@ -107,15 +107,9 @@ async function listSweeps() {
   const names = sweeps.map((sweep) => sweep.name);
   const options = [...at("sweep").options].map((option) => option.value);
   const named = ({ name, trials }) => h("option", { value: name }, `${name} (${trials})`);
-  const several = state.sweep.includes(",") ? [state.sweep] : [];
-  if (JSON.stringify(options) !== JSON.stringify(["", ...several, ...names]))
-    put(
-      at("sweep"),
-      h("option", { value: "" }, "all sweeps"),
-      several.map((name) => h("option", { value: name }, name.replaceAll(",", ", "))),
-      sweeps.map(named),
-    );
-  if (state.sweep && !state.sweep.split(",").every((name) => names.includes(name))) forget("");
+  if (JSON.stringify(options) !== JSON.stringify(["", ...names]))
+    put(at("sweep"), h("option", { value: "" }, "all sweeps"), sweeps.map(named));
+  if (state.sweep && !names.includes(state.sweep)) forget("");
   if (!state.sweep && names.length === 1) [state.sweep] = names;
   at("sweep").value = state.sweep;
   at("none").hidden = names.length > 0;
@@ -185,7 +179,6 @@ function draw() {
   drawRunning();
   drawFilters();
   drawChosen();
-  drawBetween();
   drawFailures();
   drawRepeat();
 }

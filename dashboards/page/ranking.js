@@ -1,36 +1,10 @@
-// The ranking as a table, which a click on a head sorts; and the differences between sweeps.
-import { arrows, at, badge, h, put, redraw, STATES, table } from "./dom.js";
+// The ranking as a table, which a click on a head sorts.
+import { arrows, at, badge, h, put, redraw, STATES } from "./dom.js";
 import { rove } from "./keys.js";
 import { act, shown, state } from "./state.js";
 
 const sorted = { by: "", way: 1 }; // the head that sorts, upwards or downwards
 const words = new Intl.Collator(undefined, { numeric: true });
-
-// The differences between several sweeps, cell by cell.
-export function drawBetween() {
-  const { name, between } = state.view;
-  at("between-card").hidden = !name.includes(",");
-  if (at("between-card").hidden) return;
-  const head = (text, k) => [text, between.numeric[k] ? "n" : ""];
-  const line = (row) =>
-    h(
-      "tr",
-      {},
-      row.map((text, k) => h("td", { class: between.numeric[k] ? "n" : null }, text)),
-    );
-  redraw(
-    at("between"),
-    between
-      ? h(
-          "div",
-          { class: "scroll", tabindex: 0, role: "region", "aria-label": "differences" },
-          table(between.heads.map(head), between.rows.map(line)),
-        )
-      : h("p", { class: "hint" }, "No cell of another sweep can be paired with one of the first."),
-  );
-  const command = `tread-lab report ${name.replaceAll(",", " ")}`;
-  put(at("between-report"), "One report of them: ", h("code", {}, command));
-}
 
 export function drawRanking() {
   const { table } = state;

@@ -20,12 +20,12 @@ def test_figures_and_report_print_their_paths(
     assert main(["figures", "placement"]) == 0
     assert capsys.readouterr() == ("placement.png\na.pdf\n", "")
     report = "tread_lab.analysis.report.report.write_report"
-    monkeypatch.setattr(report, lambda lab, *names, path: f"{lab.root.name} {names} {path}")
-    assert main(["report", "placement", "other", "--output", "there.html"]) == 0
-    assert capsys.readouterr().out == "lab ('placement', 'other') there.html\n"
+    monkeypatch.setattr(report, lambda lab, name, path: f"{lab.root.name} {name} {path}")
+    assert main(["report", "placement", "--output", "there.html"]) == 0
+    assert capsys.readouterr().out == "lab placement there.html\n"
     monkeypatch.setattr("tread_lab.analysis.report.report.print_pdf", lambda path: f"{path}.pdf")
     assert main(["report", "placement", "--pdf"]) == 0
-    path = "lab ('placement',) None"
+    path = "lab placement None"
     assert capsys.readouterr().out == f"{path}\n{path}.pdf\n"
 
 

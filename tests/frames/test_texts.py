@@ -221,7 +221,7 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
         for head, text in zip(heads[1:], texts):
             if head in named:
                 yield cell, named[head], text.removesuffix(" (disturbed)")
-    best, plan = views.best(frame), lab.known_sweeps(name).plan()
+    best, plan = views.best(frame), lab.known_sweep(name).plan()
     said = report.answer(lab, frame, plan)
     sentence = plain(said.sentence)
     number = r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)"

@@ -281,25 +281,3 @@ def test_the_lab_lists_its_sweeps_with_their_answers(lab: Lab, url: str, page: P
     assert "16 completed" in page.text("#lab") and "kB" in page.text("#lab")
     page.click("#lab a[href='#sweep=grid']")
     page.wait("document.querySelector('#question').innerText.startsWith('Where should')")
-
-
-def test_chosen_sweeps_are_seen_as_one_with_their_differences(tmp_path: Path, page: Page) -> None:
-    write_sweep(tmp_path, small(name="a"))
-    write_sweep(tmp_path, small(name="b", routes=((2, 8), (3, 8))))
-    lab = write_sweep(tmp_path, small(name="c", steps=800))
-    with served(lab) as url:
-        page.open(url)
-        page.wait("document.querySelectorAll('#lab article').length === 3")
-        for name in "ab":
-            page.click(f"#lab input[aria-label='compare {name}']")
-        page.click("#compare a")
-        page.wait("document.querySelector('#ranking td')")
-        assert page.js("location.hash").startswith("#sweep=a")
-        assert sum("2\u21928" in row for row in page.js(ROWS)) == 1  # a run that both share
-        assert len(page.js(ROWS)) == 5
-        assert "No cell of another sweep" in page.text("#between")
-        opened(page, f"{url}?c#sweep=a,c")
-        differences = "[...document.querySelectorAll('#between tbody tr')].length"
-        assert page.js(differences) == 4 and len(page.js(ROWS)) == 8
-        assert page.text("#between-report") == "One report of them: tread-lab report a c"
-        assert page.errors == []

@@ -259,14 +259,9 @@ class Figures(Named):
 
 
 @dataclass(kw_only=True)
-class Report(OfLab):
-    """write one HTML file about a sweep, or about several together"""
+class Report(Named):
+    """write one HTML file about a sweep"""
 
-    names: Sequence[str] = argument(
-        "several share their baselines' runs and are compared cell by cell",
-        nargs="+",
-        metavar="SWEEP",
-    )
     output: Path | None = option("the file (default: report.html beside the plan)")
     pdf: bool = option("print it as PDF, too; needs Chromium", False)
 

@@ -24,7 +24,7 @@ def report(options: Report) -> int:
     """Write the report, by default beside the plan, and print its path; return the exit code."""
     from tread_lab.analysis.report.report import print_pdf, write_report
 
-    path = write_report(Lab.existing(options.root), *options.names, path=options.output)
+    path = write_report(Lab.existing(options.root), options.name, path=options.output)
     print(path)
     if options.pdf:
         print(print_pdf(path))

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from tread_lab.records.durable import writing
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder, safe
-from tread_lab.records.several_sweeps import SeveralSweeps
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, suggest
@@ -77,11 +76,8 @@ class Lab:
         return self.run(signature(spec))
 
     def sweep(self, name: str) -> SweepFolder:
-        """Return the folder of the sweep `name`, whether it exists or not; `a,b` is of two."""
-        names, path = name.split(","), self.root / "sweeps"
-        if len(names) > 1:
-            return SeveralSweeps(path / name, tuple(map(self.sweep, names)))
-        return SweepFolder(path / safe(name))
+        """Return the folder of the sweep `name`, whether it exists or not."""
+        return SweepFolder(self.root / "sweeps" / safe(name))
 
     def known_sweep(self, name: str) -> SweepFolder:
         """Return the folder of a stored sweep.
@@ -93,14 +89,6 @@ class Lab:
         if not folder.plan_path.exists():
             raise UserError(f"no sweep {name!r} in {self.root}{suggest(name, self.sweeps())}")
         return folder
-
-    def known_sweeps(self, *names: str) -> SweepFolder:
-        """Return the folder of a stored sweep, or several seen as one.
-
-        Raises:
-            UserError: there is no sweep of one of the names; suggests a near name.
-        """
-        return self.sweep(",".join(dict.fromkeys(self.known_sweep(name).name for name in names)))
 
     def known_run(self, name: str) -> RunFolder:
         """Return the folder of a run on record; an unambiguous prefix of its name is enough."""

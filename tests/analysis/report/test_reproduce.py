@@ -51,11 +51,8 @@ def test_the_file_of_a_report_plans_the_same_runs(
     assert {trial.spec.train.clip for trial in clipped.trials} == {3}
 
 
-def test_the_last_driver_is_told_as_a_shell_takes_it_and_several_sweeps_have_none(
-    tmp_path: Path,
-) -> None:
+def test_the_last_driver_is_told_as_a_shell_takes_it(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
-    write_sweep(tmp_path, small(name="other", routes=((2, 8), (5, 8))))
     folder = lab.sweep("placement")
     folder.keep_command(["sweep", "placement.yaml", "axes.rate=[0.5, 1]"])
     runs = [trial.run for trial in folder.plan().trials]
@@ -71,8 +68,4 @@ def test_the_last_driver_is_told_as_a_shell_takes_it_and_several_sweeps_have_non
     assert {(s.python, s.device, s.packages) for s, _ in told.setups} == {("3.12", "cpu", packages)}
     assert told.asked == "tread-lab sweep placement.yaml 'axes.rate=[0.5, 1]'"
     assert told.where.startswith(f"in {Path.cwd()} on ")
-    both = lab.known_sweeps("placement", "other")
-    several = Repetition.of(lab, both, both.plan())
-    assert (several.asked, several.file) == ("", "")
-    assert several.data == "The data set fashion16 comes with tread-lab."
-    assert several.commands == ("tread-lab report placement other",)
+    assert told.data == "The data set fashion16 comes with tread-lab."
