@@ -49,7 +49,7 @@ class Answer:
     Attributes:
         sentence: the finding.
         certainty: what the finding may be trusted for, and what it may not.
-        cost: what the best cell costs beside dense, and what dense reaches for the same FLOPs.
+        cost: what the best cell costs beside dense, and what all runs have cost.
         cell: the name of the best cell; empty without an answer.
     """
 
@@ -95,7 +95,7 @@ def answer(
         _lowest(frame, cells, name),
         _at_equal_steps(equal_steps, name),
     )
-    return Answer(" ".join(filter(None, parts)), certainty, price(lab, frame, plan, best), name)
+    return Answer(" ".join(filter(None, parts)), certainty, price(frame, plan, best), name)
 
 
 def _finding(

@@ -40,15 +40,11 @@ def named(spec: RunSpec, name: str) -> RunSpec:
     return spec
 
 
-def settings_signature(spec: RunSpec | Mapping[str, Any], *without: str) -> str:
-    """Return the digits that all seeds of a cell share: the signature without any seed.
-
-    Args:
-        without: dotted names of other fields that do not count.
-    """
+def settings_signature(spec: RunSpec | Mapping[str, Any]) -> str:
+    """Return the digits that all seeds of a cell share: the signature without any seed."""
     tree = encode(spec, hashed=dataclasses.is_dataclass(spec))
     parent = (tree.get("init_from") or {}).get("run")
-    _leave_out(_hashed(tree), ("seed", *without))
+    _hashed(tree).pop("seed", None)
     if parent is not None:
         tree["init_from"]["run"] = settings_signature(parent)
     return _sha(_json(tree))

@@ -158,13 +158,9 @@ def test_both_questions_are_answered_by_cells_whose_seeds_all_completed(tmp_path
 
 def test_the_losses_that_are_compared_are_of_the_same_seeds(tmp_path: Path) -> None:
     """Another cell of the sweep may have more seeds, for which dense runs are there, too."""
-    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2), stages=(283,)))
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
     frame = trials_frame(lab, "placement")
     two = frame[frame["seed"] < 2]
     more = frame[(frame["seed"] < 2) | (frame["role"] == "baseline")]
     found, expected = (answer(lab, rows.reset_index(drop=True)) for rows in (more, two))
     assert found.sentence == expected.sentence and " against dense's " in found.sentence
-    reached = [
-        one.cost.partition("For the same ")[2].partition(". The")[0] for one in (found, expected)
-    ]
-    assert reached[0] == reached[1] and "(95% over 2 seeds) at step 283" in reached[0]
