@@ -13,7 +13,6 @@ from functools import lru_cache
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer, answer
-from tread_lab.analysis.report.times import newest_record
 from tread_lab.frames import Memory, equal_steps_frame, plan_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
@@ -46,8 +45,6 @@ class Snapshot:
         version: counts the changes of the frame; 0 before the first reading.
         answers: what the report says of the sweep, by question; none before the first reading.
         equal_steps: rows of `equal_steps_frame`, `None` where it is.
-        ended: whether every run has ended.
-        newest: `newest_record` of a sweep that has ended.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
         age: seconds since the records were read for it last.
     """
@@ -57,8 +54,6 @@ class Snapshot:
     version: int
     answers: Mapping[str, Answer] = field(default_factory=dict)
     equal_steps: pd.DataFrame | None = None
-    ended: bool = False
-    newest: float | None = None
     problem: str = ""
     age: float = 0.0
 
@@ -179,9 +174,7 @@ class LiveSweep:
         answers = {"": told}
         if equal_steps is not None:
             answers["steps"] = answer(self.lab, equal_steps, plan, complete=ended)
-        newest = newest_record(self.lab, self.folder, plan) if ended else None
-        version = next(self._versions)
-        return Snapshot(plan, frame, version, answers, equal_steps, ended, newest)
+        return Snapshot(plan, frame, next(self._versions), answers, equal_steps)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from tread_lab.analysis.report.page import times_text
 from tread_lab.analysis.report.reproduce import Repetition
-from tread_lab.analysis.report.times import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.cell_map import Tree
 from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress, stored_plan
@@ -106,7 +106,7 @@ class Pages:
         tree = {"version": now.version, "running": running, "problem": now.problem}
         tree["age"] = round(now.age, 1)
         if now.version:
-            tree["times"] = times_text(folder, now.plan.created, done=now.ended, newest=now.newest)
+            tree["times"] = times_text(folder, now.plan.created)
             tree["budget"] = views.budget(folder, now.plan, now.frame)
         tree["driven"] = folder.driven
         if version == str(now.version) and now.version:

@@ -37,7 +37,6 @@ from tread_lab.frames import (
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
 from tread_lab.records.plan import StoredPlan
-from tread_lab.specs.labels import value_text
 
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
 
@@ -91,7 +90,6 @@ def answer(
     parts = (
         _finding(frame, cells, best, done),
         _rivals(name, tied, len(done)),
-        _varies(done, frame.attrs.get("axes", ())),
         _lowest(frame, cells, name),
         _at_equal_steps(equal_steps, name),
     )
@@ -191,37 +189,6 @@ def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> s
     share = gap / loss
     than = "less" if share < 0 else "more"
     return f"{own} against dense's {text}, {number(100 * abs(share))}% {than}"
-
-
-def _varies(done: pd.DataFrame, axes: Sequence[str]) -> str:
-    """Return how far the gap varies along each axis while the others stay, the widest first."""
-    axes = [axis for axis in axes if axis in done and done[axis].nunique(dropna=False) > 1]
-    done = done.assign(**{axis: done[axis].astype(object).map(_value) for axis in axes})
-    spans = [_along(done, axis, [other for other in axes if other != axis]) for axis in axes]
-    widest = sorted((found for found in spans if found[0]), key=lambda found: -found[0])[:3]
-    texts = [f"{axis}, by {number(span)}{at}" for span, axis, at in widest]
-    return f"The gap varies most with {', then with '.join(texts)}." if texts else ""
-
-
-def _along(done: pd.DataFrame, axis: str, others: list[str]) -> tuple[float, str, str]:
-    """Return how far mean gaps along an axis are apart, the axis, and where the others stay.
-
-    A line is all cells that differ along the axis alone. Lines with every value of it are averaged;
-    where the plan crosses the axes in part and none has, the first of the longest stands alone.
-    """
-    values = done.groupby(others)[axis].transform("nunique") if others else done[axis].notna()
-    rows = done[values == values.max()]
-    if others and values.max() < done[axis].nunique():
-        rows = rows[(rows[others] == rows[others].iloc[0]).all(axis=1)]
-    means = rows.groupby(axis)[GAP_HELDOUT].mean()
-    fixed = [(other, rows[other].iloc[0]) for other in others if rows[other].nunique() == 1]
-    at = ", ".join(f"{other} {value}" for other, value in fixed if value)
-    return float(means.max() - means.min()), axis, f" at {at}" if at else ""
-
-
-def _value(value: Any) -> str:
-    """Return an axis value as labels show it; empty where a cell does not set the axis."""
-    return "" if pd.isna(value) else value_text(value)
 
 
 def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:

@@ -1,16 +1,19 @@
-"""What report and dashboard show alike: tables of texts, and the words of a page."""
+"""What report and dashboard show alike: tables of texts, the words of a page, a sweep's times."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 import pandas as pd
 
 from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
+from tread_lab.specs.units import duration
 
 ROWS = 60  # of a table; longer ones say how many are left out
 TERMS = {
@@ -61,3 +64,20 @@ def terms(metrics: Iterable[str], name: Callable[[str], str] = str) -> dict[str,
     """Return the words of every page, and the metrics of one by their `name`, each kind once."""
     first = {metric_kind(metric).meaning: name(metric) for metric in reversed(list(metrics))}
     return TERMS | {word: meaning for meaning, word in reversed(first.items()) if meaning}
+
+
+def times_text(folder: SweepFolder, created: float | None) -> str:
+    """Return `Planned on 25 November 2026, 04:59 UTC; worked at for 13 min; about 3 min left.`
+
+    Args:
+        created: when the plan was written; `None` in labs of early versions.
+    """
+    planned = datetime.fromtimestamp(created or 0.0).astimezone()
+    worked, left = seconds_spent(folder.spent_path), folder.time_left().strip(".")
+    parts = (
+        f"planned on {planned.day} {planned:%B %Y, %H:%M %Z}" if created else "",
+        f"worked at for {duration(worked)}" if worked else "",
+        f"about {left} left" if left else "",
+    )
+    text = "; ".join(filter(None, parts))
+    return text and f"{text[0].upper()}{text[1:]}."

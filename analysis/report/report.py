@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import shutil
-import subprocess
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +16,8 @@ from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
-from tread_lab.analysis.report.page import Sheet, sheet, terms
+from tread_lab.analysis.report.page import Sheet, sheet, terms, times_text
 from tread_lab.analysis.report.reproduce import Repetition
-from tread_lab.analysis.report.times import newest_record, times_text
 from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import (
     cells_frame,
@@ -47,14 +42,10 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import ratio
 
 _HERE = Path(__file__).parent
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = ("--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-pdf-header-footer")
-LONGEST = 300  # seconds that printing may take
 
 
 def write_report(lab: Lab, sweep: str, *, path: Path | None = None) -> Path:
@@ -69,31 +60,6 @@ def write_report(lab: Lab, sweep: str, *, path: Path | None = None) -> Path:
     path = lab.known_sweep(sweep).path / "report.html" if path is None else path
     write_text(path, render(contents(lab, sweep)))
     return path
-
-
-def print_pdf(page: Path) -> Path:
-    """Print a page by a Chromium from the PATH, without a network or a window; return the path.
-
-    Raises:
-        UserError: there is no Chromium, or it printed nothing.
-    """
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        raise UserError(f"no Chromium on the PATH; print {page} from a browser, or install one")
-    path = page.with_suffix(".pdf")
-    with tempfile.TemporaryDirectory(prefix="print-", ignore_cleanup_errors=True) as folder:
-        printed, sandbox = Path(folder) / "page.pdf", [] if os.geteuid() else ["--no-sandbox"]
-        own = [f"--user-data-dir={folder}/profile", f"--print-to-pdf={printed}"]
-        command = [program, *FLAGS, *sandbox, *own, page.absolute().as_uri()]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UserError(f"{program} did not print {page}: {error}") from None
-        if not printed.exists():
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise UserError(f"{program} did not print {page}: {last}")
-        shutil.copyfile(printed, path.with_suffix(".pdf.part"))
-    return path.with_suffix(".pdf.part").replace(path)
 
 
 def render(contents: dict[str, Any]) -> str:
@@ -129,9 +95,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "states": [(str(state), int(count)) for state, count in states.items()],
         "first": [figure for figure in figures if figure["name"] in first],
         "figures": [figure for figure in figures if figure["name"] not in first],
-        "times": times_text(
-            folder, plan.created, done=done, newest=newest_record(lab, folder, plan)
-        ),
+        "times": times_text(folder, plan.created),
         "ranking": _ranking(frame),
         "terms": terms(
             [m for m in (*quality_metrics(frame)[:4], *COSTS) if m in frame], metric_text

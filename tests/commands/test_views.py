@@ -23,10 +23,6 @@ def test_figures_and_report_print_their_paths(
     monkeypatch.setattr(report, lambda lab, name, path: f"{lab.root.name} {name} {path}")
     assert main(["report", "placement", "--output", "there.html"]) == 0
     assert capsys.readouterr().out == "lab placement there.html\n"
-    monkeypatch.setattr("tread_lab.analysis.report.report.print_pdf", lambda path: f"{path}.pdf")
-    assert main(["report", "placement", "--pdf"]) == 0
-    path = "lab placement None"
-    assert capsys.readouterr().out == f"{path}\n{path}.pdf\n"
 
 
 def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(

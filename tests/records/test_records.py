@@ -17,7 +17,7 @@ from tread_lab.records.checksums import json_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import with_checksum
 from tread_lab.records.run_status import run_status
-from tread_lab.records.sweep_folder import last_worked, seconds_spent
+from tread_lab.records.sweep_folder import seconds_spent
 from tread_lab.specs import UserError
 from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
@@ -46,7 +46,6 @@ LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no rec
     "spent.jsonl": [
         {"session": [], "seconds": []},
         {"session": "a", "seconds": "x"},
-        {"session": "a", "seconds": 1.0, "time": "now"},
     ],
     "asked.jsonl": [
         {"number": [], "cell": {}, "trials": []},
@@ -131,7 +130,7 @@ def raised(lab: Lab, file: str) -> list[str]:
         lambda: (run.entries(), run.origin(), run.kept_steps(), run.damaged(), run.packages()),
         lambda: (run.recorded_sampler(), run.recorded_reference(), list(run.end_evaluations())),
         lambda: [evaluation.done for evaluation in run.evaluations()],
-        lambda: (seconds_spent(sweep.spent_path), last_worked(sweep.spent_path)),
+        lambda: seconds_spent(sweep.spent_path),
         lambda: show_lab(lab, as_json=False),
         lambda: show_sweep(lab, "placement", as_json=False),
         lambda: show_sweep(lab, "placement", as_json=True),

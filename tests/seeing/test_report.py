@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from pathlib import Path
 
@@ -11,9 +12,8 @@ from tests.browser import Page
 from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import Shoot, needs_chromium
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.report.report import print_pdf, write_report
+from tread_lab.analysis.report.report import write_report
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import UserError
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -64,14 +64,5 @@ def test_the_first_of_four_printed_pages_holds_answer_map_front_and_cost(
         first.append("#pareto-gap-heldout")  # at equal FLOPs there is no front
     for part in first:
         assert page.js(bottom.format(part)) < 986, part
-    assert len(pages(print_pdf(report))) <= 4
-
-
-def test_without_chromium_the_page_is_named(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(UserError, match=f"no Chromium on the PATH; print {report} from"):
-        print_pdf(report)
-
-
-def pages(pdf: Path) -> list[bytes]:
-    return re.findall(rb"/Type\s*/Page\b", pdf.read_bytes())
+    printed = page.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"]
+    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed))) <= 4

@@ -263,7 +263,6 @@ class Report(Named):
     """write one HTML file about a sweep"""
 
     output: Path | None = option("the file (default: report.html beside the plan)")
-    pdf: bool = option("print it as PDF, too; needs Chromium", False)
 
 
 @dataclass(kw_only=True)

@@ -22,12 +22,9 @@ def figures(options: Figures) -> int:
 
 def report(options: Report) -> int:
     """Write the report, by default beside the plan, and print its path; return the exit code."""
-    from tread_lab.analysis.report.report import print_pdf, write_report
+    from tread_lab.analysis.report.report import write_report
 
-    path = write_report(Lab.existing(options.root), options.name, path=options.output)
-    print(path)
-    if options.pdf:
-        print(print_pdf(path))
+    print(write_report(Lab.existing(options.root), options.name, path=options.output))
     return DONE
 
 

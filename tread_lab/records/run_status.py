@@ -62,7 +62,7 @@ def run_status(folder: RunFolder, stopped: Mapping[str, Stopped] | None = None) 
         why = stopped[folder.name]
         state, kind, reason, step = RunState.STOPPED, "early", why.reason, why.step
     line = (str(reason).strip().splitlines() or [""])[0]
-    return RunStatus(folder.name, state, kind, line, attempts, step, moved(folder, attempts))
+    return RunStatus(folder.name, state, kind, line, attempts, step, _moved(folder, attempts))
 
 
 def run_states(
@@ -81,7 +81,7 @@ def run_states(
     return {run: state_in_sweep(state, run, stopped or {}) for run, state in states}
 
 
-def moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:
+def _moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:
     """Return when a run made progress, by its records: copying a lab makes its files new."""
     recorded = [attempt.time for attempt in attempts]
     size = folder.log_path.stat().st_size if folder.log_path.exists() else 0

@@ -62,9 +62,8 @@ def is_stopped(line: Tree) -> bool:
 
 
 def is_spent(line: Tree) -> bool:
-    """Return whether a line tells how long a session was, and perhaps until when."""
-    timed = fits(line, {"time": NUMBER}, partly=True)  # earlier versions wrote none
-    return timed and fits(line, {"session": str, "seconds": NUMBER})
+    """Return whether a line tells how long a session was."""
+    return fits(line, {"session": str, "seconds": NUMBER})
 
 
 @dataclass(frozen=True)
@@ -258,7 +257,6 @@ def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Stopped]) ->
 
 
 _EVERY = 15.0  # seconds between two entries; what a kill can lose
-_TAIL = 1024  # bytes at the end of the file, which hold its last entries
 
 
 def seconds_spent(path: Path) -> float:
@@ -269,13 +267,6 @@ def seconds_spent(path: Path) -> float:
             name = tree["session"]
             sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
     return sum(sessions.values())
-
-
-def last_worked(path: Path) -> float | None:
-    """Return when a session was last noted, in seconds; `None` where no entry says."""
-    size = path.stat().st_size if path.exists() else 0
-    last = filter(is_spent, read_lines(path, max(size - _TAIL, 0)))
-    return max((float(tree["time"]) for tree in last if "time" in tree), default=None)
 
 
 class Stopwatch:
@@ -296,5 +287,4 @@ class Stopwatch:
         seconds = time.monotonic() - self._started
         if now or seconds - self._written > _EVERY:
             self._written = seconds
-            entry = {"seconds": round(seconds, 1), "time": round(time.time(), 1)}
-            append_line(self.path, {"session": self._session, **entry})
+            append_line(self.path, {"session": self._session, "seconds": round(seconds, 1)})

@@ -15,16 +15,9 @@ from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.kind import Drawn
 from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.report import report
-from tread_lab.analysis.report.report import (
-    contents,
-    cost_sheet,
-    print_pdf,
-    render,
-    write_report,
-)
+from tread_lab.analysis.report.report import contents, cost_sheet, render, write_report
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.specs import UserError
 
 STYLE = Path(report.__file__).with_name("report.css").read_text()
 PAGES = Path(__file__).parent / "pages"
@@ -96,29 +89,3 @@ def test_a_report_is_written_where_it_is_asked_for_with_its_figures(tmp_path: Pa
     assert text.count('<section class="figure wide" id=') == 2 and "<h2>Figures</h2>" not in text
     pictures = re.findall(r"data:image/([a-z+]+);", text)
     assert pictures == ["svg+xml", "png"]  # of guidance, and of samples
-
-
-@pytest.mark.parametrize(
-    ("script", "said"),
-    [
-        ("echo first >&2; echo last >&2; exit 1", ": last"),
-        ("exit 0", ": it said nothing"),
-        ("for word; do case $word in --print-to-pdf=*) echo %PDF > ${word#*=};; esac; done", ""),
-    ],
-)
-def test_a_page_is_printed_or_a_line_says_why_not(
-    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program, page = tmp_path / "chromium", tmp_path / "report.html"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if said:
-        with pytest.raises(UserError, match=rf"^{program} did not print {page}{said}$"):
-            print_pdf(page)
-    else:
-        assert print_pdf(page).read_text() == "%PDF\n"
-    program.unlink()
-    with pytest.raises(UserError, match=r"^no Chromium on the PATH; print .* from a browser"):
-        print_pdf(page)
-    assert not (tmp_path / "report.pdf.part").exists()
