@@ -7,12 +7,11 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.analysis.figures.kind import quality_metrics
-from tread_lab.analysis.figures.placements import other_axes
 from tread_lab.analysis.report.page import sheet
-from tread_lab.analysis.tables.ranking import RATIOS, formatted, ranking
 from tread_lab.dashboards.cell_map import Tree, cell_numbers, numbers, settled
 from tread_lab.dashboards.views import choices
 from tread_lab.frames import ranking_caption, ranking_key
+from tread_lab.frames.ranking_table import RATIOS, formatted, ranking
 
 ROWS = 300  # of the page
 BESIDE = 3  # metrics beside the ranking's own
@@ -37,8 +36,7 @@ def ranking_table(frame: pd.DataFrame, metric: str = "", comparison: str = "") -
     seen, place = sheet(texts, ROWS), cell_numbers(frame)
     over = set(texts.get("interval over", ())) - {""}
     said = f"; \N{PLUS-MINUS SIGN}: 95% interval over {over.pop()}" if len(over) == 1 else ""
-    hidden = {"cell", "route", *other_axes(frame)}  # the name of a cell tells them
-    hidden |= {"interval over"} if said else set()
+    hidden = {"cell", *(["interval over"] if said else [])}
     hidden |= {"state"} if done.all() else set()
     columns = {str(key): "value", "interval over": "n"}
     columns |= {head: name for name, head in RATIOS.items()}

@@ -21,8 +21,7 @@ from tread_lab.analysis.figures import (
 from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
 from tread_lab.analysis.figures.placements import panels
 from tread_lab.analysis.figures.style import save
-from tread_lab.analysis.tables.paper_tables import comparison_table
-from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
+from tread_lab.analysis.tables.paper_tables import comparison_table, to_latex
 from tread_lab.frames import (
     equal_steps_frame,
     history_frame,
@@ -31,6 +30,7 @@ from tread_lab.frames import (
     training_frame,
     trials_frame,
 )
+from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS

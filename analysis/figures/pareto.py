@@ -34,13 +34,13 @@ from tread_lab.frames import (
     with_delta,
     with_metrics,
 )
+from tread_lab.frames.ranking_table import spent
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     ENERGY,
     FAMILY_FLOPS,
     GAP_HELDOUT,
     TRAIN_FLOPS,
-    TRAIN_SECONDS,
     metric_kind,
 )
 from tread_lab.specs.errors import UserError
@@ -161,24 +161,6 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
             front[at[signed[at] == least]] = True
             best = least
     return front
-
-
-def spent(frame: pd.DataFrame) -> tuple[str, pd.Series[float]] | None:
-    """Return what trials cost and its column: joules, else device-hours; `None` without either.
-
-    Joules count where more than half of the trials that have device-hours and a baseline have
-    joules too, and so have their baselines.
-    """
-    hours = None
-    if TRAIN_SECONDS in frame:
-        devices = frame["run"].map(frame.attrs.get("devices", {})).fillna(1)
-        hours = devices * frame[TRAIN_SECONDS] / 3600
-    if ENERGY in frame:
-        compared = (frame[ENERGY] / of_baseline(frame, ENERGY)).notna().sum()
-        timed = 0 if hours is None else (hours / of_baseline(frame, TRAIN_SECONDS)).notna().sum()
-        if 2 * compared > timed:
-            return ENERGY, frame[ENERGY]
-    return None if hours is None else (DEVICE_HOURS, hours)
 
 
 def savings(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front | None:

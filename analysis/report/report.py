@@ -18,7 +18,6 @@ from tread_lab.analysis.figures.style import Figure, as_bytes
 from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.report.page import Sheet, sheet, terms, times_text
 from tread_lab.analysis.report.reproduce import Repetition
-from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import (
     cells_frame,
     disturbed,
@@ -27,6 +26,7 @@ from tread_lab.frames import (
     ranking_key,
     result_texts,
 )
+from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (

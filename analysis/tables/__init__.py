@@ -1,1 +1,1 @@
-"""Tables: a sweep's ranking, and the paper's published numbers."""
+"""Tables: the paper's published numbers, and a sweep's own like them."""

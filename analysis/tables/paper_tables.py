@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ from tread_lab.analysis.figures.sentences import (
 )
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.analysis.tables import published
-from tread_lab.analysis.tables.ranking import to_latex, to_markdown
 from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.frames import (
     HIGH,
@@ -29,6 +29,7 @@ from tread_lab.frames import (
     require_metric,
     with_delta,
 )
+from tread_lab.frames.ranking_table import to_markdown
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.decode import decode
 from tread_lab.specs.model import SIZES
@@ -237,3 +238,36 @@ def _two(value: float) -> str:
 
 if __name__ == "__main__":
     print(all_published(), end="")
+
+
+def to_latex(texts: pd.DataFrame) -> str:
+    """Return a table of texts as a booktabs tabular."""
+    head = " & ".join(map(_latex, texts.columns))
+    body = [" & ".join(map(_latex, row)) + r" \\" for row in texts.astype(str).to_numpy().tolist()]
+    lines = [
+        rf"\begin{{tabular}}{{{'l' * len(texts.columns)}}}",
+        r"\toprule",
+        head + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _latex(text: str) -> str:
+    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.translate(_LATEX).replace("->", r"$\to$"))
+
+
+_LATEX = str.maketrans(
+    {
+        **{plain: "\\" + plain for plain in "&%_#${}"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "\n": " ",
+        "\N{MINUS SIGN}": "$-$",
+        "\N{PLUS-MINUS SIGN}": r"$\pm$",
+    }
+)

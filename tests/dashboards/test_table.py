@@ -39,7 +39,7 @@ def test_rows_are_sorted_by_whole_numbers_and_words_have_none(lab: Lab) -> None:
     by = dict(zip(table["heads"], table["numbers"]))
     measured = [value for value in by["cost/train_flops"] if value is not None]
     assert measured == sorted(measured) and len(measured) == 5
-    assert by["rank"] == [1, 2, 3, 4, 5, None, None] and set(by["route"]) == {None}
+    assert by["rank"] == [1, 2, 3, 4, 5, None, None] and set(by["cell"]) == {None}
     assert by["gap"][-2:] == [None, None] and len(by["FLOPs / dense"]) == 7
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tread_lab.cli import main
+from tread_lab.frames import ranking_table
 from tread_lab.terminal import live_progress, progress
 from tread_lab.terminal.console import answers, notices
 
@@ -120,6 +121,7 @@ def test_what_a_session_prints(
     normal = np.random.default_rng(0).normal(size=(40, 4, 8, 8))
     np.save("latents/latents.npy", normal.astype(np.float16))
     np.save("latents/labels.npy", np.arange(40) % 5)
+    monkeypatch.setattr(ranking_table, "spent", lambda frame: None)  # hours of this machine
     for lines in (live_progress, progress):  # a slow machine says no more than a fast one
         monkeypatch.setattr(lines, "_LINE_SECONDS", math.inf)
     before = answers.width, notices.width

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.analysis.figures.sentences import metric_text
 from tread_lab.analysis.report import report
-from tread_lab.analysis.tables.paper_tables import comparison_table
-from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
+from tread_lab.analysis.tables.paper_tables import comparison_table, to_latex
 from tread_lab.dashboards import cell_map, views
 from tread_lab.dashboards.cell import cell as panel
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.frames import delta_column, ranked_cells, ranking_key, trials_frame
+from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
@@ -112,7 +112,7 @@ def surfaces(
         return
     ranked = list(ranked_cells(frame, key)["cell"])
     yield "terminal", of_terminal(lab, name, ranked, key, capsys)
-    yield "MLflow", of_mlflow(frame, key)
+    yield "MLflow", of_mlflow(frame, key, ranked)
     chosen = metric or key
     numbers = ranking(frame, chosen, beside=[m for m in views.choices(frame) if m != chosen])
     cells, texts = [cell for _, cell in numbers.attrs["cells"]], formatted(numbers, chosen)
@@ -141,7 +141,7 @@ def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]])
         each = dict(part.rsplit(": ", 1) for part in over.split(", ")) if ": " in over else {}
         for head, text in texts.items():
             quantity = {"gap": GAP_HELDOUT, "rank": f"rank by {key}"}.get(head, head)
-            if head not in ("state", "interval over", "route", "rate", "cell", "train.steps"):
+            if head not in ("state", "interval over", "cell"):
                 yield cell, quantity, text
             if "±" in plain(text) and "/" not in head.replace(HELDOUT_LOSS, ""):
                 yield cell, f"over {quantity}", each.get(head, over)
@@ -155,29 +155,23 @@ def of_terminal(
         patch.setattr(answers, "width", 500)
         show_ranking(lab, name, as_json=False)
     head, *body = capsys.readouterr().out.splitlines()
-    ends = [line.split(" over ")[1].split(";")[0] for line in body if line.startswith("±")]
+    ends = [line.partition(" over ")[2].split(";")[0] for line in body if line.startswith("±")]
     places = [(match.start(), match[0]) for match in re.finditer(r"\S+(?: \S+)*", head)]
     stops = [start for start, _ in places[1:]] + [500]
-    for line in body[: len(cells)]:
-        row = {name: line[start:stop].strip() for (start, name), stop in zip(places, stops)}
-        for column, text in row.items():
-            number, _, over = text.removesuffix(")").partition(" (")
-            if "/" in column or "@" in column:
-                yield row["cell"], column, "" if number == "-" else number
-            if "±" in number:
-                yield row["cell"], f"over {column}", over or ends[0]
-        yield row["cell"], f"rank by {key}", row["rank"]
+    rows = [
+        [line[start:stop].strip() for (start, _), stop in zip(places, stops)]
+        for line in body[: len(cells)]
+    ]
+    heads = [name for _, name in places]
+    if ends and "interval over" not in heads:  # a line below says it for all rows
+        heads, rows = [*heads, "interval over"], [[*row, ends[0]] for row in rows]
+    yield from of_rows(key, cells, heads, rows)
 
 
-def of_mlflow(frame: pd.DataFrame, key: str) -> Shown:
+def of_mlflow(frame: pd.DataFrame, key: str, cells: list[str]) -> Shown:
     found = Ranking.of(frame)
     assert found is not None
-    _, rows = lines(found.markdown().split("\n\n")[1], "|")
-    for rank, cell, text, over, _ in rows:
-        yield cell.strip("`"), key, text
-        yield cell.strip("`"), f"rank by {key}", rank
-        if "±" in text:
-            yield cell.strip("`"), f"over {key}", over
+    yield from of_rows(key, cells, *lines(found.markdown.split("\n\n")[1], "|"))
 
 
 def of_maps(frame: pd.DataFrame, plan: StoredPlan) -> Shown:

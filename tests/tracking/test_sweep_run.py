@@ -1,4 +1,4 @@
-"""A sweep's own run ranks its cells as the terminal does: mean and interval over seeds."""
+"""A sweep's own run has the ranking that terminal, tables and dashboard have."""
 
 from __future__ import annotations
 
@@ -14,91 +14,38 @@ from PIL import Image
 
 from tests.frames.test_ranking import table
 from tests.synthetic import small, write_sweep
-from tread_lab.frames import cells_frame, metric_columns, trials_frame
-from tread_lab.records.lab import Lab
+from tread_lab.frames import metric_columns, trials_frame
+from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.status import RunState
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.tracking.sweep_run import LONGEST_NOTE, Parent, Ranking, figures, written
 
 
-def ranking(lab: Lab) -> Ranking:
-    found = Ranking.of(trials_frame(lab, "placement"))
-    assert found is not None
-    return found
-
-
-def test_cells_stand_in_the_order_of_their_gap_beside_its_interval(tmp_path: Path) -> None:
+def test_a_note_has_the_first_rows_of_the_ranking_and_the_file_all_numbers(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
-    rows = ranking(lab).rows
-    assert list(rows["gap/heldout"]) == sorted(rows["gap/heldout"])
-    best = rows[rows["cell"] != "dense"].iloc[0]
-    cells = cells_frame(trials_frame(lab, "placement")).set_index("cell").loc[best["cell"]]
-    assert tuple(best[["gap/heldout", "low", "high"]]) == pytest.approx(
-        tuple(cells[["gap/heldout", "gap/heldout:low", "gap/heldout:high"]])
-    )
-    assert (best["interval over"], best["seeds"]) == ("3 seeds", 3)
-
-
-def test_before_anything_is_measured_there_is_no_ranking(tmp_path: Path) -> None:
-    frame = trials_frame(write_sweep(tmp_path, small()), "placement")
+    frame = trials_frame(lab, "placement")
+    numbers, found = ranking(frame), Ranking.of(frame)
+    assert found is not None
+    caption, table = found.markdown.split("\n\n")
+    assert caption.startswith("ranked by gap/heldout, lower is better, at equal steps; a row")
+    assert f"{table}\n" == to_markdown(formatted(numbers, "gap/heldout"))
+    read = pd.read_csv(io.StringIO(found.csv))
+    assert list(read["cell"]) == list(numbers["cell"])
+    assert list(read["gap/heldout"]) == pytest.approx(list(numbers["value"]), rel=1e-5)
+    assert {"gap/heldout:low", "gap/heldout:high", "flops", "state", "reason"} <= set(read)
     assert Ranking.of(frame.drop(columns=metric_columns(frame))) is None
 
 
-def test_completed_cells_with_a_number_are_ranked_and_no_others() -> None:
-    names = ("dense", "unmeasured", "better", "broken")
-    states = ["completed", "completed", "completed", "failed"]
-    found = Ranking.of(table(*names, state=states, **{"is@1k": [2.0, None, 3.0, 9.0]}))
-    assert found is not None and found.key == "is@1k"
-    heads = ["rank", "cell", "is@1k", "low", "high", "interval over", "seeds"]
-    assert list(found.rows.columns) == heads
-    assert found.rows["cell"].tolist() == ["better", "dense"]
-    assert found.rows["seeds"].tolist() == [1, 1]
+def test_a_note_shows_twelve_rows_and_names_the_file_with_the_rest() -> None:
+    for count, last in ((12, "| 12 | c11 | 11.00 | completed |"), (13, LAST)):
+        cells = ["dense", *(f"c{k}" for k in range(1, count))]
+        found = Ranking.of(table(*cells, **{"fd@1k": [float(k) for k in range(count)]}))
+        assert found is not None and found.markdown.splitlines()[-1] == last
+        assert found.markdown.count("\n| ") == 13 and len(found.csv.splitlines()) == count + 1
 
 
-def test_a_cell_counts_the_seeds_that_have_a_number() -> None:
-    cells = ["dense", "a", "a", "a", "b", "b", "b"]
-    frame = table(*cells, run=[*range(7)], **{"is@1k": [9.0, 5.0, 5.5, None, 3.0, None, None]})
-    found = Ranking.of(frame)
-    assert found is not None and found.rows["cell"].tolist() == ["dense", "a", "b"]
-    assert found.rows["seeds"].tolist() == [1, 2, 1]
-    roles, ends = ["baseline"] * 2 + ["trial"] * 2, {"low": 0.4, "high": 0.6, "n": 64.0}
-    gaps = {f"gap/heldout:{end}": [None, None, x, None] for end, x in ends.items()}
-    frame = table(
-        *["dense"] * 2, *["a"] * 2, run=[*range(4)], role=roles,
-        **{"gap/heldout": [None, None, 0.5, None], **gaps},
-    )  # fmt: skip
-    found = Ranking.of(frame)
-    assert found is not None and found.rows["cell"].tolist() == ["dense", "a"]
-    assert found.rows["seeds"].tolist() == [2, 1]  # whose own gaps are 0; one over images
-
-
-def rows(key: str, count: int) -> Ranking:
-    """Cells of which the first alone has an interval."""
-    blank = [None] * (count - 1)
-    columns = {"rank": range(1, count + 1), "cell": [f"c{k}" for k in range(count)],
-               key: [-0.00123456 * (count - k) for k in range(count)], "low": [-0.005, *blank],
-               "high": [0.0025, *blank], "interval over": ["3 seeds", *[""] * (count - 1)],
-               "seeds": 3}  # fmt: skip
-    return Ranking(key, pd.DataFrame(columns), [f"text {k}" for k in range(count)])
-
-
-def test_a_row_says_what_its_interval_is_over() -> None:
-    found = rows("gap/heldout", 2)
-    assert found.markdown().splitlines()[2:] == [
-        "| rank | cell | gap/heldout | 95% interval over | seeds |",
-        "|---|---|---|---|---|",
-        "| 1 | `c0` | text 0 | 3 seeds | 3 |",
-        "| 2 | `c1` | text 1 |  | 3 |",
-    ]
-    assert found.csv().splitlines()[1:] == [
-        "1,c0,-0.00246912,-0.005,0.0025,3 seeds,3", "2,c1,-0.00123456,,,,3"
-    ]  # fmt: skip
-    assert len(rows("gap/heldout", 12).markdown().splitlines()) == 4 + 12
-    long = rows("gap/heldout", 13)
-    assert "| 12 | `" in long.markdown() and "| 13 | `" not in long.markdown()
-    assert len(long.csv().splitlines()) == 14
-    last = "and 1 more in `ranking.csv` among the artifacts"
-    assert long.markdown().endswith(last)
+LAST = "and 1 more in `ranking.csv` among the artifacts"
+TABLE = Ranking("ranked by gap/heldout:\n\n| rank |", "rank\n1\n")
 
 
 def parent(root: Path, *states: str, **changes: Any) -> Parent:
@@ -133,7 +80,7 @@ READING = "Negative gaps are better: `gap/heldout` is the paired difference"
 
 
 def test_a_note_has_question_progress_holes_ranking_and_figures(tmp_path: Path) -> None:
-    found = parent(tmp_path, ranking=rows("gap/heldout", 1))
+    found = parent(tmp_path, ranking=TABLE)
     holes = tuple(ExcludedCells(f"reason {k}", k, ()) for k in range(1, 7))
     found = replace(found, plan=replace(found.plan, excluded=holes))
     found.sweep.figures.mkdir()
@@ -141,12 +88,12 @@ def test_a_note_has_question_progress_holes_ranking_and_figures(tmp_path: Path) 
         Image.new("RGB", (2, 2)).save(found.sweep.figures / f"{k}.png")
     place = "get-artifact?path={}%2F{}.png&run_uuid=r1"
     *parts, reading = found.note().partition(READING)[0:2]
-    assert parts[0].split("\n\n")[:-2] == [
+    assert parts[0].split("\n\n")[:-1] == [
         "**Where should a route start and end?**",
         "3 trials: 2 completed, 1 failed. [Compare the cells](#x)",
         "Not run: 1 cell, reason 1",
         *(f"Not run: {k} cells, reason {k}" for k in range(2, 6)),
-        "ranked by gap/heldout, lower is better; a row is a cell, its seeds averaged:",
+        *TABLE.markdown.split("\n\n"),
     ]
     assert reading == READING
     drawn = found.note().split("\n\n")[-8:]
@@ -171,7 +118,7 @@ def test_a_note_is_never_longer_than_mlflow_takes(tmp_path: Path) -> None:
 def test_the_files_of_a_sweep_are_its_plan_ranking_and_figures(tmp_path: Path) -> None:
     found = parent(tmp_path)
     assert found.files() == {"plan.json": found.sweep.plan_path}
-    found = replace(found, ranking=rows("gap/heldout", 1))
+    found = replace(found, ranking=TABLE)
     found.sweep.figures.mkdir()
     whole, torn = (found.sweep.figures / name for name in ("a.png", "b.png"))
     Image.new("RGB", (600, 300)).save(whole)
@@ -181,7 +128,7 @@ def test_the_files_of_a_sweep_are_its_plan_ranking_and_figures(tmp_path: Path) -
         "plan.json", "ranking.csv", "figures/a.png", "previews/a.png", "figures/b.png"
     ]  # fmt: skip
     assert (files["figures/a.png"], files["figures/b.png"]) == (whole, torn)
-    assert str(files["ranking.csv"]).splitlines()[1] == "1,c0,-0.00123456,-0.005,0.0025,3 seeds,3"
+    assert files["ranking.csv"] == TABLE.csv
     small_one = files["previews/a.png"]
     assert isinstance(small_one, bytes)
     assert Image.open(io.BytesIO(small_one)).size == (520, 260)
@@ -199,9 +146,8 @@ def test_a_sweep_is_shown_anew_when_anything_that_is_shown_has_changed(tmp_path:
     (found.sweep.figures / "a.png").write_bytes(b"22")
     stamps.append(found.stamp)
     assert found.stamp == stamps[-1]
-    long = rows("gap/heldout", 14)
-    last = replace(long, rows=long.rows.assign(seeds=[3] * 13 + [2]))  # of which the note is silent
-    stamps += [replace(found, ranking=ranking).stamp for ranking in (long, last)]
+    other = replace(TABLE, csv="rank\n2\n")  # of which the note is silent
+    stamps += [replace(found, ranking=ranking).stamp for ranking in (TABLE, other)]
     assert len(set(stamps)) == 8 and len(stamps[0]) == 16
 
 

@@ -83,7 +83,8 @@ def fitted(
     for row in rows:
         table.add_row(*(Text(text) for head, text in zip(heads, row) if head in kept))
     if len(kept) < len(heads):
-        table.caption = "not shown: " + ", ".join(head for head in heads if head not in kept)
+        left_out = ", ".join(head for head in heads if head not in kept)
+        table.caption = Text(f"not shown: {left_out}")  # no markup: names have brackets
         table.caption_justify = "left"
     return table
 

@@ -11,17 +11,8 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from tread_lab.frames import (
-    COUNT,
-    HIGH,
-    LOW,
-    UNIT,
-    intervals_over,
-    ranked_cells,
-    ranking_caption,
-    ranking_key,
-    result_texts,
-)
+from tread_lab.frames import ranking_caption, ranking_key
+from tread_lab.frames.ranking_table import ENDS, formatted, ranking, to_markdown
 from tread_lab.records.checksums import digest
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -40,19 +31,10 @@ FOLDERS = ("previews", "figures")  # small and full size
 
 @dataclass(frozen=True)
 class Ranking:
-    """The measured cells of a sweep, best first, as tables and the terminal rank them.
+    """The ranking of a sweep as MLflow shows it: Markdown in its note, all numbers as CSV."""
 
-    Attributes:
-        key: the metric that decides.
-        rows: columns `rank`, `cell`, `key`, `low`, `high`, `interval over`, `seeds` with a number.
-        texts: `key` with its interval, of each row.
-        comparison: the question that differences to baselines answer.
-    """
-
-    key: str
-    rows: pd.DataFrame
-    texts: Sequence[str]
-    comparison: str = ""
+    markdown: str
+    csv: str
 
     @staticmethod
     def of(frame: pd.DataFrame) -> Ranking | None:
@@ -60,39 +42,13 @@ class Ranking:
         key = ranking_key(frame)
         if key is None:
             return None
-        cells = ranked_cells(frame, key)
-        cells = cells[cells[key].notna() & (cells["state"] == RunState.COMPLETED)]
-        counted = cells[key + COUNT].where(cells[key + UNIT] == "seeds", 1)
-        rows = {
-            "rank": cells["rank"],
-            "cell": cells["cell"],
-            key: cells[key],
-            **{"low": cells[key + LOW], "high": cells[key + HIGH]},
-            "interval over": intervals_over(cells, key),
-            "seeds": counted.where(cells[key + COUNT] > 0, cells["completed"]),  # dense has no gap
-        }
-        texts = result_texts(cells, key)
-        return Ranking(key, pd.DataFrame(rows), texts, frame.attrs.get("comparison", ""))
-
-    def markdown(self) -> str:
-        """Return the best cells as a table."""
-        lines = [f"{ranking_caption(self.key, self.comparison)}:", ""]
-        lines += [
-            f"| rank | cell | {self.key} | 95% interval over | seeds |",
-            "|---|---|---|---|---|",
-        ]
-        rows = self.rows[["rank", "cell", "interval over", "seeds"]].head(SHOWN)
-        for text, (rank, label, over, seeds) in zip(self.texts, rows.itertuples(index=False)):
-            cell = str(label).replace("`", "'").replace("|", "\\|")  # in code nothing else counts
-            place = "" if pd.isna(rank) else rank
-            lines.append(f"| {place} | `{cell}` | {text} | {over} | {seeds} |")
-        if len(self.rows) > SHOWN:
-            lines += ["", f"and {len(self.rows) - SHOWN} more in `ranking.csv` among the artifacts"]
-        return "\n".join(lines)
-
-    def csv(self) -> str:
-        """Return all cells."""
-        return str(self.rows.to_csv(index=False, float_format="%.6g"))
+        numbers = ranking(frame, key)
+        caption = ranking_caption(key, frame.attrs.get("comparison", ""))
+        lines = [f"{caption}:", "", to_markdown(formatted(numbers.head(SHOWN), key)).rstrip()]
+        if len(numbers) > SHOWN:
+            lines += ["", f"and {len(numbers) - SHOWN} more in `ranking.csv` among the artifacts"]
+        named = numbers.rename(columns={f"value{end}": key + end for end in ("", *ENDS)})
+        return Ranking("\n".join(lines), named.to_csv(index=False, float_format="%.6g"))
 
 
 @dataclass(frozen=True)
@@ -102,7 +58,7 @@ class Parent:
     Attributes:
         states: the state of every trial, in the order of the plan.
         driven: whether somebody runs the sweep and will go on doing so.
-        ranking: its measured cells from best to worst, `None` before any is.
+        ranking: its cells from best to worst, `None` before any is measured.
         ended: when the last of its runs ended, in milliseconds; 0 before that.
         run_id: MLflow's name of this row.
         link: where MLflow's page compares the cells.
@@ -129,7 +85,7 @@ class Parent:
     @property
     def stamp(self) -> str:
         """A fingerprint of all that is shown."""
-        facts = [FORMAT, self.status, self.tags(), self.ranking and self.ranking.csv()]
+        facts = [FORMAT, self.status, self.tags(), self.ranking and self.ranking.csv]
         facts += map(file_mark, [self.sweep.plan_path, *figures(self.sweep)])
         return digest(json.dumps(facts))
 
@@ -157,7 +113,7 @@ class Parent:
             for hole in self.plan.excluded[:HOLES_SHOWN]
         ]
         if self.ranking is not None:
-            parts.append(self.ranking.markdown())
+            parts.append(self.ranking.markdown)
         parts.append(READING.format(name=self.sweep.name))
         for path in figures(self.sweep)[:FIGURES_SHOWN]:
             small, large = (self._address(f"{folder}/{path.name}") for folder in FOLDERS)
@@ -167,7 +123,7 @@ class Parent:
     def files(self) -> dict[str, File]:
         files: dict[str, File] = {"plan.json": self.sweep.plan_path}
         if self.ranking is not None:
-            files["ranking.csv"] = self.ranking.csv()
+            files["ranking.csv"] = self.ranking.csv
         for path in figures(self.sweep):
             previews, full = (f"{folder}/{path.name}" for folder in FOLDERS)
             files[full] = path

@@ -19,8 +19,8 @@ from tread_lab.analysis.figures.pareto import (
     savings_caption,
 )
 from tread_lab.analysis.figures.style import PAGE, figure
-from tread_lab.analysis.tables.ranking import formatted, ranking
 from tread_lab.frames import trials_frame
+from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
 
@@ -158,5 +158,5 @@ def test_hours_that_a_busy_machine_saved_are_starred_and_not_on_the_front(
     assert "What was spent on runs that a cell starts from is not counted." in text
     unknown = frame.drop(columns=["cost/train_flops", "cost/family_flops"])
     assert "* The hours" not in savings_caption(saved(unknown), [])
-    texts = formatted(ranking(frame), "gap/heldout").set_index("route")["device-hours / dense"]
-    assert texts["0->8"] == "0.29 (disturbed)" and texts["2->8"] == "0.75"
+    texts = formatted(ranking(frame), "gap/heldout").set_index("cell")["device-hours / dense"]
+    assert texts["0->8 s=0.5"] == "0.29 (disturbed)" and texts["2->8 s=0.5"] == "0.75"

@@ -26,7 +26,7 @@ from tread_lab.analysis.figures.placements import (
 )
 from tread_lab.analysis.figures.style import holds_zero
 from tread_lab.analysis.tables.paper_tables import comparison
-from tread_lab.analysis.tables.ranking import ranking
+from tread_lab.frames.ranking_table import ranking
 from tread_lab.specs import UserError
 
 

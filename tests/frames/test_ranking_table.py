@@ -7,22 +7,20 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tread_lab.analysis.tables.ranking import formatted, ranking, to_latex, to_markdown
+from tread_lab.analysis.tables.paper_tables import to_latex
+from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.specs import UserError
 
 
 def test_device_hours_stand_beside_flops_and_give_way_to_energy(
-    paper_frame: pd.DataFrame, metered_frame: pd.DataFrame
+    paper_frame: pd.DataFrame, seeds_frame: pd.DataFrame
 ) -> None:
-    table = ranking(paper_frame).set_index("route")
+    table = ranking(paper_frame).set_index("cell")
     assert table.loc["dense", "hours"] == 1.0
-    assert table.loc["2->8", "hours"] == pytest.approx(46 / 60)
+    assert table.loc["2->8 s=0.5", "hours"] == pytest.approx(46 / 60)
     assert "energy" not in table
-    texts = formatted(ranking(metered_frame), "gap/heldout")
-    assert list(texts.set_index("route").loc[["dense", "2->8"], "energy / dense"]) == [
-        "1.00",
-        "0.70",
-    ]
+    texts = formatted(ranking(seeds_frame), "gap/heldout")
+    assert texts.set_index("cell").loc["dense", "energy / dense"] == "1.00"
     assert "device-hours / dense" not in texts
 
 
@@ -33,15 +31,15 @@ def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
     frame.loc[(frame["cell"] == "2->8 s=0.5") & (frame["seed"] == 1), "cost/train_seconds"] *= 4
     texts = formatted(ranking(frame), "gap/heldout")
     busy = texts[texts["device-hours / dense"].str.endswith(" (disturbed)")]
-    assert busy[["route", "rate"]].to_numpy().tolist() == [["2->8", "0.5"]]
+    assert busy["cell"].tolist() == ["2->8 s=0.5"]
 
 
 def test_markdown_and_latex_hold_the_same_rows(paper_frame: pd.DataFrame) -> None:
     texts = formatted(ranking(paper_frame), "gap/heldout")
     markdown, latex = to_markdown(texts), to_latex(texts)
-    assert markdown.splitlines()[2].startswith("| 1 | 2->8 | 0.5 | -0.0015")
+    assert markdown.splitlines()[2].startswith("| 1 | 2->8 s=0.5 | -0.0015")
     assert len(markdown.splitlines()) == 19
-    assert r"1 & 2$\to$8 & 0.5 & $-$0.0015" in latex and r" $\pm$ 0.0" in latex
+    assert r"1 & 2$\to$8 s=0.5 & $-$0.0015" in latex and r" $\pm$ 0.0" in latex
     assert latex.count(r"\\") == 18 and "failed: failed on purpose" in latex
 
 
@@ -59,32 +57,21 @@ def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:
         ranking(pending)
 
 
-def trials(*routes: str, axes: tuple[str, ...] = (), **columns: list[Any]) -> pd.DataFrame:
-    """A dense baseline and a completed trial of each route, of one seed."""
-    names = ["dense", *routes]
-    frame = pd.DataFrame(
+def trials(*cells: str, **columns: list[Any]) -> pd.DataFrame:
+    """A dense baseline and a completed trial of each cell, of one seed."""
+    names = ["dense", *cells]
+    return pd.DataFrame(
         {
             "run": [f"r{k}" for k in range(len(names))],
-            "role": ["baseline", *["trial"] * len(routes)],
-            "cell": [f"cell {k}" for k in range(len(names))],
-            "route": names,
+            "role": ["baseline", *["trial"] * len(cells)],
+            "cell": names,
             "seed": 0,
-            "baseline": [None, *["r0"] * len(routes)],
+            "baseline": [None, *["r0"] * len(cells)],
             "state": "completed",
             "reason": "",
             **columns,
         }
     )
-    frame.attrs["axes"] = axes
-    return frame
-
-
-def test_cells_that_look_alike_are_told_apart_by_their_names() -> None:
-    alike = ranking(trials("2->8", "2->8", **{"heldout/loss": [3.0, 1.0, 2.0]}))
-    assert list(alike.columns[:3]) == ["rank", "cell", "route"]
-    assert list(alike["cell"]) == ["cell 1", "cell 2", "cell 0"]
-    apart = trials("2->8", "2->8", axes=("lr",), lr=[None, 1.0, 2.0], **{"heldout/loss": [3.0] * 3})
-    assert list(ranking(apart).columns[:3]) == ["rank", "route", "lr"]
 
 
 def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
@@ -92,7 +79,7 @@ def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
     losses[3] = None
     names = [f"{k}->8" for k in range(1, 61)]
     table = ranking(trials(*names, **{"heldout/loss": losses}))
-    assert list(table["route"]) == ["dense", *names[1::2], *[n for n in names[::2] if n != "3->8"],
+    assert list(table["cell"]) == ["dense", *names[1::2], *[n for n in names[::2] if n != "3->8"],
                                     "3->8"]  # fmt: skip
     assert table["rank"].fillna(-1).tolist() == [1] * 31 + [32] * 29 + [-1]
 
@@ -100,8 +87,8 @@ def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
 def test_a_score_without_a_sign_is_in_ascending_order_and_has_no_rank() -> None:
     frame = trials("2->8", "0->4", **{"gap/train": [None, 2.0, 1.0], "is@1k": [1.0, 2.0, 3.0]})
     by_gap, by_score = ranking(frame, "gap/train"), ranking(frame, "is@1k")
-    assert list(by_gap["route"]) == ["dense", "0->4", "2->8"] and by_gap["rank"].isna().all()
-    assert list(by_score["route"]) == ["0->4", "2->8", "dense"]
+    assert list(by_gap["cell"]) == ["dense", "0->4", "2->8"] and by_gap["rank"].isna().all()
+    assert list(by_score["cell"]) == ["0->4", "2->8", "dense"]
     assert by_score["rank"].tolist() == [1, 2, 3]
 
 
@@ -113,20 +100,20 @@ def test_a_ranking_is_read_as_texts() -> None:
     ends = {"gap/heldout:high": [None, -0.001, None, None], "gap/heldout:n": [None, 32, None, None]}
     frame = trials(
         "2->8", "0->4", "5->8", state=["completed"] * 3 + ["failed"], reason=["", "", "", "boom"],
-        axes=("lr",), lr=[None, 1.0, 2.0, 3.0], **gap, **ends, **{
+        **gap, **ends, **{
             "cost/train_flops": [4.0, 2.0, 3.0, None], "fd@1k": [10.0, 12.5, 11.0, None]
         },
     )  # fmt: skip
     table = ranking(frame, "fd@1k", beside=["cost/train_flops"])
     texts = formatted(table, "fd@1k")
     assert list(texts.columns) == [
-        "rank", "route", "lr", "fd@1k", "gap", "interval over", "FLOPs / dense",
+        "rank", "cell", "fd@1k", "gap", "interval over", "FLOPs / dense",
         "cost/train_flops", "state",
     ]  # fmt: skip
     assert texts.to_numpy().tolist() == [
-        ["1", "dense", "", "10.00", "0", "", "1.00", "4 FLOP", "completed"],
-        ["2", "0->4", "2.0", "11.00", "+0.01040", "", "0.75", "3 FLOP", "completed"],
-        ["3", "2->8", "1.0", "12.50", "-0.00150 \u00b1 0.00050", "32 images of 1 seed", "0.50",
+        ["1", "dense", "10.00", "0", "", "1.00", "4 FLOP", "completed"],
+        ["2", "0->4", "11.00", "+0.01040", "", "0.75", "3 FLOP", "completed"],
+        ["3", "2->8", "12.50", "-0.00150 \u00b1 0.00050", "32 images of 1 seed", "0.50",
          "2 FLOP", "completed"],
-        ["", "5->8", "3.0", "", "", "", "", "", "failed: boom"],
+        ["", "5->8", "", "", "", "", "", "failed: boom"],
     ]  # fmt: skip

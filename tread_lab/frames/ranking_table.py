@@ -1,34 +1,23 @@
-"""The ranking of a sweep's cells as a data frame, as Markdown and as LaTeX."""
+"""The ranking of a sweep's cells as one table wherever it is shown: numbers, texts, Markdown."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.pareto import spent
-from tread_lab.analysis.figures.placements import other_axes
-from tread_lab.frames import (
-    COUNT,
-    HIGH,
-    LOW,
-    UNIT,
-    disturbed,
-    metric_numbers,
-    of_baseline,
-    over_texts,
-    ranked_cells,
-    ranking_key,
-    require_metric,
-)
+from tread_lab.frames.cells import disturbed, of_baseline
+from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, require_metric
+from tread_lab.frames.ranking import ranked_cells, ranking_key
+from tread_lab.frames.texts import metric_numbers, over_texts
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     ENERGY,
     GAP_HELDOUT,
     TRAIN_FLOPS,
+    TRAIN_SECONDS,
 )
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import plain_markdown
@@ -36,30 +25,25 @@ from tread_lab.specs.units import ratio
 
 ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
 GAP_ENDS = ("gap_low", "gap_high", "n", "unit")
-NOT_SHOWN = (*GAP_ENDS, "reason", "disturbed")
+NOT_SHOWN = (*GAP_ENDS, "disturbed")
 OF_DENSE, BUSY = "cost/of_dense", "cost/disturbed"
 SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
 RATIOS = {"flops": "FLOPs / dense", **dict(SPENT.values())}
 
 
 def ranking(
-    frame: pd.DataFrame,
-    metric: str | None = None,
-    *,
-    gap: str = GAP_HELDOUT,
-    beside: Sequence[str] = (),
+    frame: pd.DataFrame, metric: str | None = None, *, beside: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Return one row per cell, best first by `metric`; cells without a number follow.
 
     The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
-    Columns: rank, route, the other axes, value (of `metric`), gap, gap_low, gap_high, n, unit (of
-    the gap's interval), flops (training FLOPs over the baseline's), energy of training over the
-    baseline's or, where most runs were not metered, hours (of a device) and disturbed (above 0
+    Columns: rank, cell, value (of `metric`), gap, gap_low, gap_high, n, unit (of the interval of
+    the gap in held-out loss), flops (training FLOPs over the baseline's), energy of training over
+    the baseline's or, where most runs were not metered, hours (of a device) and disturbed (above 0
     where other work ran beside a seed), the metrics `beside`, state, reason; of value and metrics
     also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials; its gap is 0 by
-    definition. `table.attrs["cells"]` has (role, cell) of each
-    row.
+    definition. `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -82,12 +66,8 @@ def ranking(
             ratios["disturbed"] = BUSY
     cells = ranked_cells(frame, metric)
     done = cells["state"] == "completed"
-    table = cells[["route", *other_axes(frame)]].copy()
-    if table.duplicated().any():
-        table.insert(0, "cell", cells["cell"])
-    table.insert(0, "rank", cells["rank"])
-    columns = {"value": metric, "gap": gap, "gap_low": gap + LOW, "gap_high": gap + HIGH}
-    columns |= {"n": gap + COUNT, "unit": gap + UNIT, **ratios}
+    columns = {"value": metric, "gap": GAP_HELDOUT}
+    columns |= {name: GAP_HELDOUT + end for name, end in zip(GAP_ENDS, ENDS)} | ratios
     columns |= {name: name for other in beside for name in (other, *map(other.__add__, ENDS))}
     columns |= {f"value{end}": metric + end for end in ENDS}
     measured = cells[done].reindex(cells.index)  # of others, nothing
@@ -96,7 +76,7 @@ def ranking(
         for name, column in columns.items()
         if column in cells
     }
-    parts = [table, pd.DataFrame(numbers), cells[["state", "reason"]]]
+    parts = [cells[["rank", "cell"]], pd.DataFrame(numbers), cells[["state", "reason"]]]
     table = pd.concat(parts, axis=1).reset_index(drop=True)
     table.attrs["cells"] = list(zip(cells["role"], cells["cell"]))
     return table
@@ -107,23 +87,20 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
     `interval over` says what the intervals of a row are over, each where they differ.
     """
-    texts = pd.DataFrame(
-        {"rank": table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))}
-    )
+    ranks = table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))
+    texts = pd.DataFrame({"rank": ranks, "cell": table["cell"]})
     over: dict[str, Sequence[str]] = {}
-    for column in table.columns[1:]:
-        known = {"value": metric, "gap": GAP_HELDOUT}.get(column, column)
+    for column in table.columns[2:-2]:  # before state and reason
         if head := RATIOS.get(column):
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
             if column == "hours":
                 texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
-        elif column != known or (("@" in column or "/" in column) and ":" not in column):
+        elif column not in NOT_SHOWN and ":" not in column:
+            known = {"value": metric, "gap": GAP_HELDOUT}.get(column, column)
             name = "gap" if known == GAP_HELDOUT else known
             low, high, n, unit = _ends(table, column)
             texts[name] = metric_numbers(known, table[column], low, high)
             over[name] = [o * (t != "") for o, t in zip(over_texts(known, n, unit), texts[name])]
-        elif column not in NOT_SHOWN and ":" not in column:
-            texts[column] = table[column].map(lambda x: "" if pd.isna(x) else str(x))
     overs = [_over(dict(zip(over, row))) for row in zip(*over.values())]
     if "gap" in texts or any(overs):
         last = "gap" if "gap" in texts else metric
@@ -141,20 +118,22 @@ def to_markdown(texts: pd.DataFrame) -> str:
     return "".join([head, f"|{'---|' * len(texts.columns)}\n", *body])
 
 
-def to_latex(texts: pd.DataFrame) -> str:
-    """Return a table of texts as a booktabs tabular."""
-    head = " & ".join(map(_latex, texts.columns))
-    body = [" & ".join(map(_latex, row)) + r" \\" for row in texts.astype(str).to_numpy().tolist()]
-    lines = [
-        rf"\begin{{tabular}}{{{'l' * len(texts.columns)}}}",
-        r"\toprule",
-        head + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+def spent(frame: pd.DataFrame) -> tuple[str, pd.Series[float]] | None:
+    """Return what trials cost and its column: joules, else device-hours; `None` without either.
+
+    Joules count where more than half of the trials that have device-hours and a baseline have
+    joules too, and so have their baselines.
+    """
+    hours = None
+    if TRAIN_SECONDS in frame:
+        devices = frame["run"].map(frame.attrs.get("devices", {})).fillna(1)
+        hours = devices * frame[TRAIN_SECONDS] / 3600
+    if ENERGY in frame:
+        compared = (frame[ENERGY] / of_baseline(frame, ENERGY)).notna().sum()
+        timed = 0 if hours is None else (hours / of_baseline(frame, TRAIN_SECONDS)).notna().sum()
+        if 2 * compared > timed:
+            return ENERGY, frame[ENERGY]
+    return None if hours is None else (DEVICE_HOURS, hours)
 
 
 def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
@@ -175,20 +154,3 @@ def _over(texts: Mapping[str, str]) -> str:
     if len(set(known.values())) < 2:
         return next(iter(known.values()), "")
     return ", ".join(f"{name}: {text}" for name, text in known.items())
-
-
-def _latex(text: str) -> str:
-    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.translate(_LATEX).replace("->", r"$\to$"))
-
-
-_LATEX = str.maketrans(
-    {
-        **{plain: "\\" + plain for plain in "&%_#${}"},
-        "\\": r"\textbackslash{}",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-        "\n": " ",
-        "\N{MINUS SIGN}": "$-$",
-        "\N{PLUS-MINUS SIGN}": r"$\pm$",
-    }
-)
