@@ -9,7 +9,6 @@ from pathlib import Path
 from tread_lab.analysis.figures import (
     curves,
     effects,
-    guidance_costs,
     loss_gap,
     over_training,
     pareto,
@@ -44,9 +43,8 @@ KINDS = (  # in the order of the report
     effects.cells,
     effects.ways,
     curves.selection_rates,
-    guidance_costs.guidances,
+    pareto.guidances,
     pareto.costs,
-    pareto.saved,
     time_to_equal.times_to_equal,
     over_training.by_guidance,
     over_training.by_cost,

@@ -1,11 +1,11 @@
-"""Pareto fronts: quality against training FLOPs, and the gap against what a cell saves of dense."""
+"""Pareto fronts: quality against training FLOPs, and against what a guided image costs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,62 +21,34 @@ from tread_lab.analysis.figures.kind import (
     sample_metrics,
 )
 from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
-from tread_lab.analysis.figures.point_names import write_names
-from tread_lab.analysis.figures.sentences import joined, listed, number, routed
-from tread_lab.frames import (
-    HIGH,
-    LOW,
-    cells_frame,
-    delta_column,
-    disturbed,
-    of_baseline,
-    require_metric,
-    with_delta,
-    with_metrics,
-)
-from tread_lab.frames.ranking_table import spent
-from tread_lab.records.metric_names import (
-    DEVICE_HOURS,
-    ENERGY,
-    FAMILY_FLOPS,
-    GAP_HELDOUT,
-    TRAIN_FLOPS,
-    metric_kind,
-)
+from tread_lab.analysis.figures.sentences import listed, routed
+from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, require_metric, with_metrics
+from tread_lab.records.metric_names import GAP_HELDOUT, SAMPLE_FLOPS, TRAIN_FLOPS, metric_kind
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import quantity, ratio
 
-SAVED, SHARE, BUSY = "saved/amount", "saved/share", "saved/disturbed"
-NAMES = {ENERGY: "energy", DEVICE_HOURS: "device-hours"}
-_PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
-_NAMED = 30  # cells at most that have their name beside them
-_DISTURBED = (
-    "* FLOPs do not explain the hours, so other work ran beside the runs; such a cell is not on the"
-    " front."
-)
+_LETTER, _LINE = 3.6, 8.5  # width and height of names, points
 
 
 @dataclass(frozen=True, kw_only=True)
 class Front:
-    """Cells and baselines, by what they cost or save and by a metric; arrays are [points].
+    """Cells and baselines, by what they cost and by a metric; arrays are [points].
 
     Attributes:
-        metric: the quality, or its difference to the baseline.
-        cells: (role, name) of each, as `cells_frame` has them; in savings the route where that is
-            unique, with `*` where its hours were disturbed by other work on the machine.
-        cost: training FLOPs, routes counted, over the baseline's where there is one baseline; in
-            savings what the baseline spent less what the cell spent, averaged over seeds.
+        metric: the quality.
+        price: the metric of the cost.
+        cells: (role, name) of each, as `cells_frame` has them; of a guidance, its setting follows.
+        cost: FLOPs, routes counted, over the baseline's where there is one baseline.
         value, low, high: the metric and its interval.
         front: those that no other point beats, see `pareto_front`.
         endings: state -> names of the cells without a number.
         measured_as: what the intervals are over.
         relative: whether `cost` is over the baseline's.
-        saved: what is saved, joules or device-hours; empty where `cost` is what is spent.
-        share: what is saved over what the baseline spent.
-        notes: what the caption says beside the front.
     """
 
     metric: str
+    price: str
     cells: tuple[tuple[str, str], ...]
     cost: Array
     value: Array
@@ -85,10 +57,7 @@ class Front:
     front: NDArray[np.bool_]
     endings: dict[str, tuple[str, ...]]
     measured_as: str
-    relative: bool = False
-    saved: str = ""
-    share: Array = field(default_factory=lambda: np.zeros(0))
-    notes: tuple[str, ...] = ()
+    relative: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,6 +68,16 @@ class Front:
     def dense(self) -> NDArray[np.bool_]:
         """[points], which are baselines."""
         return np.array([role == "baseline" for role, _ in self.cells], dtype=bool)
+
+    @property
+    def ordered(self) -> list[int]:
+        """The points of the front, the cheapest first."""
+        return [int(k) for k in np.argsort(self.cost, kind="stable") if self.front[k]]
+
+    @property
+    def heading(self) -> str:
+        """What the cost is."""
+        return metric_kind(self.price).label + " relative to dense" * self.relative
 
 
 def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
@@ -114,23 +93,39 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     return front_of_cells(cells_frame(with_metrics(frame, metric, TRAIN_FLOPS)), metric)
 
 
-def front_of_cells(cells: pd.DataFrame, metric: str) -> Front:
-    """Return `pareto` from the rows of `cells_frame`."""
+def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
+    """Return every completed cell under every planned guidance, by the cost of an image.
+
+    A point's name ends with its setting: what a column such as `fd@1k w=2` adds to the metric.
+    """
+    planned = [c for c in frame.attrs.get("planned", ()) if c.split(" ")[0] == metric]
+    cells, rows = cells_frame(frame), []
+    cells = cells[cells["state"] == RunState.COMPLETED]
+    for setting in [column.removeprefix(metric) for column in planned] or [""]:
+        found = {metric + end: metric + setting + end for end in ("", LOW, HIGH, COUNT, UNIT)}
+        found[SAMPLE_FLOPS] = SAMPLE_FLOPS + setting
+        part = cells[["role", "state", "reason"]].assign(cell=cells["cell"] + setting)
+        rows.append(part.assign(**{name: cells.get(column) for name, column in found.items()}))
+    return front_of_cells(pd.concat(rows, ignore_index=True), metric, SAMPLE_FLOPS)
+
+
+def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -> Front:
+    """Return the points of rows as `cells_frame` has them."""
     kind = metric_kind(metric)
     dense = cells["role"] == "baseline"
     if kind.compared == "gap":
         cells = cells.assign(**{metric: cells[metric].mask(dense & cells[metric].isna(), 0.0)})
-    done = (cells["state"] == "completed") & cells[metric].notna() & cells[TRAIN_FLOPS].notna()
+    done = (cells["state"] == "completed") & cells[metric].notna() & cells[price].notna()
     endings = endings_of(cells[~done], "cell")
     cells, dense = cells[done], dense[done]
     cost, value, low, high = (
-        cells[column].to_numpy(float)
-        for column in (TRAIN_FLOPS, metric, metric + LOW, metric + HIGH)
+        cells[column].to_numpy(float) for column in (price, metric, metric + LOW, metric + HIGH)
     )
     relative = int(dense.sum()) == 1
     cost = cost / cost[dense] if relative else cost
     return Front(
         metric=metric,
+        price=price,
         cells=tuple(zip(cells["role"], cells["cell"])),
         cost=cost,
         value=value,
@@ -163,130 +158,61 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
     return front
 
 
-def savings(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front | None:
-    """Return every completed cell's difference and what it saved, dense last, at 0 and 0.
-
-    `None` where no run has recorded what it spent.
-
-    Raises:
-        UserError: no such metric.
-    """
-    require_metric(frame, metric)
-    column, found = delta_column(metric), spent(frame)
-    if found is None:
-        return None
-    cost, values = found
-    trials = with_delta(frame, metric).assign(**{cost: values})
-    dense = of_baseline(trials, cost)
-    busy = disturbed(trials, cost) if cost == DEVICE_HOURS else pd.Series(False, trials.index)
-    trials = trials.assign(
-        **{SAVED: dense - values, SHARE: 1 - values / dense, BUSY: busy.astype(float)}
-    )
-    cells = cells_frame(trials[trials["role"] == "trial"])
-    name = "cell" if cells["route"].duplicated().any() else "route"
-    compared = (cells["state"] == "completed") & cells[column].notna()
-    done = compared & cells[SAVED].notna()
-    endings, unknown = endings_of(cells[~compared], name), list(cells.loc[compared & ~done, name])
-    cells = cells[done]
-    is_busy = cells[BUSY].to_numpy(float) > 0
-    saved, share, value, low, high = (
-        np.append(cells[key].to_numpy(float), of_dense)
-        for key, of_dense in (
-            (SAVED, 0.0), (SHARE, 0.0), (column, 0.0), (column + LOW, np.nan),
-            (column + HIGH, np.nan),
-        )
-    )  # fmt: skip
-    counted = np.where(np.append(is_busy, False), np.inf, -saved)  # what is disturbed beats nobody
-    front = pareto_front(counted, value, lower=metric_kind(metric).sign >= 0)
-    notes = [_DISTURBED] if is_busy.any() else []
-    if FAMILY_FLOPS in cells and (cells[FAMILY_FLOPS] > cells[TRAIN_FLOPS]).any():
-        notes.append("What was spent on runs that a cell starts from is not counted.")
-    if unknown:
-        notes.append(f"Not metered: {joined(unknown)}.")
-    names = cells[name] + np.where(is_busy, "*", "")
-    return Front(
-        metric=column,
-        cells=(*(("trial", name) for name in names), ("baseline", "dense")),
-        cost=saved,
-        value=value,
-        low=low,
-        high=high,
-        front=front & np.isfinite(counted),
-        endings=endings,
-        measured_as=measured_as(cells, column),
-        saved=cost,
-        share=share,
-        notes=tuple(notes),
-    )
-
-
-def draw_front(points: Front, ax: style.Axes) -> list[str]:
-    """Draw points with intervals, the front joined by steps; return the names without room.
-
-    Dense runs are diamonds. What costs FLOPs is green on the front, and the front is named. What
-    saves is blue if it is better than dense, orange if worse, and hollow where its interval holds
-    zero; the front is named, then what saves most.
-    """
+def draw_front(points: Front, ax: style.Axes) -> None:
+    """Draw points with intervals, the front green and joined by steps; dense runs are diamonds."""
     spread = style.bars(points.value, points.low, points.high)
-    undecided = style.holds_zero(points.low, points.high) & bool(points.saved)
     for k, (x, y) in enumerate(zip(points.cost, points.value)):
-        look: dict[str, Any] = {"fmt": "D" if points.dense[k] else "o", "elinewidth": 0.7}
-        bar = spread[:, k : k + 1]
-        style.draw_point(ax, x, y, _colour(points, k), hollow=undecided[k], yerr=bar, **look)
-    lines = [_draw_steps(points, ax)]
+        colour = style.GREEN if points.front[k] else style.GREY
+        colour, mark = (style.BLACK, "D") if points.dense[k] else (colour, "o")
+        style.draw_point(ax, x, y, colour, fmt=mark, elinewidth=0.7, yerr=spread[:, k : k + 1])
+    x, y = (np.repeat(values[points.ordered], 2) for values in (points.cost, points.value))
+    ax.plot(x[1:], y[:-1], color=style.GREEN, linewidth=0.8, zorder=0, label="front")
     style.value_axis(ax.yaxis, points.metric, points.value, points.low, points.high)
     ax.set_ylabel(ax.get_ylabel().replace("\n", ""))
+    if not points.relative:
+        style.cost_axis(ax, points.cost)
+    power = style.power_of_ten(points.cost) if ax.get_xscale() == "linear" else 0
+    unit = " (1 = dense)" if points.relative else style.times(power)
+    style.scale_axis(ax.xaxis, points.heading + unit, power)
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
-    _draw_costs(points, ax)
-    ax.margins(0.14, 0.13)
-    if points.saved or metric_kind(points.metric).compared == "gap":
+    ax.margins(0.14, 0.16)
+    if metric_kind(points.metric).compared == "gap":
         ax.axhline(0, color=style.BLACK, linewidth=0.6, zorder=0)
-        lines.append(np.array([[[x, 0.0] for x in ax.get_xlim()]]))
-    if points.saved:
-        ax.axvline(0, color=style.BLACK, linewidth=0.6, zorder=0)
-        lines.append(np.array([[[0.0, y] for y in ax.get_ylim()]]))
     _say_endings(points, ax)
-    cells = np.flatnonzero(~points.dense & (bool(points.saved) | points.front)).tolist()
-    order = sorted(cells, key=lambda k: (not points.front[k], -points.cost[k]))
-    places = np.stack([points.cost, points.value], axis=1)
-    first = [*np.flatnonzero(points.dense)[:1].tolist(), *order[:_NAMED]]
-    left = write_names(ax, points.names, places, spread.T, np.concatenate(lines), order=first)
-    return [points.names[k] for k in [*left, *order[_NAMED:]] if not points.dense[k]]
+    _write_names(points, ax)
 
 
-def _colour(points: Front, k: int) -> str:
-    if points.dense[k]:
-        return style.BLACK
-    if points.saved:
-        return style.difference_colour(points.metric, points.value[k])
-    return style.GREEN if points.front[k] else style.GREY
+def _write_names(points: Front, ax: style.Axes) -> None:
+    """Name the front on its empty side, each a line past the one before, and dense opposite.
+
+    What the names of all cells have in common is left out.
+    """
+    words = [name.split() for name in points.names]
+    trials = [set(w[1:]) for w, dense in zip(words, points.dense) if not dense]
+    shared = set.intersection(*trials) if trials else set()
+    names = [" ".join(word for word in each if word not in shared) for each in words]
+    places = list(zip(points.cost.tolist(), points.value.tolist()))
+    point, up = ax.figure.dpi / 72, -metric_kind(points.metric).sign  # up is better, or down
+    ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # all is laid out now
+    for k in points.ordered[:1]:
+        room = _LETTER * len(names[k]) * point / ax.get_window_extent().width
+        ax.set_xlim(left=(ax.transAxes + ax.transData.inverted()).transform((-room, 0))[0])
+    last = -math.inf
+    for k in points.ordered:
+        height = up * ax.transData.transform(places[k])[1] / point
+        last = max(height + 3, last + _LINE)
+        _write(ax, names[k], places[k], (-4, up * (last - height)))
+    for k in np.flatnonzero(points.dense & ~points.front)[: int(points.relative)]:
+        _write(ax, names[k], places[k], (4, -4 * up))
 
 
-def _draw_steps(points: Front, ax: style.Axes) -> Array:
-    """Draw the front and return its steps: [steps, 2, 2], the ends of level and upright lines."""
-    order = np.flatnonzero(points.front)[np.argsort(points.cost[points.front], kind="stable")]
-    x, y = np.repeat(points.cost[order], 2), np.repeat(points.value[order], 2)
-    corners = np.stack([x[:-1], y[1:]] if points.saved else [x[1:], y[:-1]], axis=1)
-    ax.plot(*corners.T, color=style.GREEN, linewidth=0.8, zorder=0, label="front")
-    return np.stack([corners[:-1], corners[1:]], axis=1)
-
-
-def _draw_costs(points: Front, ax: style.Axes) -> None:
-    """Say what the abscissa is; joules have the unit that suits them."""
-    if not points.saved:
-        relative = " relative to dense (1 = dense)" if points.relative else ""
-        ax.set_xlabel("training FLOPs" + relative)
-        if not points.relative:
-            style.cost_axis(ax, points.cost)
-        return
-    power, unit = style.power_of_ten(points.cost), metric_kind(points.saved).unit
-    if points.saved == ENERGY and power in _PREFIXES:
-        unit = f"{_PREFIXES[power]}J"
-    elif power:
-        unit = rf"$10^{{{power}}}$ {unit}"
-    less = "; negative: costs more" if (points.cost <= 0).all() else ""
-    text = f"{NAMES[points.saved]} saved relative to dense ({unit}{less})"
-    style.scale_axis(ax.xaxis, text, power)
+def _write(ax: style.Axes, name: str, at: tuple[float, float], offset: tuple[float, float]) -> None:
+    """Write a name beside a point, at an offset in points."""
+    text = ax.annotate(style.arrow(name), at, offset, textcoords="offset points", fontsize=6.5)
+    text.set_horizontalalignment("left" if offset[0] > 0 else "right")
+    text.set_verticalalignment("bottom" if offset[1] > 0 else "top")
+    text.set_in_layout(False)
+    style.halo(text)
 
 
 def _say_endings(points: Front, ax: style.Axes) -> None:
@@ -300,52 +226,34 @@ def _say_endings(points: Front, ax: style.Axes) -> None:
 
 
 def pareto_caption(points: Front) -> str:
-    """Return the cells on the Pareto front, and whether the dense run is one of them."""
-    front = [k for k in np.argsort(points.cost) if points.front[k]]
-    if not front:
+    """Return the cells on the Pareto front, and whether the only dense run is one of them."""
+    if not points.ordered:
         return "No cell has both numbers yet."
-    heading = "training FLOPs relative to dense" if points.relative else "training FLOPs"
     price = ratio if points.relative else partial(quantity, unit="FLOP")
-    names = [f"{routed(points.names[k])} ({price(points.cost[k])})" for k in front]
+    names = [f"{routed(points.names[k])} ({price(points.cost[k])})" for k in points.ordered]
     parts = [
-        f"Pareto front, cheapest first ({heading}): {listed(names)}.",
+        f"Pareto front, cheapest first ({points.heading}): {listed(names)}.",
         "No cell is both cheaper and better than one of these.",
     ]
-    if points.dense[front].any():
-        parts.append("The dense run is on it: no cheaper cell is as good.")
-    elif points.dense.any():
+    if points.relative:
         parts.append(
-            "The dense run is not on it: another cell costs less and is as good or better."
+            "The dense run is on it: no cheaper cell is as good."
+            if (points.front & points.dense).any()
+            else "The dense run is not on it: another cell costs less and is as good or better."
         )
     if not points.measured_as:
         parts.append("No intervals: one seed.")
     return " ".join(parts)
 
 
-def _spent(share: float) -> str:
-    """Return `costs 12% less` than dense, of what a share was saved."""
-    return f"costs {number(100 * abs(share))}% {'less' if share > 0 else 'more'}"
-
-
-def savings_caption(found: Front, unnamed: Sequence[str]) -> str:
-    """Return the cells on the front with what they save, and what is left out."""
-    what = NAMES[found.saved]
-    front = sorted(np.flatnonzero(found.front & ~found.dense), key=lambda k: found.cost[k])
-    shares = [f"{routed(found.names[k])} ({_spent(found.share[k])})" for k in front]
-    intervals = "A point is hollow where its 95% interval holds zero."
-    none = f"No cell saves {what} or is better than dense."
-    if _DISTURBED in found.notes:
-        none = f"Of the cells with undisturbed times none saves {what} or is better than dense."
-    sentences = [
-        f"On the front (no other cell is as good for less {what}): {', '.join(shares)}."
-        if front
-        else none,
-        intervals if np.isfinite(found.low).any() else "No intervals: one seed.",
-        *found.notes,
-    ]
-    if unnamed:
-        sentences.append(f"Without room for a name: {joined(unnamed)}.")
-    return " ".join(sentences)
+@figure_kind()
+def guidances(records: SweepRecords) -> Iterator[Drawn]:
+    """Guidance: quality against the cost of an image"""
+    guided = [c.split(" ")[0] for c in sample_metrics(records.frame) if " w=" in c]
+    for metric in dict.fromkeys(guided):
+        points = guidance_front(records.frame, metric)
+        if len(points.value) > 2:
+            yield _drawn("guidance", points, width=style.PAGE)
 
 
 @figure_kind()
@@ -354,18 +262,10 @@ def costs(records: SweepRecords) -> Iterator[Drawn]:
     for metric in quality_metrics(records.frame)[:2]:
         points = pareto(records.frame, metric) if vary_in_cost(records.frame) else None
         if points is not None and len(points.value) > 2:
-            fig, (ax,) = style.figure(height=2.5)
-            draw_front(points, ax)
-            yield Drawn(named("pareto", metric), pareto_caption(points), fig, metric)
+            yield _drawn("pareto", points, width=style.COLUMN)
 
 
-@figure_kind(compares=True)
-def saved(records: SweepRecords) -> Iterator[Drawn]:
-    """Gap to dense against what is saved"""
-    frame = records.frame
-    for metric in (GAP_HELDOUT, *sample_metrics(frame)[:1]):
-        found = savings(frame, metric) if metric in frame else None
-        if found is not None and len(found.value) > 2:
-            fig, (ax,) = style.figure(width=style.PAGE, height=3.2)
-            unnamed = draw_front(found, ax)
-            yield Drawn(named("savings", metric), savings_caption(found, unnamed), fig, metric)
+def _drawn(name: str, points: Front, *, width: float) -> Drawn:
+    fig, (ax,) = style.figure(width=width, height=2.5)
+    draw_front(points, ax)
+    return Drawn(named(name, points.metric), pareto_caption(points), fig, points.metric)

@@ -1,4 +1,4 @@
-"""What tests of figures share: what a figure shows, as text; a frame with energy."""
+"""What tests of figures share: what a figure shows, as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
@@ -24,41 +23,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         path.write(b"") if hasattr(path, "write") else Path(path).write_bytes(b"")
 
     monkeypatch.setattr(Figure, "savefig", save)
-
-
-@pytest.fixture
-def metered_frame() -> pd.DataFrame:
-    """Five routes beside a dense run of 60 kJ and 2 h; 2->8 spends 42 kJ and 1.5 h."""
-    spent = {  # gap, its interval, kJ, hours
-        "dense": (float("nan"), float("nan"), float("nan"), 60.0, 2.0),
-        "2->8": (-0.002, -0.003, -0.001, 42.0, 1.5),
-        "0->8": (0.004, 0.003, 0.005, 36.0, 1.2),
-        "4->8": (0.001, -0.001, 0.003, 50.0, 1.7),
-        "0->10": (0.009, 0.008, 0.010, 36.0, 1.1),
-        "5->6": (0.002, 0.001, 0.003, 63.0, 2.1),
-    }
-    gap, low, high, kilojoules, hours = map(list, zip(*spent.values()))
-    dense = [name == "dense" for name in spent]
-    frame = pd.DataFrame(
-        {
-            "run": list(spent),
-            "role": ["baseline" if is_dense else "trial" for is_dense in dense],
-            "cell": [name if is_dense else f"{name} s=0.5" for name, is_dense in zip(spent, dense)],
-            "route": list(spent),
-            "seed": 0,
-            "state": "completed",
-            "reason": "",
-            "baseline": [None if is_dense else "dense" for is_dense in dense],
-            "gap/heldout": gap,
-            "gap/heldout:low": low,
-            "gap/heldout:high": high,
-            "gap/heldout:n": [float("nan") if is_dense else 32.0 for is_dense in dense],
-            "cost/train_seconds": [3600 * h for h in hours],
-            "energy/joules": [1000 * kj for kj in kilojoules],
-        }
-    )
-    frame.attrs |= {"axes": ["start", "end"], "foreign": []}
-    return frame
 
 
 def seen(fig: Figure) -> Iterator[str]:

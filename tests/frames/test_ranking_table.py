@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from tests.synthetic import small, write_sweep
 from tread_lab.analysis.tables.paper_tables import to_latex
+from tread_lab.frames import trials_frame
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
+from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
 
 
@@ -22,6 +27,48 @@ def test_device_hours_stand_beside_flops_and_give_way_to_energy(
     texts = formatted(ranking(seeds_frame), "gap/heldout")
     assert texts.set_index("cell").loc["dense", "energy / dense"] == "1.00"
     assert "device-hours / dense" not in texts
+
+
+@pytest.mark.parametrize("metered", [0, 2, 3])
+def test_device_hours_stand_for_joules_that_few_runs_have(
+    metered: int, metered_frame: pd.DataFrame
+) -> None:
+    metered_frame.loc[1 + metered :, "energy/joules"] = np.nan
+    table = ranking(metered_frame).set_index("cell")
+    assert ("energy" in table, "hours" in table) == (metered == 3, metered < 3)
+
+
+def test_a_baseline_without_a_meter_leaves_device_hours(metered_frame: pd.DataFrame) -> None:
+    metered_frame.loc[0, "energy/joules"] = np.nan
+    assert "energy" not in ranking(metered_frame) and "hours" in ranking(metered_frame)
+    bare = ranking(metered_frame.drop(columns=["energy/joules", "cost/train_seconds"]))
+    assert "energy" not in bare and "hours" not in bare
+
+
+def test_each_trial_is_divided_by_its_own_baseline(metered_frame: pd.DataFrame) -> None:
+    dense = metered_frame["role"] == "baseline"
+    other = metered_frame[dense | (metered_frame["run"] == "2->8")].copy()
+    other["run"], other["seed"] = other["run"] + "1", 1
+    other["baseline"] = other["baseline"].map({"dense": "dense1"})
+    other["energy/joules"] = [80_000.0, 40_000.0]
+    frame = pd.concat([metered_frame, other], ignore_index=True)
+    frame.attrs |= metered_frame.attrs
+    share = ranking(frame).set_index("cell").loc["2->8", "energy"]
+    assert share == pytest.approx((0.7 + 0.5) / 2)
+
+
+def test_a_run_of_two_devices_spends_the_hours_of_both(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    hours = ranking(trials_frame(lab, "placement")).set_index("cell")["hours"]
+    for trial in lab.sweep("placement").plan().trials:
+        if trial.role == "trial":
+            run = lab.run(trial.run)
+            metrics = (run.result() or {})["metrics"]
+            run.finish(RunState.COMPLETED, step=400, metrics=metrics, devices=2)
+    frame = trials_frame(lab, "placement")
+    twice = ranking(frame).set_index("cell")["hours"]
+    assert twice.drop("dense").to_dict() == pytest.approx((2 * hours).drop("dense").to_dict())
+    assert frame[frame["role"] == "trial"].attrs["devices"] is frame.attrs["devices"], "no copy"
 
 
 def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(

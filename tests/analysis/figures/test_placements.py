@@ -14,7 +14,7 @@ from tests.synthetic import FD, PAPER_PLACEMENTS, fd_gap, heldout_gap
 from tread_lab.analysis.figures.curves import rates
 from tread_lab.analysis.figures.effects import cell_gaps, two_ways
 from tread_lab.analysis.figures.loss_gap import gap_and_quality, quality_caption
-from tread_lab.analysis.figures.pareto import pareto, savings
+from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.analysis.figures.placement_figures import agreement_text
 from tread_lab.analysis.figures.placements import (
     Placements,
@@ -120,7 +120,7 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
 
 @pytest.mark.parametrize(
     "numbers",
-    [cell_gaps, comparison, pareto, placements, ranking, rates, savings, two_ways],
+    [cell_gaps, comparison, pareto, placements, ranking, rates, two_ways],
 )
 def test_an_unknown_metric_is_named_with_the_nearest(
     numbers: Callable[[pd.DataFrame, str], object], paper_frame: pd.DataFrame
