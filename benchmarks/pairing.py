@@ -5,7 +5,7 @@
 Trains a dense and a routed run per seed. Over images, of one pair of runs: variance of the gap over
 many samples of images, both runs on the same ones, over that with each run on its own. Over seeds:
 variance of the gaps of equal seeds over that of all pairs of unequal ones. Both beside the factor
-that `tread-lab sweep` and `tread-lab recommend` report.
+of `pairing_kept`, which `tread-lab sweep` reports over images.
 """
 
 from __future__ import annotations

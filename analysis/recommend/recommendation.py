@@ -15,20 +15,17 @@ from numpy.typing import NDArray
 
 from tread_lab.compare.best_set import Ranks, ranks, residual_deviation, seeds_needed
 from tread_lab.compare.gaps import PairedGap, gap_over_seeds
-from tread_lab.compare.intervals import pairing_kept
 from tread_lab.frames import (
     COUNT,
     HIGH,
     LOW,
-    delta_column,
     equal_steps_frame,
     require_metric,
     tied_with_best,
     trials_frame,
-    with_delta,
 )
-from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.routes import block_index
@@ -63,9 +60,7 @@ class Table:
 
     Attributes:
         places: (start, end, rate) of each column.
-        values_SK: the metric's difference to the baseline times `sign`, so that lower is better.
-        sign: -1 for a metric of which more is better.
-        flops_K: executed training FLOPs.
+        values_SK: `gap/heldout`, the difference to the dense baseline of the same seed.
         cells_K: the name of each cell.
         runs_K: the run of the first seed.
         unfinished: placements left out because a seed of theirs has no number.
@@ -75,8 +70,6 @@ class Table:
     depth: int
     places: tuple[tuple[int, int, float], ...]
     values_SK: Array
-    sign: float
-    flops_K: Array
     cells_K: tuple[str, ...]
     runs_K: tuple[str, ...]
     unfinished: int
@@ -105,7 +98,6 @@ class Evidence:
             then, it speaks of one trained run each.
         worse: whether all of that gap's interval is worse than the baseline.
         seeds: how many would separate the two; `None` above 200.
-        pairing: variance over seeds that pairing with the baseline leaves, as a share.
     """
 
     table: Table
@@ -116,7 +108,6 @@ class Evidence:
     worse: bool
     runner_up: int
     seeds: int | None
-    pairing: float | None
 
 
 @dataclass(frozen=True)
@@ -130,33 +121,21 @@ class Recommendation:
     """
 
     sweep: str
-    metric: str
     rule: Rule
     evidence: tuple[Evidence, ...]
     verdict: Verdict
     comparison: str = ""
 
 
-def recommend(
-    lab: Lab,
-    sweep: str,
-    *,
-    metric: str = metric_names.GAP_HELDOUT,
-    cheapest: bool = False,
-    equal_steps: bool = False,
-) -> Recommendation:
-    """Return the rule that a placement sweep supports.
+def recommend(lab: Lab, sweep: str, *, equal_steps: bool = False) -> Recommendation:
+    """Return the rule that the held-out gaps of a placement sweep support.
 
     Args:
-        metric: what decides, as a difference to the dense baseline of the same seed.
-        cheapest: take the member of the best set with the fewest training FLOPs instead of the
-            one with the best mean, unless it is worse than dense.
         equal_steps: whether the rule is for a number of steps although the sweep matches costs: its
             runs are taken at the step at which their baseline ends.
 
     Raises:
-        UserError: the sweep varies something else, fewer than two placements are measured, or what
-            one costs is unknown where the cheapest is asked for.
+        UserError: the sweep varies something else, or fewer than two placements are measured.
     """
     folder = lab.known_sweep(sweep)
     frame, plan = trials_frame(lab, folder), folder.plan()
@@ -168,49 +147,32 @@ def recommend(
             )
         frame = stages
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
-    tables = tables_of(frame, depths, metric)
-    if cheapest and any(np.isnan(table.flops_K).any() for table in tables):
-        raise UserError("--cheapest: the training FLOPs of some placements are unknown")
-    sets = [_best_set(lab, frame, table, metric) for table in tables]
-    for prefer_cheap in (True, False) if cheapest else (False,):
-        rule = best_rule(tables, sets, cheapest=prefer_cheap)
-        evidence = tuple(
-            _evidence(frame, table, members_K, table.places.index(rule.at(table.depth)), metric)
-            for table, members_K in zip(tables, sets)
-        )
-        if (verdict := _verdict(evidence)) != "dense":
-            break
+    tables = tables_of(frame, depths)
+    rule = best_rule(tables)
+    evidence = tuple(
+        _evidence(table, _best_set(lab, frame, table), table.places.index(rule.at(table.depth)))
+        for table in tables
+    )
     question = str(frame.attrs.get("comparison", ""))
-    return Recommendation(folder.name, metric, rule, evidence, verdict, question)
+    return Recommendation(folder.name, rule, evidence, _verdict(evidence), question)
 
 
-def _best_set(lab: Lab, frame: pd.DataFrame, table: Table, metric: str) -> Flags:
+def _best_set(lab: Lab, frame: pd.DataFrame, table: Table) -> Flags:
     """Return which placements the answer of a report, too, does not tell from the best one."""
-    if len(table.values_SK) < 2 and metric != metric_names.GAP_HELDOUT:
-        raise UserError(f"one seed does not say how {metric} spreads; add seeds to the sweep")
     cells = [table.cells_K[k] for k in table.order]
-    tied = tied_with_best(lab, with_delta(frame, metric), cells, delta_column(metric))
-    return np.isin(table.cells_K, [cells[0], *tied])
+    return np.isin(table.cells_K, [cells[0], *tied_with_best(lab, frame, cells, GAP_HELDOUT)])
 
 
 def _gap(table: Table, k: int) -> PairedGap:
     """Return a placement's difference to its baseline, over seeds, else over images."""
     if len(table.values_SK) > 1:
-        return gap_over_seeds(table.sign * table.values_SK[:, k])
+        return gap_over_seeds(table.values_SK[:, k])
     rows = table.rows[table.rows["run"] == table.runs_K[k]]
-    mean, low, high, n = (
-        float(rows[metric_names.GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH, COUNT)
-    )
+    mean, low, high, n = (float(rows[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH, COUNT))
     return PairedGap(mean, low, high, int(n), "images")
 
 
-def _evidence(
-    frame: pd.DataFrame,
-    table: Table,
-    members_K: Flags,
-    chosen: int,
-    metric: str,
-) -> Evidence:
+def _evidence(table: Table, members_K: Flags, chosen: int) -> Evidence:
     several, gap = len(table.values_SK) > 1, _gap(table, chosen)
     runner_up = next(k for k in table.order if k != chosen)
     apart = abs(float(table.means_K[runner_up] - table.means_K[chosen]))
@@ -224,24 +186,10 @@ def _evidence(
         chosen=chosen,
         ranks=ranks(table.values_SK) if several else None,
         gap=gap,
-        worse=gap.low > 0 if table.sign > 0 else gap.high < 0,
+        worse=gap.low > 0,
         runner_up=runner_up,
         seeds=seeds,
-        pairing=_pairing(frame, table, metric) if several else None,
     )
-
-
-def _pairing(frame: pd.DataFrame, table: Table, metric: str) -> float | None:
-    """Return the share of a metric's variance over seeds that pairing leaves; of a gap its loss."""
-    value = metric_names.HELDOUT_LOSS if metric == metric_names.GAP_HELDOUT else metric
-    if value not in frame or value.startswith("gap/"):
-        return None
-    values = frame.drop_duplicates("run").set_index("run")[value].astype(float)
-    rows = table.rows.assign(theirs=table.rows["baseline"].map(values))
-    ours, theirs = (
-        rows.pivot_table(index="seed", columns=PLACE, values=v) for v in (value, "theirs")
-    )
-    return pairing_kept(ours.to_numpy(), theirs.to_numpy())
 
 
 def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
@@ -253,7 +201,7 @@ def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
     return "established" if alone else "undecided"
 
 
-def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> list[Table]:
+def tables_of(frame: pd.DataFrame, depths: Mapping[str, int]) -> list[Table]:
     """Return one table for each depth, of the sweep's single routes.
 
     Args:
@@ -261,14 +209,10 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
         depths: run -> the depth of its network.
 
     Raises:
-        UserError: no such metric, or no better by it, an axis that is no placement, fewer than two
-            finished ones.
+        UserError: no held-out gap, an axis that is no placement, fewer than two finished ones.
     """
-    require_metric(frame, metric)
-    if not metric_names.metric_kind(metric).sign:
-        raise UserError(f"{metric} is no measure of quality, so no placement is best by it")
-    rows = with_delta(frame, metric)
-    rows = rows[(rows["role"] == "trial") & (rows["route"] != "dense")]
+    require_metric(frame, GAP_HELDOUT)
+    rows = frame[(frame["role"] == "trial") & (frame["route"] != "dense")]
     other = [a for a in frame.attrs["axes"] if a not in ROUTE_AXES and not a.startswith("model.")]
     varied = [axis for axis in other if rows[axis].nunique(dropna=False) > 1]
     if varied:
@@ -282,30 +226,25 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int], metric: str) -> li
             f"{cell} is not the only cell of its placement; a rule needs placements alone"
         )
     parts = rows.groupby("depth", sort=False)
-    tables = [_table(int(str(depth)), part, metric) for depth, part in parts]
+    tables = [_table(int(str(depth)), part) for depth, part in parts]
     tables = [table for table in tables if len(table.places) > 1]
     if not tables:
         raise UserError("fewer than two placements are measured with every seed")
     return tables
 
 
-def _table(depth: int, rows: pd.DataFrame, metric: str) -> Table:
+def _table(depth: int, rows: pd.DataFrame) -> Table:
     values = rows.pivot_table(
-        index="seed", columns=PLACE, values=delta_column(metric), dropna=False, observed=True
+        index="seed", columns=PLACE, values=GAP_HELDOUT, dropna=False, observed=True
     )
     done = values.loc[:, values.notna().all()]
     first = rows.drop_duplicates(PLACE).set_index(PLACE)
     places = [(int(at[0]), int(at[1]), float(at[2])) for at in done.columns.tolist()]
-    cost = metric_names.TRAIN_FLOPS
-    flops = first.reindex(columns=[cost])[cost].astype(float)
     cells, runs = (tuple(str(first.loc[at, name]) for at in places) for name in ("cell", "run"))
-    sign = 1.0 if metric_names.lower_is_better(metric.removeprefix("delta/")) else -1.0
     return Table(
         depth,
         tuple(places),
-        sign * done.to_numpy(dtype=np.float64),
-        sign,
-        np.array([flops[place] for place in places]),
+        done.to_numpy(dtype=np.float64),
         cells,
         runs,
         len(first) - len(places),
@@ -318,7 +257,7 @@ _STARTS: tuple[_Form, ...] = (lambda at, _: at, lambda at, depth: f"{at}/{depth}
 _ENDS: tuple[_Form, ...] = (lambda at, depth: f"B-{depth - at}", *reversed(_STARTS))
 
 
-def best_rule(tables: Sequence[Table], sets: Sequence[Flags], *, cheapest: bool) -> Rule:
+def best_rule(tables: Sequence[Table]) -> Rule:
     """Return the rule whose placements lose least to the best of every depth.
 
     At one depth B-9 and a fixed fraction of the depth fit equally; then the published form is
@@ -337,20 +276,10 @@ def best_rule(tables: Sequence[Table], sets: Sequence[Flags], *, cheapest: bool)
     ]
     if not measured:
         raise UserError("no rule in the depth means a measured placement at every depth")
-    return min(measured, key=lambda rule: _cost_of(rule, tables, sets, cheapest=cheapest))
 
+    def distance(rule: Rule) -> float:
+        columns = [table.places.index(rule.at(table.depth)) for table in tables]
+        lost = [t.means_K[k] - t.means_K.min() for t, k in zip(tables, columns)]
+        return float(np.mean(lost))
 
-def _cost_of(
-    rule: Rule, tables: Sequence[Table], sets: Sequence[Flags], *, cheapest: bool
-) -> tuple[bool, float]:
-    """Return what `best_rule` minimises, the mean over depths of the distance to the best mean.
-
-    With `cheapest`, a rule inside every best set comes before all others and is compared by its
-    share of the largest training FLOPs instead.
-    """
-    columns = [table.places.index(rule.at(table.depth)) for table in tables]
-    if cheapest and all(members_K[k] for members_K, k in zip(sets, columns)):
-        shares = [t.flops_K[k] / np.nanmax(t.flops_K) for t, k in zip(tables, columns)]
-        return False, float(np.mean(shares))
-    distances = [t.means_K[k] - t.means_K.min() for t, k in zip(tables, columns)]
-    return True, float(np.mean(distances))
+    return min(measured, key=distance)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from tread_lab.analysis.recommend.recommendation import FEWEST_SEEDS, Evidence, Recommendation
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import with_interval
@@ -26,7 +26,7 @@ def as_lines(found: Recommendation) -> list[str]:
     lines = [_VERDICTS[found.verdict].format(route)]
     lines += [f"  asked {found.comparison}"] if found.comparison else []
     for e in found.evidence:
-        lines += [f"  depth {e.table.depth}: {text}" for text in _about(e, found.metric)]
+        lines += [f"  depth {e.table.depth}: {text}" for text in _about(e)]
     if len(found.evidence) == 1:
         lines.append(
             "  Only one depth was tried, so B-k and a fixed fraction of the depth fit equally;"
@@ -43,12 +43,12 @@ _VERDICTS = {
 }
 
 
-def _about(e: Evidence, metric: str) -> Iterator[str]:
+def _about(e: Evidence) -> Iterator[str]:
     """Give the sentences about one depth."""
     table, S = e.table, len(e.table.values_SK)
     over = f"{e.gap.n} {e.gap.unit}{' of one pair of runs' * (e.gap.unit == 'images')}"
     gap = with_interval(e.gap.mean, e.gap.low, e.gap.high, signed=True)
-    yield f"{metric} {gap} against the baseline (95% over {over})"
+    yield f"{GAP_HELDOUT} {gap} against the baseline (95% over {over})"
     members = _best_set(e)
     basis = (
         f"{S} seeds" if e.gap.unit == "seeds" else "the images of one seed (other seeds may differ)"
@@ -60,26 +60,12 @@ def _about(e: Evidence, metric: str) -> Iterator[str]:
         low, high = e.ranks.low_K[e.chosen], e.ranks.high_K[e.chosen]
         yield (
             f"rank {low}" + (f" to {high}" if high > low else "") + f", first in"
-            f" {e.ranks.first_K[e.chosen]:.0%} of resamples; seeds agree with W ="
-            f" {e.ranks.concordance:.2f} (1: the same order in each)"
+            f" {e.ranks.first_K[e.chosen]:.0%} of resamples"
         )
         needed = f"{e.seeds} seeds" if e.seeds else "more than 200 seeds"
         yield f"{needed} would distinguish it from {_show(table.places[e.runner_up])} (80% power)"
-    if e.pairing is not None:
-        share = f"{1 - e.pairing:.1%}"
-        yield f"using the baseline's images and noise removed {share} of the variance over seeds"
-    if (cheap := _cheapest(e)) != e.chosen:
-        share = table.flops_K[cheap] / table.flops_K[e.chosen]
-        yield f"cheapest of the set: {_show(table.places[cheap])}, {share:.2f} of its FLOPs"
     if table.unfinished:
         yield f"{table.unfinished} placements are left out because a seed has no number"
-
-
-def _cheapest(e: Evidence) -> int:
-    """Return the member of the best set with the fewest FLOPs; the chosen one if any is unknown."""
-    members_K = np.flatnonzero(e.members_K)
-    flops = e.table.flops_K[members_K]
-    return int(members_K[np.argmin(flops)]) if np.isfinite(flops).all() else e.chosen
 
 
 def _best_set(e: Evidence) -> list[str]:
@@ -96,7 +82,7 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
     route = {"start": found.rule.start, "end": found.rule.end, "rate": found.rule.rate}
     return {
         "sweep": found.sweep,
-        "metric": found.metric,
+        "metric": GAP_HELDOUT,
         "comparison": found.comparison,
         "verdict": found.verdict,
         "rule": None if found.verdict == "dense" else route,
@@ -112,8 +98,6 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
                 "placements": len(e.table.places),
                 "seeds_needed": e.seeds,
                 "first_share": None if e.ranks is None else float(e.ranks.first_K[e.chosen]),
-                "concordance": None if e.ranks is None else e.ranks.concordance,
-                "pairing": e.pairing,
             }
             for e in found.evidence
         ],

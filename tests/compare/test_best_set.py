@@ -115,9 +115,9 @@ def test_seeds_needed_is_the_least_with_that_power() -> None:
 def test_ranks_are_firm_where_cells_are_far_apart() -> None:
     far = ranks(layout(np.random.default_rng(10), 20.0 * np.arange(6), seeds=3))
     assert (far.low_K == far.high_K).all() and list(far.low_K) == [1, 2, 3, 4, 5, 6]
-    assert far.concordance == pytest.approx(1.0) and far.first_K[0] == 1.0
+    assert far.first_K[0] == 1.0
     near = ranks(layout(np.random.default_rng(11), np.zeros(6), seeds=3))
-    assert (near.high_K - near.low_K >= 2).all() and near.concordance < 0.8
+    assert (near.high_K - near.low_K >= 2).all()
     assert near.first_K.sum() == pytest.approx(1.0)
 
 
@@ -144,11 +144,6 @@ def test_the_residual_deviation_is_of_what_cells_and_seeds_leave() -> None:
     assert residual_deviation(values) == 2.0
     wider = np.array([[0.0, 1.0, 5.0], [0.0, 5.0, 1.0], [0.0, 0.0, 0.0]])  # squares: 20
     assert residual_deviation(wider) == pytest.approx(np.sqrt(20 / 4))
-
-
-def test_agreement_of_seeds_is_kendalls_w() -> None:
-    assert ranks(np.array([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]]), resamples=5).concordance == 0.75
-    assert ranks(np.array([[1.0, 2.0], [2.0, 1.0]]), resamples=5).concordance == 0.0
 
 
 @pytest.mark.parametrize("lead", [0.7, 0.9, 1.1])

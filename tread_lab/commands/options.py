@@ -283,8 +283,6 @@ class Dashboard(Served):
 class Recommend(AsJson, Named):
     """find a rule for routes from a placement sweep"""
 
-    metric: str = option("metric of the rule (gap/heldout)", "gap/heldout")
-    cheapest: bool = option("the fewest FLOPs within the best set", False)
     equal_steps: bool = option("for a number of steps, though the sweep matches costs", False)
     out: str | None = option("experiment to write (recommended.yaml beside the plan)")
 

@@ -34,8 +34,7 @@ def recommend(options: Recommend) -> int:
     from tread_lab.analysis.recommend.recommendation import recommend as rule_of
 
     lab, out = Lab.existing(options.root), options.out
-    asked = {"cheapest": options.cheapest, "equal_steps": options.equal_steps}
-    rule, path = rule_of(lab, options.name, metric=options.metric, **asked), None
+    rule, path = rule_of(lab, options.name, equal_steps=options.equal_steps), None
     if rule.verdict != "dense":
         path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
         wording.write_experiment(lab, rule, path)

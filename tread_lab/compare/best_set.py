@@ -90,13 +90,11 @@ class Ranks:
     Attributes:
         low_K, high_K: the ranks that hold a cell in 95% of resamples.
         first_K: share of resamples in which it came first.
-        concordance: Kendall's W over seeds: 1 if all seeds order the cells alike, 0 if at random.
     """
 
     low_K: NDArray[np.int64]
     high_K: NDArray[np.int64]
     first_K: Array
-    concordance: float
 
 
 def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranks:
@@ -109,7 +107,7 @@ def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ran
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(ranks_RK, [tail, 1 - tail], axis=0, method="nearest")
     first = (ranks_RK == 1).mean(axis=0)
-    return Ranks(low.astype(np.int64), high.astype(np.int64), first, _concordance(values_SK))
+    return Ranks(low.astype(np.int64), high.astype(np.int64), first)
 
 
 def _pooled(values_SK: Array) -> tuple[float, int]:
@@ -133,13 +131,6 @@ def _residuals(values_SK: Array) -> Array:
     """Return what is left of the values after cells and seeds."""
     rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0)
     return np.asarray(values_SK - rows - columns + values_SK.mean())
-
-
-def _concordance(values_SK: Array) -> float:
-    """W = 12 sum_k (R_k - mean R)^2 / (S^2 (K^3 - K)), R_k the sum of a cell's ranks."""
-    S, K = values_SK.shape
-    sums = (np.argsort(np.argsort(values_SK, axis=1), axis=1) + 1).sum(axis=0)
-    return float(12 * ((sums - sums.mean()) ** 2).sum() / (S**2 * (K**3 - K)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,6 +1,6 @@
 """Confidence intervals: every 95% interval over seeds or images that is shown is computed here."""
 
-# S seeds, K cells
+# S seeds
 
 from __future__ import annotations
 
@@ -38,10 +38,8 @@ def pairing_kept(trial_S: Array, baseline_S: Array) -> float:
     pairing shrank the variance ten times. S may stand for images instead of seeds.
 
     Args:
-        trial_S: values of a run; [S, K] for several cells, whose variances are averaged.
+        trial_S: values of a run.
         baseline_S: values of its baseline for the same seeds or images.
     """
-    baseline = baseline_S if trial_S.ndim == baseline_S.ndim else baseline_S[:, None]
-    apart = trial_S.var(axis=0, ddof=1) + baseline.var(axis=0, ddof=1)
-    paired = (trial_S - baseline).var(axis=0, ddof=1)
-    return float(paired.mean() / apart.mean()) if apart.mean() > 0 else 0.0
+    apart = trial_S.var(ddof=1) + baseline_S.var(ddof=1)
+    return float((trial_S - baseline_S).var(ddof=1) / apart) if apart > 0 else 0.0

@@ -12,7 +12,6 @@ import pytest
 
 from tests.synthetic import Synthetic, write_sweep
 from tread_lab.analysis.figures.sentences import joined, routed
-from tread_lab.analysis.recommend import recommendation
 from tread_lab.analysis.recommend.recommendation import (
     Rule,
     Table,
@@ -26,7 +25,6 @@ from tread_lab.cli import main
 from tread_lab.config import load
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
 
 ROUTES = ((0, 4), (0, 5), (0, 8), (0, 10), (2, 8), (4, 8))
@@ -85,45 +83,6 @@ def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: st
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "insufficient"
     assert found.evidence[0].gap.unit == unit and "not established" in as_lines(found)[0]
     assert found.evidence[0].seeds == (None if seeds == 1 else 2)
-    if seeds == 1:
-        with pytest.raises(UserError, match=r"^one seed does not say how heldout/loss spreads"):
-            recommend(Lab(tmp_path), "placement", metric=HELDOUT)
-    with pytest.raises(UserError, match=r"^gap/train is no measure of quality, so no placement is"):
-        recommend(Lab(tmp_path), "placement", metric="gap/train")
-
-
-def test_the_cheapest_of_the_best_set_can_be_asked_for(tmp_path: Path) -> None:
-    lab = swept(tmp_path, seeds=3, noise=8e-3)
-    best, cheap = recommend(lab, "placement"), recommend(lab, "placement", cheapest=True)
-    lengths = [end - start for start, end, _ in (f.rule.at(12) for f in (best, cheap))]
-    assert lengths[1] >= lengths[0]
-    (e,) = cheap.evidence
-    assert e.members_K[e.chosen]
-    assert e.table.flops_K[e.chosen] == e.table.flops_K[e.members_K].min()
-    run = lab.run(e.table.runs_K[e.chosen])
-    run.reopen()
-    run.finish(RunState.COMPLETED, step=400)  # without its costs
-    with pytest.raises(UserError, match="--cheapest: the training FLOPs of some placements are"):
-        recommend(lab, "placement", cheapest=True)
-
-
-def test_each_depth_says_what_pairing_removed_there(tmp_path: Path) -> None:
-    """Runs at rate 0.75 become those of another depth, whose losses are noisy."""
-    lab = swept(tmp_path, seeds=3, routes=((0, 4), (2, 8)), rates=(0.5, 0.75))
-    path, rng = lab.sweep("placement").plan_path, np.random.default_rng(0)
-    plan = json.loads(path.read_text())
-    deep = [trial for trial in plan["trials"] if trial["cell"].get("rate") == 0.75]
-    for trial in deep:
-        trial["cell"] |= {"rate": 0.5, "model.depth": 24}
-        trial["spec"]["routes"][0]["rate"], trial["spec"]["model"]["depth"] = 0.5, 24
-        folder = lab.run(trial["run"]).evaluation(Synthetic().evaluations[0])
-        folder.write(Synthetic().evaluations[0], {"heldout/loss": rng.normal()})
-    shares = {}
-    for name, left_out in (("both", []), ("one", deep)):
-        trials = [trial for trial in plan["trials"] if trial not in left_out]
-        path.write_text(json.dumps({**plan, "trials": trials}))
-        shares[name] = [e.pairing for e in recommend(lab, "placement").evidence]
-    assert shares["both"][0] == shares["one"][0] < 1e-3 and shares["both"][1] > 0.5
 
 
 def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -131,20 +90,6 @@ def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
     found = recommend(lab, "placement")
     assert found.evidence[0].table.unfinished == 2 and found.rule.at(12) != (2, 8, 0.5)
     assert any("2 placements are left out" in line for line in as_lines(found))
-
-
-def test_another_metric_may_decide_and_pairing_is_of_its_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab, metric = swept(tmp_path, seeds=3), "fd[fashion16-v1]@1k"
-    found = recommend(lab, "placement", metric=metric)
-    assert found.rule == Rule(2, "B-4", 0.5)
-    frame = trials_frame(lab, "placement")
-    seed = frame["seed"].astype(float)  # the less alike the seeds of a route and its baseline are
-    lone = frame.assign(**{metric: frame[metric] + 9 * seed.where(frame["role"] == "trial", 0.0)})
-    monkeypatch.setattr(recommendation, "trials_frame", lambda lab, sweep: lone)
-    (evidence,) = recommend(lab, "placement", metric=metric).evidence
-    assert evidence.pairing == pytest.approx(9.0**2 / (9.2**2 + 0.2**2))
 
 
 def test_the_experiment_is_the_sweeps_run_with_the_rule(tmp_path: Path) -> None:
@@ -237,13 +182,12 @@ def test_a_sweep_that_varies_something_else_is_refused(
         recommend(lab, "placement")
 
 
-@pytest.mark.parametrize("cheapest", [False, True])
 def test_where_dense_is_best_no_route_is_recommended(
-    cheapest: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     worse = {"heldout": lambda route: 0.02 + 0.001 * abs(route[1] - 8)}
     swept(tmp_path, seeds=3, noise=1e-4, **worse)
-    command = ["recommend", "placement", "--root", str(tmp_path), *["--cheapest"] * cheapest]
+    command = ["recommend", "placement", "--root", str(tmp_path)]
     assert main(command) == 0
     out = capsys.readouterr().out
     assert out.startswith("dense: the best placement, ") and "experiment:" not in out
@@ -254,16 +198,13 @@ def test_where_dense_is_best_no_route_is_recommended(
     assert tree["best_placement"]["rate"] == 0.5
 
 
-HELDOUT = "heldout/loss"
-
-
 def table(depth: int, best: tuple[int, int]) -> Table:
     """All placements of a depth, their values the distance to the best one, three seeds alike."""
     places = [(i, j, 0.5) for i in range(depth - 1) for j in range(i, depth - 1)]
     values = np.array([abs(i - best[0]) + abs(j - best[1]) for i, j, _ in places], dtype=float)
     noise = np.random.default_rng(depth).normal(scale=0.01, size=(3, len(places)))
     names = ("",) * len(places)
-    return Table(depth, tuple(places), values + noise, 1.0, -values, names, names, 0)
+    return Table(depth, tuple(places), values + noise, names, names, 0)
 
 
 @pytest.mark.parametrize(
@@ -277,20 +218,7 @@ def table(depth: int, best: tuple[int, int]) -> Table:
 )
 def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> None:
     tables = [table(depth, best) for depth, best in zip((12, 24), bests)]
-    assert best_rule(tables, [], cheapest=False) == rule
-
-
-@pytest.mark.parametrize(("members", "rule"), [(1, Rule(2, "B-4", 0.5)), (2, Rule(0, "B-2", 0.5))])
-def test_a_cheap_rule_must_be_among_the_best_at_every_depth(members: int, rule: Rule) -> None:
-    """0->B-2 is the cheaper one; it is in the best set of so many of the two depths."""
-    tables, sets = [], []
-    for k, (depth, best, cheap) in enumerate(((12, (2, 8), (0, 10)), (24, (2, 20), (0, 22)))):
-        found = table(depth, best)
-        flops_K = np.array([100.0 - (j - i) for i, j, _ in found.places])
-        tables.append(replace(found, flops_K=flops_K))
-        of_set = (best, cheap) if k < members else (best,)
-        sets.append(np.array([(i, j) in of_set for i, j, _ in found.places]))
-    assert best_rule(tables, sets, cheapest=True) == rule
+    assert best_rule(tables) == rule
 
 
 def test_placements_that_no_rule_joins_are_refused() -> None:
@@ -299,7 +227,7 @@ def test_placements_that_no_rule_joins_are_refused() -> None:
         replace(table(24, (2, 8)), places=((5, 9, 0.5), (5, 11, 0.5))),
     ]
     with pytest.raises(UserError, match="no rule in the depth means a measured placement"):
-        best_rule(tables, [], cheapest=False)
+        best_rule(tables)
 
 
 @pytest.mark.parametrize(
@@ -327,35 +255,32 @@ def frame_of(folder: Path, *routes: tuple[int, int]) -> pd.DataFrame:
 def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, (0, 2), (2, 8), (1, 5))
     depths = dict.fromkeys(frame["run"], 12)
-    (found,) = tables_of(frame, depths, HELDOUT)
+    (found,) = tables_of(frame, depths)
     assert found.places == ((0, 2, 0.5), (1, 5, 0.5), (2, 8, 0.5))
-    assert (found.depth, found.sign, found.unfinished) == (12, 1.0, 0)
+    assert (found.depth, found.unfinished) == (12, 0)
     trials = frame[frame["role"] == "trial"].set_index(["start", "seed"])
-    dense = frame[frame["role"] == "baseline"].set_index("seed")[HELDOUT]
     for seed in (0, 1):
         for column, start in enumerate((0, 1, 2)):
-            value = found.values_SK[seed, column]
-            assert value == pytest.approx(trials.loc[(start, seed), HELDOUT] - dense[seed])
-            assert found.flops_K[column] == trials.loc[(start, seed), "cost/train_flops"]
+            assert found.values_SK[seed, column] == trials.loc[(start, seed), "gap/heldout"]
     assert found.runs_K[2] == trials.loc[(2, 0), "run"] and found.cells_K[2] == "2->8 s=0.5"
     other = frame.assign(run=frame["run"] + "x", cell=frame["cell"] + " by rows")
     twice = pd.concat([frame, other[other["role"] == "trial"]])
     twice.attrs = frame.attrs
     with pytest.raises(UserError, match="by rows is not the only cell of its placement"):
-        tables_of(twice, {**depths, **dict.fromkeys(twice["run"], 12)}, HELDOUT)
+        tables_of(twice, {**depths, **dict.fromkeys(twice["run"], 12)})
     place = ["route", "start", "end", "rate"]
     frame.loc[frame["role"] == "baseline", place] = ["3->7", 3, 7, 0.5]  # routed, and no trial
-    assert tables_of(frame, depths, HELDOUT)[0].places == found.places
+    assert tables_of(frame, depths)[0].places == found.places
 
 
 def test_runs_of_two_depths_are_two_tables_and_one_placement_makes_no_rule(tmp_path: Path) -> None:
     frame = frame_of(tmp_path, (0, 2), (2, 8), (1, 5), (1, 6))
     deep = set(frame[frame["start"] == 1]["run"])
-    found = tables_of(frame, {run: 24 if run in deep else 12 for run in frame["run"]}, HELDOUT)
+    found = tables_of(frame, {run: 24 if run in deep else 12 for run in frame["run"]})
     assert {t.depth: t.places for t in found} == {
         12: ((0, 2, 0.5), (2, 8, 0.5)),
         24: ((1, 5, 0.5), (1, 6, 0.5)),
     }
     one = frame[frame["route"].isin(["dense", "2->8"])]
     with pytest.raises(UserError, match="fewer than two placements are measured with every seed"):
-        tables_of(one, dict.fromkeys(frame["run"], 12), HELDOUT)
+        tables_of(one, dict.fromkeys(frame["run"], 12))
