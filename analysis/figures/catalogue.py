@@ -49,11 +49,9 @@ KINDS = (  # in the order of the report
     over_training.by_guidance,
     over_training.by_cost,
     loss_gap.over_steps,
-    loss_gap.all_over_steps,
     loss_gap.by_length,
     loss_gap.with_quality,
     similarity.pair,
-    similarity.all_routes,
     samples.equal_seeds,
 )
 

@@ -92,14 +92,12 @@ class FigureKind:
         title: its heading in the report.
         draw: gives every figure of the kind that the records support.
         each_panel: whether it is drawn for each panel of a sweep instead of once.
-        in_report: whether the report shows it.
         compares: whether it shows differences to dense, so that its caption says at equal what.
     """
 
     title: str
     draw: Callable[[SweepRecords], Iterator[Drawn]]
     each_panel: bool = False
-    in_report: bool = True
     compares: bool = False
 
 

@@ -150,19 +150,17 @@ def draw_gap_and_quality(gap: Placements, quality: Placements, ax: style.Axes) -
         style.value_axis(axis, places.metric, places.value, places.low, places.high)
 
 
-def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes, *, named: bool = False) -> None:
+def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
     """Draw one line per cell; zero is the baseline.
 
-    Lines are darker for shorter routes, and those of one length have dashes of their own; `named`
-    ones have a colour of the cycle and, past the colours, dashes.
+    Lines are darker for shorter routes, and those of one length have dashes of their own.
     """
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
     last, lengths = max(1, len(curves) - 1), [curve.length for curve in curves]
     for k, curve in enumerate(curves):
-        colour = style.CYCLE[k % len(style.CYCLE)] if named else style.SEQUENTIAL(0.92 * k / last)
-        turn = k // len(style.CYCLE) if named else lengths[:k].count(curve.length)
-        look: dict[str, Any] = {"color": colour, "linewidth": 0.9, "label": style.arrow(curve.name)}
-        ax.plot(curve.steps, curve.gaps, ("-", "--", ":", "-.")[turn % 4], **look)
+        dashes = ("-", "--", ":", "-.")[lengths[:k].count(curve.length) % 4]
+        look: dict[str, Any] = {"color": style.SEQUENTIAL(0.92 * k / last), "linewidth": 0.9}
+        ax.plot(curve.steps, curve.gaps, dashes, label=style.arrow(curve.name), **look)
     if curves:
         ax.legend(**style.place_legend(ax.get_lines()[1:], inside=0))
     ax.set_title(f"paired differences, smoothed over {HALFLIFE:g} logged entries")
@@ -242,15 +240,3 @@ def over_steps(records: SweepRecords) -> Iterator[Drawn]:
         fig, (ax,) = style.figure(height=max(2.2, 0.5 + 0.13 * len(curves)))
         draw_gap_over_steps(curves, ax)
         yield Drawn("gap_over_steps", steps_caption(curves), fig)
-
-
-@figure_kind()
-def all_over_steps(records: SweepRecords) -> Iterator[Drawn]:
-    """Loss gap over training, all cells"""
-    curves = gap_over_steps(records.frame, records.history) if records.panels > 1 else []
-    if curves:
-        height = max(2.2, 0.5 + 0.13 * len(curves))
-        fig, (ax,) = style.figure(width=style.PAGE, height=height)
-        draw_gap_over_steps(curves, ax, named=True)
-        text = "The loss gap of every cell that trains the loss of its baseline."
-        yield Drawn("gap_over_steps_all", text, fig)

@@ -174,33 +174,14 @@ def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
     return min(routed, key=lambda matrix: gaps.get(cell_of.get(matrix.run), math.inf))
 
 
-def _split(records: SweepRecords) -> tuple[list[Similarity], list[Similarity]]:
-    """Return the first dense matrix, if there is one, and those of routed runs."""
-    matrices = similarities(records.lab, records.frame)
-    routed = [matrix for matrix in matrices if matrix.routes]
-    return [matrix for matrix in matrices if not matrix.routes][:1], routed
-
-
 @figure_kind(each_panel=True)
 def pair(records: SweepRecords) -> Iterator[Drawn]:
     """Similarity of block outputs"""
-    dense, routed = _split(records)
+    matrices = similarities(records.lab, records.frame)
+    dense = [matrix for matrix in matrices if not matrix.routes]
+    routed = [matrix for matrix in matrices if matrix.routes]
     if dense and routed:
         best = _best(records.frame, routed)
         fig, axes = style.figure(height=1.75, columns=2)
-        draw_similarities([*dense, best], axes, route=best.routes[0])
+        draw_similarities([dense[0], best], axes, route=best.routes[0])
         yield Drawn("similarity", caption(dense[0], best), fig)
-
-
-@figure_kind(each_panel=True, in_report=False)
-def all_routes(records: SweepRecords) -> Iterator[Drawn]:
-    """Similarity of block outputs, all routes"""
-    dense, routed = _split(records)
-    if dense and len(routed) > 1:
-        shown, columns = [*dense, *routed], 6
-        rows = math.ceil(len(shown) / columns)
-        fig, axes = style.figure(width=style.PAGE, height=1.3 * rows, rows=rows, columns=columns)
-        draw_similarities(shown, axes, route=None)
-        for ax in axes[len(shown) :]:
-            ax.set_axis_off()
-        yield Drawn("similarity_all", "One colour scale; each route's blocks are framed.", fig)

@@ -165,7 +165,6 @@ def _figures(records: SweepRecords) -> list[dict[str, Any]]:
             "wide": drawn.figure.get_figwidth() > 4,  # inches
         }
         for kind, drawn in all_figures(records)
-        if kind.in_report
     ]
 
 

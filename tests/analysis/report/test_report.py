@@ -10,10 +10,7 @@ import pytest
 
 from tests.four_sweeps import same_as_stored
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.figures import similarity
 from tread_lab.analysis.figures.catalogue import sweep_records
-from tread_lab.analysis.figures.kind import Drawn
-from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.report import report
 from tread_lab.analysis.report.report import contents, cost_sheet, render, write_report
 from tread_lab.frames import trials_frame
@@ -67,14 +64,6 @@ def test_what_the_page_says_of_a_sweep(one_of_four: tuple[str, Lab, str], no_fig
     name, lab, sweep = one_of_four
     page = render({**contents(lab, sweep), "written": "today", "times": "at other times"})
     same_as_stored(PAGES / f"{name}.html", page.replace(STYLE, ""))
-
-
-def test_of_similarities_the_report_shows_the_pair_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    both, (fig, _) = (similarity.pair, similarity.all_routes), figure()
-    drawn = [(kind, Drawn(kind.title, "", fig)) for kind in both]
-    monkeypatch.setattr(report, "all_figures", lambda records: drawn)
-    shown = report._figures(None)  # type: ignore[arg-type]
-    assert [each["title"] for each in shown] == [similarity.pair.title]
 
 
 @pytest.mark.slow  # its figures are drawn
