@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +34,15 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return given
 
 
-def test_processes_of_a_launcher_train_the_run_that_this_command_starts_itself(
-    in_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_two_processes_has_the_losses_of_one(in_folder: Path) -> None:
     words = [*SMALL, "train.batch=4", "execution.log_every=1", "evaluate=[]", "--device", "cpu"]
-    assert main([*words, "--processes", "2", "--root", "own"]) == 0
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launcher, "-m", "tread_lab", *words, "--root", "launched"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    entries = []
-    for root in ("own", "launched"):
-        (run,) = Lab.at(root).runs()
-        assert [(a.ended, a.devices) for a in run.attempts.read()] == [("completed", 2)]
-        entries.append([e.value for e in run.entries() if e.key == "train/loss"])
-    assert entries[0] == pytest.approx(entries[1], rel=1e-6) and len(entries[0]) == 2
+    losses = []
+    for count in (1, 2):
+        assert main([*words, f"--processes={count}", f"--root={count}"]) == 0
+        (run,) = Lab.at(str(count)).runs()
+        assert [(a.ended, a.devices) for a in run.attempts.read()] == [("completed", count)]
+        losses.append([e.value for e in run.entries() if e.key == "train/loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6) and len(losses[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,18 +67,6 @@ def test_an_impossible_number_of_devices_is_refused(
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     assert main([*SMALL, *words]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_launcher_says_how_many_processes_there_are_on_this_machine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}.items():
-        monkeypatch.setenv(name, value)
-    assert main([*SMALL, "--processes", "2"]) == 2
-    assert "--processes: the launcher has said how many; leave" in capsys.readouterr().err
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    assert main(SMALL) == 2
-    assert "WORLD_SIZE=2: a run has the devices of one machine, here 1" in capsys.readouterr().err
 
 
 def test_a_run_is_trained_measured_and_shown_and_then_complete(

@@ -61,33 +61,7 @@ def check_one_device() -> None:
             raise UserError(
                 f"{variable}={os.environ[variable]}: torchrun or mpirun started several processes;"
                 " start one `tread-lab` process without them, which starts those of its runs"
-                " (torchrun alone starts `tread-lab train`)"
             )
-
-
-def launched() -> int:
-    """Return how many processes `torchrun` or `accelerate launch` has started; 1 without them.
-
-    Raises:
-        UserError: another launcher has started several, or they are not all on this machine.
-    """
-    if os.environ.get("WORLD_SIZE", "1") == "1" or "MASTER_ADDR" not in os.environ:
-        check_one_device()
-        return 1
-    count, here = os.environ["WORLD_SIZE"], os.environ.get("LOCAL_WORLD_SIZE", "")
-    if here not in ("", count):
-        raise UserError(f"WORLD_SIZE={count}: a run has the devices of one machine, here {here}")
-    return int(count)
-
-
-def own_device(device: str | None) -> torch.device:
-    """Return the device of one of the processes that a launcher has started: a GPU each.
-
-    Raises:
-        UserError: there are not so many.
-    """
-    named = pick(device)
-    return pick(f"cuda:{os.environ['LOCAL_RANK']}") if named.type == "cuda" else named
 
 
 def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
-import torch
-
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Train
-from tread_lab.commands.resolve import (
-    launched,
-    own_device,
-    run_spec,
-    together,
-    visible_device,
-)
+from tread_lab.commands.resolve import check_one_device, run_spec, together, visible_device
 from tread_lab.config.load import load_experiment
-from tread_lab.engine.ranks import OneProcess, Processes, Ranks
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.data_digests import DataDigests
@@ -37,33 +26,13 @@ from tread_lab.terminal.status import show_run
 
 def train(options: Train) -> int:
     """Train one run, its parents first, and measure it; return the exit code."""
+    check_one_device()
     device = visible_device(options.device)
-    if (count := launched()) == 1:
-        processes = together(options.gpus, options.processes, device)
-        return _train(options, device, processes)
-    from tread_lab.engine.follow import follow  # of the processes that torchrun has started
-
-    if options.gpus or options.processes:
-        raise UserError("--gpus, --processes: the launcher has said how many; leave them out")
-    torch.set_num_threads(options.threads)
-    own = own_device(device)
-    if os.environ["RANK"] != "0":
-        follow(own)
-        return DONE
-    try:
-        code = _train(options, str(own), OneProcess(count))
-        Ranks(own).told(None)
-    finally:
-        Ranks.end()
-    return code
-
-
-def _train(options: Train, device: str | None, processes: Processes) -> int:
     executor = InlineExecutor(
         device=device,
         threads=options.threads,
         hang_timeout=options.hang_timeout,
-        processes=processes,
+        processes=together(options.gpus, options.processes, device),
     )
     lab = Lab.at(options.root)
     loaded = load_experiment(options.experiment, options.overrides)

@@ -25,7 +25,7 @@ from accelerate.utils import InitProcessGroupKwargs, patch_environment
 from torch import Tensor, distributed
 
 from tread_lab.records.attempts import ProcessLost
-from tread_lab.specs.errors import Unavailable, UserError, first_line
+from tread_lab.specs.errors import Unavailable, UserError
 
 _STOP = -1  # what rank 0 says in place of a step
 _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
@@ -43,7 +43,7 @@ Job = Callable[[torch.device, "Ranks"], None]
 class Ranks:
     """The processes of a run as one of them sees them, which is `index` of `count`; rank 0 leads.
 
-    The environment names them as `torchrun` and `accelerate launch` do; without it there is one.
+    The environment names them, as accelerate reads it; without it there is one.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -177,21 +177,13 @@ class Processes(Protocol):
 
 @dataclass(frozen=True)
 class OneProcess:
-    """The calling process alone, or `count` that a launcher has started and that follow it."""
+    """The calling process alone."""
 
-    count: int = 1
+    count = 1
 
     @contextmanager
     def open(self, device: torch.device) -> Iterator[Ranks]:
-        try:
-            yield Ranks(device)
-        except UserError:
-            raise
-        except Exception as error:
-            if self.count == 1:
-                raise
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            raise Unavailable(f"{reason}; start all processes again to go on") from error
+        yield Ranks(device)
 
 
 @dataclass(frozen=True)
