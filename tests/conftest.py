@@ -31,7 +31,6 @@ MENDS = {
     "cuda": "a machine with a CUDA device",
     "webdataset": "pip install webdataset",
     "mkdocs": "pip install 'tread-lab[docs]'",
-    "apprise": "pip install 'tread-lab[notify]'",
     "wandb": "pip install 'tread-lab[wandb]'",
     "prometheus": "apt-get install prometheus",
     "psycopg2": "pip install psycopg2-binary boto3 'moto[server]'",

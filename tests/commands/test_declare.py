@@ -64,7 +64,7 @@ def test_a_number_out_of_its_range_is_refused(
 
 def test_the_words_of_options_ask_for_them_again() -> None:
     words = ["--hang-timeout=0.0", "--gpus=0.5", "--no-mlflow", "--name=x"]
-    options = parse(["sweep", "tiny", *words, "--notify=mailto://a:b@c"])
+    options = parse(["sweep", "tiny", *words])
     assert sorted(words_of(options, Sweep)) == sorted(words)
     assert words_of(options, Sweep, without=("--name", "--no-mlflow", "--gpus")) == words[:1]
 

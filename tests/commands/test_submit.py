@@ -40,9 +40,7 @@ def sbatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     told, program = tmp_path / "told.json", tmp_path / "bin" / "sbatch"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
-        f"notify = open({str(told.with_suffix('.env'))!r}, 'w')\n"
-        f"notify.write(os.environ.get('TREAD_LAB_NOTIFY', ''))\n"
+        f"#!{sys.executable}\nimport json, sys\n"
         f"json.dump(sys.argv[1:], open({str(told)!r}, 'w'))\nprint('12;cluster')\n"
     )
     program.chmod(0o755)
@@ -249,39 +247,3 @@ def test_times_are_read_as_slurm_reads_them() -> None:
     assert {text: _seconds(text) for text in times} == times
     with pytest.raises(UserError, match="is no time of Slurm's"):
         _seconds("")
-
-
-@pytest.mark.parametrize(
-    ("words", "variable", "line"),
-    [
-        (["--export=NONE"], "ALL", "write --export=TREAD_LAB_NOTIFY after `--`"),
-        (["--export", "PATH"], "ALL", "write --export=PATH,TREAD_LAB_NOTIFY after `--`"),
-        ([], "NONE", "write SBATCH_EXPORT=TREAD_LAB_NOTIFY"),
-        (["--export=TREAD_LAB_NOTIFY"], "NONE", ""),
-        (["--export=NONE", "--export=ALL"], "ALL", ""),
-    ],
-)
-def test_an_environment_without_whom_to_notify_is_refused(
-    place: Path,
-    sbatch: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    variable: str,
-    line: str,
-) -> None:
-    monkeypatch.setenv("SBATCH_EXPORT", variable)
-    code = main(["submit", "slurm", "small.yaml", *ASKED, "--notify=cat", "--", *words])
-    said = capsys.readouterr().err
-    assert (code, line in said, sbatch.exists()) == (2 if line else 0, True, not line)
-
-
-def test_whom_to_notify_is_in_the_environment_of_the_job_alone(
-    place: Path, sbatch: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = "cat - secret"
-    assert main(["submit", "slurm", "small.yaml", *ASKED, "--notify", target]) == 0
-    assert sbatch.with_suffix(".env").read_text() == target
-    out, err = capsys.readouterr()
-    assert "secret" not in out + err
-    assert "secret" not in (place / "lab/sweeps/small/slurm.sbatch").read_text()

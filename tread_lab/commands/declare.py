@@ -80,13 +80,10 @@ def arguments(options: type) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def words_of(options: object, kind: type, *, without: Container[str] = ()) -> list[str]:
-    """Return the flags that ask for these options of a command's kind, where they are no defaults.
-
-    `--notify` may hold a password and is never among them.
-    """
+    """Return the flags that ask for these options of a command's kind, without defaults."""
     words = []
     for flag, settings in arguments(kind):
-        if not flag.startswith("-") or flag == "--notify" or flag in without:
+        if not flag.startswith("-") or flag in without:
             continue
         value = getattr(options, settings["dest"])
         if value is True:

@@ -105,11 +105,6 @@ class Driven(Watched, OfLab, Changed):
     allow_mixed: bool = option(
         "run although code, data or weights differ from those of earlier runs", False
     )
-    notify: str | None = option(
-        "a URL of apprise's, or a command that gets JSON on stdin, told when the sweep ends, fails"
-        " or waits (default: TREAD_LAB_NOTIFY, which `ps` does not show)",
-        metavar="URL|COMMAND",
-    )
     cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import shlex
 import subprocess
@@ -25,7 +24,6 @@ from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan, with_whole_parents
 from tread_lab.sweep.plan.preflight import check_extensions, check_guided, check_shares
 from tread_lab.terminal.console import say, show_pairs
-from tread_lab.terminal.notify import VARIABLE, notification_target
 
 _BODY = Path(__file__).with_name("slurm.sh")
 _PATIENCE = 600  # seconds for all nodes to join
@@ -38,9 +36,6 @@ def slurm(options: Slurm) -> int:
     options = dataclasses.replace(options, root=str(lab.root))
     resources, cores = _shape(options)
     name = _check(options, lab, resources)
-    target = notification_target(options.notify)
-    if target:
-        _check_exported(options.sbatch)
     folder = lab.sweep(name).path
     file = folder / "slurm.sbatch"
     text = _text(options, name, file, resources, cores)
@@ -50,7 +45,7 @@ def slurm(options: Slurm) -> int:
     lab.check_writable()
     folder.mkdir(parents=True, exist_ok=True)
     _write(file, text)
-    job = _submit(file, target)
+    job = _submit(file)
     again = "a new job follows" if options.resubmit else "the job is requeued"
     show_pairs(
         [
@@ -185,20 +180,6 @@ def _passed(words: Sequence[str]) -> list[str]:
     return lines
 
 
-def _check_exported(words: Sequence[str]) -> None:
-    """Refuse options that keep from the job whom to notify.
-
-    Raises:
-        UserError: they do; says what to write.
-    """
-    given = re.findall(r"--export(?:=| )(\S+)", " ".join(words))
-    exported = (given or [os.environ.get("SBATCH_EXPORT", "ALL")])[-1]
-    if not {"ALL", VARIABLE} & set(exported.split(",")):
-        names = VARIABLE if exported in ("NONE", "NIL") else f"{exported},{VARIABLE}"
-        where = f"--export={names} after `--`" if given else f"SBATCH_EXPORT={names}"
-        raise UserError(f"--notify is lost under --export={exported}; write {where}")
-
-
 def _seconds(text: str) -> int:
     """Read a time as Slurm does.
 
@@ -226,11 +207,8 @@ def _write(file: Path, text: str) -> None:
     write_text(file, text)
 
 
-def _submit(file: Path, notify: str | None) -> str:
+def _submit(file: Path) -> str:
     """Submit a batch file; return the number of its job.
-
-    Args:
-        notify: may hold a password, so that it is in the job's environment, and in no file.
 
     Raises:
         UserError: sbatch refuses it.
@@ -238,8 +216,7 @@ def _submit(file: Path, notify: str | None) -> str:
     """
     try:
         words = ["sbatch", "--parsable", str(file)]
-        environment = os.environ | ({VARIABLE: notify} if notify else {})
-        answer = subprocess.run(words, capture_output=True, text=True, env=environment)
+        answer = subprocess.run(words, capture_output=True, text=True)
     except FileNotFoundError:
         raise Unavailable(
             f"no `sbatch` on PATH: Slurm's login nodes have it; {file} is what it would get"

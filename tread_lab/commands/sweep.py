@@ -53,7 +53,6 @@ from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue
 from tread_lab.terminal.console import answers, notices, say, show_lines
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import sweep_progress
-from tread_lab.terminal.notify import notification_target, notified
 from tread_lab.terminal.plan import (
     budget_lines,
     evaluation_lines,
@@ -100,7 +99,6 @@ def sweep(options: Sweep) -> int:
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, printed=options.plan and not options.as_json)
-    target = notification_target(options.notify)
     check_trackers(options)
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
@@ -141,7 +139,7 @@ def sweep(options: Sweep) -> int:
         open_tasks.sort(key=lambda task: place.get(task.run, len(place)))
     launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
     if not options.plan:
-        return notified(target, lab, plan.name, lambda: _drive(launch))
+        return _drive(launch)
     if options.as_json:
         print(plan_text(plan_with_costs(plan)), end="")
         return DONE

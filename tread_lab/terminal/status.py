@@ -55,7 +55,7 @@ _URGENT = (  # the order of states in which runs are shown if there is no room f
 def show_lab(lab: Lab, *, as_json: bool) -> int:
     """Print every sweep with the number of its runs in each state; return the exit code."""
     problems: list[UserError] = []
-    counts = lab.of_sweeps(lambda s: sweep_counts(lab, s.name), problems)
+    counts = lab.of_sweeps(lambda s: _SweepStatus.read(lab, s.name).counts, problems)
     if as_json:
         print(json.dumps(counts, indent=1))
         return shown_problems(problems)
@@ -65,11 +65,6 @@ def show_lab(lab: Lab, *, as_json: bool) -> int:
     texts = [[name, str(sum(c.values())), counts_text(c)] for name, c in counts.items()]
     answers.print(fitted(("sweep", "runs", "states"), texts, drop=["runs"], width=answers.width))
     return shown_problems(problems)
-
-
-def sweep_counts(lab: Lab, name: str) -> Counter[RunState]:
-    """Return how many runs of a sweep are in each state."""
-    return _SweepStatus.read(lab, name).counts
 
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:

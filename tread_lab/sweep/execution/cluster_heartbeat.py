@@ -16,8 +16,6 @@ from pathlib import Path
 from tread_lab.specs.errors import Unavailable
 
 Address = tuple[str, int]
-# What is told the line and the exit code of a process that ends by `leave`.
-farewells: list[Callable[[str, int], None]] = []
 
 _EVERY = 2.0  # seconds between two attempts to connect, and for an answer
 PATIENCE = 30.0  # seconds without an answer of another machine, which may only be held up
@@ -83,9 +81,6 @@ def leave(message: str, *, code: int = Unavailable.exit_code) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    for tell in farewells:
-        with contextlib.suppress(Exception):
-            tell(message, code)
     for pid in descendants(os.getpid()):
         kill(pid)
     os._exit(code)
