@@ -112,10 +112,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
         UserError: an argument is unknown, missing or malformed.
     """
     parser = _parser()
-    words, passed = _split([*(sys.argv[1:] if words is None else words)])
     options, rest = parser.parse_known_args(words)
-    if passed:
-        options.sbatch = passed
     options.command = vars(options).pop(_NAME)  # `data encode` for a command of a group
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "overrides")):
@@ -123,14 +120,6 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     if rest:
         options.overrides = [*options.overrides, *rest]
     return options
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words of a command that submits a job, and those after `--` for another one."""
-    if words[:1] != ["submit"] or "--" not in words:
-        return words, []
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -38,7 +38,7 @@ def test_a_command_parses(page: str, line: str) -> None:
 
 def test_other_commands_are_known_programs() -> None:
     known = {"make", "source", "export", "cp", "ray", "docker", "kubectl", "pip", "python"}
-    known |= {"jupyter", "tread-lab"}
+    known |= {"jupyter", "sbatch", "tread-lab"}
     assert {line.split()[0] for _, line in COMMANDS} <= known
 
 

@@ -75,7 +75,7 @@ class Job:
         self._until(lambda: self.facts()["JobState"] == "COMPLETED", "COMPLETED")
 
     def said(self) -> str:
-        logs = sorted(self.folder.glob("lab/sweeps/small/slurm-*.out"))
+        logs = sorted(self.folder.glob("slurm-*.out"))
         return "\n".join(path.read_text() for path in logs)
 
     def full_speed(self) -> None:
@@ -148,18 +148,20 @@ def without_scontrol(tmp_path: Path) -> str:
 
 
 def submit(zygote: Zygote, folder: Path, *words: str, **env: str) -> Job:
-    """Submit the sweep in a folder by the command."""
+    """Submit the batch file of the sweep in a folder, with words for `sbatch`."""
     (folder / "hook").mkdir(parents=True)
     (folder / "small.yaml").write_text(LONG_RUNS)
     slow = folder / "slow"
     slow.touch()
     (folder / "hook/sitecustomize.py").write_text(SLOW_DISK.format(slow=str(slow)))
     sizes = ("--gpus=0", "--cores=1", "--no-mlflow", *LIMITS)
-    env |= {"PYTHONPATH": f"{folder}/hook"}
-    done = zygote.run(folder, "submit", "slurm", "small.yaml", *sizes, *words, **env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (number,) = re.findall(r"^job\s+(\d+): small on", done.stdout, re.MULTILINE)
-    return Job(folder, number)
+    done = zygote.run(folder, "submit", "slurm", "small.yaml", *sizes)
+    assert done.returncode == 0, done.stderr
+    (folder / "job.sbatch").write_text(done.stdout)
+    command = ["sbatch", "--parsable", *words, "job.sbatch"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{folder}/hook", **env}
+    number = subprocess.check_output(command, cwd=folder, env=environment, text=True)
+    return Job(folder, number.strip())
 
 
 @pytest.mark.long
@@ -182,7 +184,7 @@ def test_jobs_share_a_node_and_go_on_when_their_time_is_up(
         assert driver.wait(HALF_AN_HOUR) == DONE, driver.said()
 
     requeued = submit(zygote, tmp_path / "a", "--nodes=2")
-    beside = ("--nodes=1", "--", "--nodelist=n1")
+    beside = ("--nodes=1", "--nodelist=n1")
     followed = submit(zygote, tmp_path / "b", *beside, PATH=without_scontrol)
     both = (requeued, followed)
     for job in both:

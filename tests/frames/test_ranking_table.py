@@ -53,7 +53,7 @@ def test_each_trial_is_divided_by_its_own_baseline(metered_frame: pd.DataFrame) 
     other["energy/joules"] = [80_000.0, 40_000.0]
     frame = pd.concat([metered_frame, other], ignore_index=True)
     frame.attrs |= metered_frame.attrs
-    share = ranking(frame).set_index("cell").loc["2->8", "energy"]
+    share = ranking(frame).set_index("cell").loc["2->8 s=0.5", "energy"]
     assert share == pytest.approx((0.7 + 0.5) / 2)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from tread_lab.commands.options import Driven
+from tread_lab.commands.options import Sweep
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 from tread_lab.terminal.console import say
@@ -16,7 +16,7 @@ from tread_lab.tracking.trackers import TRACKERS, check_installed
 MLFLOW = ("mlflow",)
 
 
-def check_trackers(options: Driven) -> None:
+def check_trackers(options: Sweep) -> None:
     """Refuse MLflow if it is left out as well, and a tracker whose package is not installed.
 
     Raises:

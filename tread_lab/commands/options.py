@@ -143,11 +143,8 @@ class Sweep(Driven, OnDevice, AsJson):
 
 @dataclass(kw_only=True)
 class Slurm(Driven):
-    """run a sweep as a job of Slurm's, which starts again until the sweep is complete"""
+    """print a sweep's batch file for sbatch; its job starts again until the sweep is complete"""
 
-    sbatch: Sequence[str] = argument(
-        "options of sbatch, such as --partition=gpu", nargs="*", metavar="-- OPTION"
-    )
     nodes: int = option("nodes of the job (1)", 1)
     gpus: int = option("GPUs of each node; 0: none", required=True, type=count, metavar="N")
     time: str = option("time of the job, as Slurm writes it: 12:00:00", required=True)
@@ -159,7 +156,6 @@ class Slurm(Driven):
     )
     margin: int = option("stop so many seconds before the time is up (300)", 300)
     resubmit: bool = option("submit a new job each time, where requeueing is not allowed", False)
-    dry_run: bool = option("print the batch file, and submit nothing", False)
 
 
 @dataclass(kw_only=True)
@@ -489,7 +485,7 @@ COMMANDS = {
     "submit slurm": Command(
         Slurm,
         "submit",
-        "submit slurm route_placement.yaml --nodes 2 --gpus 8 --time 12:00:00 -- --partition=gpu",
+        "submit slurm route_placement.yaml --nodes 2 --gpus 8 --time 12:00:00",
     ),
     "schema": Command(Schema, "lab", "schema sweep"),
     "sync": Command(Sync, "lab", "sync"),
@@ -497,5 +493,5 @@ COMMANDS = {
 }
 GROUPS = {
     "data": "make, check and measure data sets",
-    "submit": "submit a sweep to a batch system",
+    "submit": "print a sweep's file for a batch system",
 }

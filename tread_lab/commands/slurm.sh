@@ -7,8 +7,12 @@ say() { echo "job $SLURM_JOB_ID, $(date '+%F %T'): $*" >&2; }
 said=$(SLURM_TIME_FORMAT=standard squeue --noheader --jobs "$SLURM_JOB_ID" --format %e 2>&1)
 end=${SLURM_JOB_END_TIME:-$(date +%s -d "$said" 2>/dev/null)}
 now=$(date +%s)
-((${end:-0} > now)) || end=$((now + seconds))
-stop=$((end - margin))
+stop=$((${end:-0} - margin))
+if ((stop <= now)); then
+  say "nothing is run: less than $margin s are left (squeue: $said): --time with more, or less --margin"
+  exit 2
+fi
+patience=$((stop - now < 600 ? stop - now : 600)) # seconds for all nodes to join
 
 # Ports, a token and temporary folders of this job's own, so that jobs can share a node.
 free_port() { # the first one of this node, from $1 on
@@ -20,9 +24,9 @@ for port in range(int(sys.argv[1]), 65536):
         except OSError: continue
         sys.exit(print(port))' "$1"
 }
-export python cores gpus patience
+export python gpus patience
 export port=$(free_port $((20000 + SLURM_JOB_ID % 1200 * 10)))
-export cores=${SLURM_CPUS_PER_TASK:-$cores}
+export cores=$SLURM_CPUS_PER_TASK
 export host=$("$python" -c 'import ray; print(ray.util.get_node_ip_address())')
 export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 
@@ -56,10 +60,11 @@ export RAY_ADDRESS=$host:$port
 say "$SLURM_JOB_NUM_NODES nodes, Ray at $RAY_ADDRESS, runs until $(date '+%F %T' -d "@$stop")"
 
 # What this job leaves for the next one is newer than this file.
-begun=${file%/*}/slurm-$SLURM_JOB_ID.begun
+begun=$lab/slurm-$SLURM_JOB_ID.begun
+mkdir -p "$lab"
 touch "$begun"
 progress() {
-  find "${file%/*/*/*}" -newer "$begun" -type f \( -path '*/checkpoints/*' -o -path '*/evaluations/*' \
+  find "$lab" -newer "$begun" -type f \( -path '*/checkpoints/*' -o -path '*/evaluations/*' \
     -o -path '*/cache/*' -o -name result.json \) -print -quit 2>/dev/null
 }
 
@@ -98,9 +103,12 @@ if [ "$resubmit" = no ] && scontrol requeue "$SLURM_JOB_ID"; then
   sleep 60 # Slurm ends this job meanwhile
   exit 0
 fi
-if next=$(sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" "$file"); then
+# $0 is Slurm's copy of this file; the line of sbatch is lost, but for its place.
+if next=$(sbatch --parsable --dependency="afterany:$SLURM_JOB_ID" \
+  ${SLURM_JOB_PARTITION:+--partition="$SLURM_JOB_PARTITION"} \
+  ${SLURM_JOB_ACCOUNT:+--account="$SLURM_JOB_ACCOUNT"} ${SLURM_JOB_QOS:+--qos="$SLURM_JOB_QOS"} "$0"); then
   say "job $next goes on"
   exit 0
 fi
-say "sbatch $file goes on"
+say "the same file, given to sbatch again, goes on"
 exit "$code"

@@ -51,7 +51,7 @@ def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
         UserError: a device is not here or lacks a precision or memory, or as `check_files`.
     """
     check_arithmetic(tasks, devices)
-    check_shares(tasks, devices.per_run)
+    _check_shares(tasks, devices.per_run)
     check_memory(tasks, devices)
     warnings = check_files(tasks)
     return [*_check_compiler([task.spec for task in tasks], devices.type), *warnings]
@@ -113,7 +113,7 @@ def check_arithmetic(tasks: Sequence[Task], devices: Devices) -> None:
                 )
 
 
-def check_shares(tasks: Iterable[Task], devices: int) -> None:
+def _check_shares(tasks: Iterable[Task], devices: int) -> None:
     """Refuse batches that the devices of a run cannot share evenly."""
     for batch in dict.fromkeys(task.spec.train.batch for task in tasks):
         if batch % devices:
