@@ -204,9 +204,8 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
     assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large, *measured]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "2 runs open, 8 at once" in said and "sampled in exact fp32 on a GPU: " in said
+    assert "2 runs open, 8 at once" in said
     assert "budget: 1 trial (0 started): " in said
-    assert "256 images a pass, and H200 has 148 GB, which 2 runs share: too much;" in said
     images = 1024 * 3 * 256**2 / 1e6
     assert f"{2 * images:.0f} MB of samples, {2 * images:.0f} MB of samples under way" in said
     assert main([*command, "--plan", "--gpus", "2", *large, *measured]) == 0

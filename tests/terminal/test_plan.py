@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,25 +13,18 @@ from tests.sweep.plans import HELDOUT, plan_of
 from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of
-from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import RunSpec, UserError
-from tread_lab.specs.recipe import FlowSpec
-from tread_lab.specs.units import amount
-from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.timing import Timing
 from tread_lab.sweep.search.budget import Budget
-from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
     Measurement,
     budget_lines,
     evaluation_lines,
-    exact_sampling,
-    memory_lines,
     price_lines,
     show_measurements,
     show_plan,
@@ -66,23 +58,13 @@ def test_a_plan_shows_its_question_its_runs_what_is_left_out_and_their_cost(
     three = [samples(1, at=[100, "end"]), samples(2), samples(3), stages, "layer_similarity"]
     rows = {"route": ["2->8"], "rate": [0, 0.5], "model.width": [32, 64]}
     kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
-    sparse = {"weight": 2, "strong": {"rate": 0.3}, "weak": {"rate": 0.9}, "routes": ["2->8"]}
-    again = [samples(1, sampler={"guidance": {**sparse, "routes": own}}) for own in (["2->8"], [])]
-    flow = replace(tiny_spec(None), process=FlowSpec())
     for title, plan in {
         "a question": placements(question="Where?"),
         "an fp32 block": placements(
             axes={"route": ["2->8"], "precision": ["bf16"], "fp32_block": ["j+1"]}
         ),
-        "cells left out, three ways of sampling, measured in training": placements(
+        "cells left out, measured in training": placements(
             axes=wide, where="start < end", seeds=[0, 1], evaluate=three
-        ),
-        "two ways of sampling": placements(evaluate=three[:2]),
-        "two ways that draw the same images of one run": placements(
-            baseline={"routes": ["0->1"]}, evaluate=again
-        ),
-        "two ways that differ in what a flow does not read": plan_of(
-            flow, "placement", evaluate=[samples(1), samples(1, sampler={"rho": 5})]
         ),
         "cells that are the run of a baseline, several models": placements(axes=rows),
         "a parent": placements(
@@ -232,14 +214,6 @@ def test_evaluations_of_images_have_their_times_by_kind_of_work(screen: Screen) 
         screen(title, evaluation_lines, what, forecast)
 
 
-def test_sampling_in_exact_fp32_is_named_and_bf16_is_not(screen: Screen) -> None:
-    faster = samples(2, count=500, sampler={"precision": "bf16"})
-    plan = placements(evaluate=[samples(1), faster, HELDOUT])
-    screen("fp32 and bf16", exact_sampling, plan, None)
-    screen("stated rates", exact_sampling, plan, RATES["H200"])
-    screen("bf16", exact_sampling, placements(evaluate=[faster, HELDOUT]), None)
-
-
 def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen: Screen) -> None:
     """Its size, models, data and evaluations are then those of all cells."""
     kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
@@ -275,28 +249,3 @@ def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
         plan = placements(**changes)
         opened = Budget(lab, plan, lambda todo, seconds=seconds: [seconds] * len(todo))
         screen(title, budget_lines, plan, opened, plan.possible_tasks[:open_runs], 1)
-
-
-@pytest.mark.parametrize(
-    ("packed", "images", "remedy"),
-    [
-        (1, 6.5, ""),
-        (2, 6.5, ", which 2 runs share"),
-        (2, 5.5, ", which 2 runs share: too much; execution.micro_batch=3 fits"),
-        (1, 0.5, ": too much"),
-    ],
-)
-def test_runs_that_share_a_device_have_to_fit_together(
-    packed: int, images: float, remedy: str, tiny: Any
-) -> None:
-    """The largest run has 12 images on two devices; of two kinds of GPU the small one decides."""
-    large, small = (Task(tiny(train={"batch": batch})) for batch in (12, 10))
-    price = cost(large.spec)
-    each = price.memory_at(1) - price.memory_at(0)
-    room = packed * int(price.memory_at(0) + images * each)
-    kinds = [DeviceFacts("cuda", n, ("fp32",), m) for n, m in (("H200", 10**15), ("A100", room))]
-    devices = Devices((*kinds,), runs_per_device=packed, per_run=2)
-    (line,) = memory_lines([small, large], devices)
-    needed = f"about {amount(price.memory_at(6))} for {large.spec.model.name} at 6 images a pass"
-    assert line == f"memory: {needed}, and A100 has {amount(room)}{remedy}"
-    assert list(memory_lines([], devices)) == []

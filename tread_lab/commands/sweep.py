@@ -56,8 +56,6 @@ from tread_lab.terminal.live_progress import sweep_progress
 from tread_lab.terminal.plan import (
     budget_lines,
     evaluation_lines,
-    exact_sampling,
-    memory_lines,
     price_lines,
     show_plan,
 )
@@ -175,12 +173,9 @@ def _show(launch: _Launch, out: Console) -> None:
         how = "which also draw its images; no time of their exchange is counted"
         show_lines(out, [f"each run is trained on {per_run} devices, {how}"])
     show_lines(out, evaluation_lines(plan, times))
-    if launch.devices.type == "cuda":
-        show_lines(out, exact_sampling(plan, times.rates))
     if launch.options.plan:
         price = launch.options.price_per_hour
         show_lines(out, price_lines(plan, times, launch.open_tasks, price))
-        show_lines(out, memory_lines(launch.open_tasks, launch.devices))
     if plan.budget is not None:
         budget = Budget(lab, plan, times.seconds)
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, shown
 from tread_lab.specs.extensions import Kind
-from tread_lab.specs.guidance import GuidanceSpec, routes_taken
+from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.metrics import METRICS, ReferenceSpec
 from tread_lab.specs.recipe import DDPM_LEVELS
 from tread_lab.specs.run import RunSpec
@@ -213,14 +213,6 @@ def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
         )
     if kind == "ddpm" and sampler.steps > DDPM_LEVELS:
         raise UserError(f"sampler.steps: ddpm has {DDPM_LEVELS:,} levels, got {sampler.steps:,}")
-
-
-def as_drawn(run: RunSpec, sampler: SamplerSpec) -> SamplerSpec:
-    """Return a sampler with what decides the images of `run` alone: equal ones draw the same."""
-    guidance = replace(sampler.guidance, routes=routes_taken(run, sampler.guidance))
-    if run.process.kind == "flow" or sampler.solver in RESPACED:  # which read no grid of EDM's
-        sampler = replace(sampler, sigma_min=1.0, sigma_max=2.0, rho=1.0)
-    return replace(sampler, guidance=guidance)
 
 
 @dataclass(frozen=True, kw_only=True)

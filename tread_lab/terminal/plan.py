@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
 
-from tread_lab.engine.cost.memory import fitting_micro_batch
 from tread_lab.engine.cost.report import on_gpu
-from tread_lab.engine.cost.speed import Rates
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import state_in_sweep
@@ -21,17 +18,13 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     AT,
     END,
-    EvaluationSpec,
     SamplesSpec,
-    as_drawn,
 )
-from tread_lab.specs.evaluation_text import evaluation_label, setting_names
+from tread_lab.specs.evaluation_text import evaluation_label
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
-from tread_lab.specs.run import RunSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
-from tread_lab.specs.units import amount, counted, duration
-from tread_lab.sweep.plan.devices import Devices
+from tread_lab.specs.units import counted, duration
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, SearchSpace, pending_tasks
 from tread_lab.sweep.search.budget import Budget
@@ -69,50 +62,18 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     if len(plan.tasks) > ROWS:
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
     show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
-    samples = [replace(e, step=None) for e in plan.evaluations if isinstance(e, SamplesSpec)]
-    samplings = dict(zip(setting_names(samples), samples))
-    if len(samplings) > 2:
-        show_lines(out, [f"every run is sampled {len(samplings)} ways: {'; '.join(samplings)}"])
-    show_lines(out, _drawn_again(plan, samplings))
-    show_lines(out, _during_training(plan.evaluations, _source(plan)))
+    show_lines(out, _during_training(plan))
     if plan.search is not None:
         show_lines(out, _search(plan, plan.search, lab))
     show_lines(out, [_size(plan), *_matched(plan), _cost(plan, remaining, slots)])
 
 
-def _source(plan: Plan) -> str | None:
-    """Return the data source of all runs; `None` if there are several."""
-    sources = {task.spec.data.source for task in plan.tasks or plan.possible_tasks}
-    return sources.pop() if len(sources) == 1 else None
-
-
-def _measured(plan: Plan) -> list[Task]:
-    """Return the tasks with evaluations: a run that others start from may have none."""
-    return [task for task in plan.tasks or plan.possible_tasks if task.evaluations]
-
-
-def _drawn_again(plan: Plan, samplings: Mapping[str, SamplesSpec]) -> Iterator[str]:
-    """Yield which samplings draw the images of another one, and of how many runs."""
-    counts: Counter[tuple[str, str]] = Counter()
-    alike: dict[Hashable, list[RunSpec]] = {}  # runs that `as_drawn` does not tell apart
-    for run in (task.spec for task in _measured(plan)) if len(samplings) > 1 else ():
-        own = run.process, run.model, run.tokens, run.routes, run.bypass
-        alike.setdefault(own, []).append(run)
-    for runs in alike.values():
-        first: dict[SamplesSpec, str] = {}
-        for name, spec in samplings.items():
-            drawn = replace(spec, sampler=as_drawn(runs[0], spec.sampler), metrics=())
-            counts[name, first.setdefault(drawn, name)] += len(runs)
-    for (name, other), count in counts.items():
-        if name != other:
-            again, drawn_first = (text or "the plain sampling" for text in (name, other))
-            yield f"{again} draws the images of {drawn_first} again, of {counted(count, 'run')}"
-
-
-def _during_training(evaluations: Sequence[EvaluationSpec], source: str | None) -> Iterator[str]:
+def _during_training(plan: Plan) -> Iterator[str]:
     """Yield what is measured of every run at which steps beside its end."""
+    sources = {task.spec.data.source for task in plan.tasks or plan.possible_tasks}
+    source = sources.pop() if len(sources) == 1 else None
     steps: dict[str, dict[str, None]] = {}  # by evaluation
-    for spec in evaluations:
+    for spec in plan.evaluations:
         label = evaluation_label(encode(replace(spec, step=None)), source)
         steps.setdefault(label, {})[END if spec.step is None else str(spec.step)] = None
     labels: dict[tuple[str, ...], list[str]] = {}  # by steps
@@ -258,37 +219,10 @@ def price_lines(
     yield f"{hours}: training {train:,.3g}, evaluations {measuring:,.3g}{bill}"
 
 
-def memory_lines(tasks: Sequence[Task], devices: Devices) -> Iterator[str]:
-    """Yield the memory of the largest open run beside its device's, and what would fit."""
-    if not tasks:
-        return
-
-    def images_of(spec: RunSpec) -> int:
-        return min(cost(spec).micro_batch, spec.train.batch // devices.per_run)
-
-    specs = [task.spec for task in tasks]
-    spec = max(specs, key=lambda spec: cost(spec).memory_at(images_of(spec)))
-    smallest = min(devices.kinds, key=lambda kind: kind.memory)
-    price, room, packed = cost(spec), smallest.memory, devices.runs_per_device
-    images = images_of(spec)
-    needed = price.memory_at(images)
-    shared = f", which {packed} runs share" if packed > 1 else ""
-    remedy = ""
-    if packed * needed > room:
-        share = spec.train.batch // devices.per_run
-        fit = fitting_micro_batch(price, share, room // packed)
-        remedy = f": too much; execution.micro_batch={fit} fits" if fit else ": too much"
-    yield (
-        f"memory: about {amount(needed)} for {spec.model.name} at"
-        f" {images} images a pass, and {smallest.name} has"
-        f" {amount(room)}{shared}{remedy}"
-    )
-
-
 def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
     """Yield the time of every evaluation of images by kind of work, where rates are stated."""
-    tasks = _measured(plan)
-    if forecast.rates is None or not tasks:
+    tasks = [task for task in plan.tasks or plan.possible_tasks if task.evaluations]
+    if forecast.rates is None or not tasks:  # a run that others start from is not measured
         return
     spec, shown = tasks[0].spec, False
     for evaluation in plan.evaluations:
@@ -302,27 +236,6 @@ def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
         shown = True
     if shown:
         yield f"rates of {forecast.rates.device}, {forecast.rates.source}"
-
-
-def exact_sampling(plan: Plan, rates: Rates | None) -> Iterator[str]:
-    """Yield a line that names the evaluations that sample in exact fp32 on a GPU.
-
-    Args:
-        rates: of the GPU, `None` where none are stated.
-    """
-    samplings = [e for e in plan.evaluations if isinstance(e, SamplesSpec)]
-    exact = [e for e in samplings if e.sampler.precision == "fp32"]
-    if not exact:
-        return
-    faster = ""
-    if rates is not None:
-        ratio = rates.sampling["bf16"] / rates.sampling["fp32"]
-        faster = f", {ratio:.0f} times faster by stated rates of {rates.device}"
-    labels = dict.fromkeys(evaluation_label(encode(e), _source(plan)) for e in exact)
-    yield (
-        f"sampled in exact fp32 on a GPU: {', '.join(labels)}; sampler.precision=bf16 is another"
-        f" evaluation, with numbers of its own{faster}"
-    )
 
 
 def _times(parts: Mapping[str, float]) -> str:
