@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU
+from tests.engine.test_power import Nvml, metered
 from tread_lab.data import open_data, resumable
 from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.features import FeatureCache
-from tread_lab.engine.power import Meter, Reading
 from tread_lab.engine.train import train
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.locks import exclusive
@@ -173,7 +173,7 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         return lambda ids: (tick(3600), encoder(ids))[1]
 
     monkeypatch.setattr(alignment, "open_feature_encoder", slow)
-    meter = Meter(lambda: Reading(100.0, 1.0, 100.0 * clock[0]), every=0)
+    meter = metered(Nvml(lambda: 100.0 * clock[0]))
     folder = RunFolder(tmp_path / "lab/runs/run")
     seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU, meter)]
     assert clock[0] > 4600 and 0 < max(seconds) < 10

@@ -215,7 +215,7 @@ class Trainer:
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
-            if self._meter is not None and (joules := self._meter.joules) is not None:
+            if self._meter is not None and (joules := self._meter.energy()) is not None:
                 facts["joules"] = repr(joules)
             if self._writer is not None:
                 facts["log"] = self._writer.history(self.step)
@@ -233,8 +233,6 @@ class Trainer:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._meter is not None:
-            self._meter.close()
         if self._writer is not None:
             self._writer.__exit__(*error)
 
