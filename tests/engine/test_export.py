@@ -85,9 +85,7 @@ def test_the_card_of_an_export_is_that_of_its_run_and_names_no_folder(
 TWO_RATES = [{"start": 1, "end": 1}, {"start": 2, "end": 3, "rate": 0.25}]
 CARDS: dict[str, dict[str, Any]] = {
     "of_classes": {"data": LATENTS, "routes": TWO_RATES},
-    "of_captions": {"data": LATENTS, "captions": {"tokens": 4}},
-    "of_one_class": {"data": {**LATENTS, "classes": 1}, "routes": []},
-    "of_weights": {"train": {"steps": 0}, "init_from": {"file": "a/b.pt", "digest": "abcd"}},
+    "of_no_record": {"data": LATENTS, "routes": []},
     "of_another_step": {"execution": {"keep_steps": [5]}},
 }
 
@@ -108,7 +106,7 @@ def test_a_card_tells_what_the_weights_are_how_they_were_made_and_all_that_was_m
         write_text(folder.path / "evaluations/other/metrics.json", "{")  # damaged
         for made in ({"code": "old"}, {"code": "c0de", "data latents /home/x": "da7a"}, {}):
             folder.attempts.open(fingerprint=made)
-        if name != "of_one_class":
+        if name != "of_no_record":
             folder.write_origin({"code": "v1-dirty", "packages": {"torch": "2.9", "numpy": "2.3"}})
         step = 5 if name == "of_another_step" else spec.train.steps
         cards.append(model_card(folder, spec, step=step).partition("## Spec")[0])

@@ -18,20 +18,15 @@ from tread_lab.data.content import check_content
 from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_text
-from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_text import evaluation_label
 from tread_lab.specs.guidance import beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
-from tread_lab.specs.units import amount
 
 SPEC, CARD = "spec.yaml", "README.md"
 
@@ -151,16 +146,6 @@ def _config(spec: RunSpec, step: int) -> Mapping[str, object]:
     return {"model_type": spec.model.backbone, "step": step, "model": encode(spec.model), **data}
 
 
-# What images are drawn from -> the task as the hub's model-index names it.
-TASKS = {
-    "text": "text-to-image",
-    "class": "class-conditional-image-generation",
-    "nothing": "unconditional-image-generation",
-}
-# A metric, how it was measured, its value, and the spec of its evaluation.
-Measured = tuple[str, str, float, Mapping[str, Any]]
-
-
 def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
     """Return the text of a model card: YAML for the hub, then sections for people.
 
@@ -169,19 +154,17 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
         spec: the run as the card shows it.
         step: of the weights; only measurements of this step are shown.
     """
-    measured = list(_measured(folder, spec, step))
     front = {
         "library_name": "tread-lab",
         "tags": ["diffusion", "tread", "token-routing", spec.process.kind, spec.model.backbone],
-        "model-index": [{"name": spec.model.name, "results": _results(measured, spec)}],
     }
+    weights = f"EMA after {step} of {spec.train.steps} steps"
     head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
     sections = [
         f"---\n{head}---",
         f"# {spec.model.name}, {run_label(spec)}",
-        _what(spec, step),
-        f"## Measured\n\n{_table(measured)}",
-        f"## How it was made\n\n{_provenance(folder)}",
+        f"## Measured\n\n{_table([*_measured(folder, spec, step)])}",
+        f"## How it was made\n\n{_provenance(folder, weights)}",
         _LOADING,
         f"## Spec\n\n```yaml\n{yaml.safe_dump(encode(spec), sort_keys=False)}```",
     ]
@@ -200,35 +183,14 @@ model = load_exported("FOLDER")  # model.network(x, t, y), model.spec, model.pro
 Say here under which licence you give these weights."""
 
 
-def _what(spec: RunSpec, step: int) -> str:
-    price, data = cost(spec), spec.data
-    routes = " + ".join(map(str, spec.routes)) or "no route"
-    rates = [f"{route.rate:g}" for route in spec.routes]
-    each = " + ".join(rates if len({*rates}) > 1 else rates[:1])
-    rate = f" at a selection rate of {each}" if rates else ""
-    seen = f"{data.classes} classes" if spec.condition is None else str(spec.condition)
-    start, steps = spec.init_from, spec.train.steps
-    made = f"EMA weights after {step} of {steps} training steps of {spec.train.batch} on"
-    if not steps:
-        origin = start and (start.file or f"run {signature(start.run)}")
-        made = f"Weights of {origin}, not trained further, for"
-    spent = amount(executed_flops(spec, step), "FLOP")
-    return (
-        f"{made} {data.source} ({data.channels} x {data.size} x {data.size}, {seen}):"
-        f" {price.parameters:,} parameters, {routes}{rate}, process {spec.process.kind},"
-        f" {spec.precision}, {spent}."
-        " Sampling is dense unless a guidance says otherwise."
-    )
-
-
-def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[Measured]:
-    """Yield what every evaluation of the step has measured."""
+def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[str]:
+    """Yield a row for every metric of every evaluation of the step."""
     for evaluation in folder.evaluations():
         at = spec.train.steps if evaluation.step is None else evaluation.step
         tree = evaluation.read()  # `None` where it is damaged
         if tree is not None and int(tree.get("step", at)) == step:
             for metric, value in sorted(tree["metrics"].items()):
-                yield metric, _how(tree["spec"]), float(value), tree["spec"]
+                yield f"| `{metric}` | {float(value):.6g} | {_how(tree['spec'])} |"
 
 
 def _how(tree: Mapping[str, Any]) -> str:
@@ -242,35 +204,14 @@ def _how(tree: Mapping[str, Any]) -> str:
     return f"{tree['count']} samples, {drawn}"
 
 
-def _results(measured: list[Measured], spec: RunSpec) -> list[dict[str, Any]]:
-    """Return the measures of quality as the hub's `model-index` lists them."""
-    seen, size = spec.data, f"{spec.data.channels}x{spec.data.size}x{spec.data.size}"
-    drawn_from = "class" if seen.classes > 1 else "nothing"
-    task = {"type": TASKS["text" if spec.condition else drawn_from]}
-    task["name"] = task["type"].replace("-", " ")
-    data = {"type": seen.source, "name": f"{seen.source}, {size}, {seen.classes} classes"}
-    metrics = [
-        {"type": metric, "name": f"{metric}, {how}", "value": value}
-        for metric, how, value, _ in measured
-        if metric_kind(metric).nature == "quality"
-    ]
-    return [{"task": task, "dataset": data, "metrics": metrics}] if metrics else []
-
-
-def _table(measured: list[Measured]) -> str:
-    if not measured:
+def _table(rows: list[str]) -> str:
+    if not rows:
         return "Nothing was measured at this step."
-    rows = [
-        f"| `{metric}` | {value:.6g} | {how} | `{evaluation_label(tree)}` |"
-        for metric, how, value, tree in measured
-    ]
     note = "Held-out images are those of the spec's data; `fid` is Inception-2015's alone."
-    return "\n".join(
-        ["| metric | value | how | evaluation |", "|---|---|---|---|", *rows, "", note]
-    )
+    return "\n".join(["| metric | value | how |", "|---|---|---|", *rows, "", note])
 
 
-def _provenance(folder: RunFolder) -> str:
+def _provenance(folder: RunFolder, weights: str) -> str:
     """Return code, packages and data of the last attempt; no folder of its machine."""
     origin = (folder.origin() or [{}])[-1]
     found = next((a.fingerprint for a in reversed(folder.attempts.read()) if a.fingerprint), {})
@@ -278,6 +219,7 @@ def _provenance(folder: RunFolder) -> str:
     packages = ", ".join(f"{name} {v}" for name, v in (origin.get("packages") or {}).items())
     facts = {
         "run": folder.name,
+        "weights": weights,
         "code": origin.get("code") or "not recorded",
         "digest of the code": made.pop("code", "not recorded"),
         "packages": packages or "not recorded",
