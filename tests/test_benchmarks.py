@@ -1,4 +1,4 @@
-"""The script that measures a GPU keeps to the time of its calls, whatever a phase does."""
+"""Scripts keep what they promise: the times of calls on a GPU, the same extractor again."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+
+from tread_lab.data import open_data
+from tread_lab.specs import DataSpec
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+@pytest.fixture(autouse=True)
+def on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(FOLDER))
+
+
+@pytest.fixture
+def gpu() -> ModuleType:
     return importlib.import_module("gpu")
 
 
@@ -36,3 +44,15 @@ def test_a_phase_whose_time_is_up_leaves_no_process(gpu: ModuleType) -> None:
     with os.fdopen(ends) as pipe:
         ready, *_ = select.select([pipe], [], [], 30)
         assert ready and pipe.read() == ""  # its end: no process holds the other one
+
+
+def test_equal_seeds_give_an_equal_extractor_and_leave_the_global_generator_alone() -> None:
+    script = importlib.import_module("train_extractor")
+    samples = open_data(DataSpec(), "heldout")
+    before = torch.get_rng_state()
+    weights = [
+        script.train(samples, epochs=1, batch=len(samples) // 4, seed=seed).state_dict().values()
+        for seed in (0, 0, 1)
+    ]
+    same = [all(map(torch.equal, weights[0], other)) for other in weights]
+    assert same == [True, True, False] and torch.equal(torch.get_rng_state(), before)

@@ -22,7 +22,7 @@ def test_it_tells_nine_of_ten_held_out_images_apart_and_is_not_trained_any_more(
     assert not model.training and not any(x.requires_grad for x in model.parameters())
 
 
-def test_absent_or_damaged_weights_say_how_to_make_them(
+def test_absent_or_damaged_weights_say_what_brings_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.safetensors"
@@ -30,5 +30,5 @@ def test_absent_or_damaged_weights_say_how_to_make_them(
     for content in (None, b"", b"not weights at all"):
         if content is not None:
             path.write_bytes(content)
-        with pytest.raises(UserError, match="train_extractor"):
+        with pytest.raises(UserError, match="install tread-lab again"):
             load_extractor("x")

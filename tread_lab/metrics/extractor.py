@@ -69,7 +69,7 @@ def load_extractor(name: str) -> Extractor:
     try:
         weights = load_file(path)
     except (OSError, SafetensorError):
-        remedy = "make them with `python -m tread_lab.engine.train_extractor`"
+        remedy = "install tread-lab again, which brings them"
         raise UserError(f"cannot read the extractor's weights {path}; {remedy}") from None
     model = Extractor()
     model.load_state_dict(weights)
