@@ -81,10 +81,9 @@ def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
     routes = [
         Route("/api/lab", _answer(pages.lab_page)),
         Route("/api/sweeps", _answer(pages.sweeps)),
-        Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version", "question")),
-        Route("/api/sweeps/{name}/table", _answer(pages.table, "metric", "question")),
-        Route("/api/sweeps/{name}/repeat", _answer(pages.repeat)),
-        Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed", "question")),
+        Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version")),
+        Route("/api/sweeps/{name}/table", _answer(pages.table, "metric")),
+        Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),
         Route("/", _answer(pages.file)),

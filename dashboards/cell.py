@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,22 +14,19 @@ from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import common_evaluation, read_similarity
 from tread_lab.analysis.report.page import typeset
 from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
-from tread_lab.dashboards.live import last_entries
 from tread_lab.dashboards.views import choices
 from tread_lab.frames import (
     COUNT,
     HIGH,
     LOW,
-    STEP,
     delta_column,
     disturbed,
     metric_number,
     over_text,
-    plan_steps_frame,
 )
-from tread_lab.records.attempts import EXIT_REASONS, Attempt
+from tread_lab.records.attempts import EXIT_REASONS
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import DEVICE_HOURS, TRAIN_IMAGES, TRAIN_LOSS, metric_kind
+from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import run_status
@@ -39,11 +34,8 @@ from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.routes import RouteSpec
-from tread_lab.specs.units import counted
 
 POINTS = 400  # of a curve; longer ones are thinned out
-SPENT = (STEP, TRAIN_IMAGES, DEVICE_HOURS)  # what curves of stages are drawn over
-LAST = 12  # entries of a log that show how it ended
 ENDED_BADLY = ("failed", "diverged", "stopped", "interrupted")
 ADVICE = {  # kind of failure, or state -> what to do
     "oom": "Halve train.batch or choose a smaller network, then `{again} --retry-failed`.",
@@ -81,7 +73,7 @@ def cell(
     known = isinstance(baseline, str) and baseline in specs
     losses = frame.drop_duplicates("run").set_index("run").get("loss")  # none before it was read
     runs = [run, *([str(baseline)] if known else [])]
-    spec, measured = specs[run], stages(lab, plan, runs)
+    spec = specs[run]
     matrix = common_evaluation(map(lab.run, runs), plan.planned)
     return {
         "number": number,
@@ -94,10 +86,8 @@ def cell(
         "reason": str(trial["reason"]),
         "ended": ending(lab.run(run), lab.sweep(plan.name)),
         "metrics": _metrics(frame, trial),
-        "run": _run(lab.run(run), spec, measured.get(run), matrix),
-        "baseline": _run(lab.run(baseline), specs[baseline], measured.get(baseline), matrix)
-        if known
-        else None,
+        "run": _run(lab.run(run), spec, matrix),
+        "baseline": _run(lab.run(baseline), specs[baseline], matrix) if known else None,
         "one_loss": known and losses is not None and _is_one(losses[[run, baseline]]),
         "differences": differences(specs[baseline], spec) if known else [],
     }
@@ -108,20 +98,20 @@ def _is_one(losses: pd.Series[Any]) -> bool:
 
 
 def ending(run: RunFolder, sweep: SweepFolder) -> Tree | None:
-    """Return how a run of a sweep ended that has no result: its attempts, its log's end and what to
-    do; `None` for one that has a result, has not begun or is at work again.
+    """Return how a run of a sweep ended that has no result, and what to do; `None` for one that has
+    a result, has not begun or is at work again.
     """
     status = run_status(run, sweep.stopped())
     if str(status.state) not in ENDED_BADLY:
         return None
     reason = EXIT_REASONS.get(status.kind or str(status.state))
-    last = last_entries(run)[-LAST:]
+    last = status.attempts[-1].traceback if status.attempts else ""
+    traceback = last or str((run.result() or {}).get("traceback", ""))
     return {
         "kind": status.kind or str(status.state),
         "sentence": reason.sentence if reason else "",
         "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=_again(sweep)),
-        "attempts": [_attempt(attempt) for attempt in status.attempts],
-        "log": [[entry.step, entry.key, f"{entry.value:.6g}"] for entry in last],
+        "traceback": traceback[-4000:],
     }
 
 
@@ -130,21 +120,6 @@ def _again(sweep: SweepFolder) -> str:
     if (command := sweep.command()) is None:
         return shlex.join(["tread-lab", "sweep", f"{sweep.name}.yaml", "--name", sweep.name])
     return f"cd {shlex.quote(command.folder)} && {shlex.join(['tread-lab', *command.words])}"
-
-
-def _attempt(attempt: Attempt) -> Tree:
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.time))
-    where = f"process {attempt.pid} on {attempt.host}"
-    devices = counted(attempt.devices, "device")
-    return {
-        "n": attempt.n,
-        "began": began if attempt.time else "",
-        "where": f"{where}, {devices}" if attempt.host else "",
-        "phase": attempt.phase,
-        "ended": attempt.ended or "under way",
-        "reason": attempt.reason,
-        "traceback": attempt.traceback[-4000:],
-    }
 
 
 def differences(baseline: Mapping[str, Any], spec: Mapping[str, Any]) -> list[list[str]]:
@@ -167,25 +142,6 @@ def curve(run: RunFolder) -> Tree:
     return {"step": [step for step, _ in kept], "loss": numbers(value for _, value in kept)}
 
 
-def stages(lab: Lab, plan: StoredPlan, runs: Sequence[str]) -> dict[str, Tree]:
-    """Return what runs were measured at, by run; runs that were measured at their end alone lack.
-
-    Each has `spent`: what training had taken by then, in steps, images and device-hours, and
-    `metrics`: quality and gaps at these steps, `None` where one was not measured.
-    """
-    some = replace(plan, trials=tuple(trial for trial in plan.trials if trial.run in set(runs)))
-    frame = plan_steps_frame(lab, some)
-    shown = [c for c in choices(frame) if metric_kind(c).nature != "cost"]
-    return {
-        str(run): {
-            "spent": {name: numbers(rows[name]) for name in SPENT if name in rows},
-            "metrics": {c: numbers(rows[c]) for c in shown if rows[c].notna().sum() > 1},
-        }
-        for run, rows in frame.drop_duplicates(["run", STEP]).groupby("run", sort=False)
-        if rows[STEP].nunique() > 1
-    }
-
-
 def pictures(run: RunFolder) -> list[Tree]:
     """Return the sample grids of a run: how they were drawn and where they lie."""
     grids = [
@@ -200,26 +156,21 @@ def pictures(run: RunFolder) -> list[Tree]:
     return sorted(grids, key=lambda grid: grid["drawn"])
 
 
-def _run(
-    run: RunFolder, spec: Mapping[str, Any], measured: Tree | None, evaluation: str | None
-) -> Tree:
-    """Return what one run left behind; `measured` are its `stages`.
+def _run(run: RunFolder, spec: Mapping[str, Any], evaluation: str | None) -> Tree:
+    """Return what one run left behind.
 
     Args:
         evaluation: whose similarity of blocks is shown.
     """
     matrix = read_similarity(run, evaluation) if (run.path / "spec.yaml").exists() else None
-    result = run.result() or {}
     return {
         "name": run.name,
         "folder": str(run.path),
         "curve": curve(run),
-        "stages": measured,
         "pictures": pictures(run),
         "similarity": None if matrix is None else np.round(matrix.mean, 3).tolist(),
         "routes": [[route["start"], route["end"]] for route in spec["routes"]],
         "spec": yaml.safe_dump(dict(spec), sort_keys=False, default_flow_style=None, width=88),
-        "traceback": str(result.get("traceback", ""))[-4000:],
     }
 
 

@@ -6,8 +6,8 @@ import gc
 import itertools
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pandas as pd
@@ -23,7 +23,6 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
-from tread_lab.specs.trials import QUESTIONS
 
 FIRST_WAIT = 0.8  # seconds
 PAUSE = 1.0  # seconds between two readings at least
@@ -43,8 +42,7 @@ class Snapshot:
             state `unread` and no numbers. A run that is trained and at which a process works has
             the state `measuring`.
         version: counts the changes of the frame; 0 before the first reading.
-        answers: what the report says of the sweep, by question; none before the first reading.
-        equal_steps: rows of `equal_steps_frame`, `None` where it is.
+        answer: what the report says of the sweep; `None` before the first reading.
         problem: why the last two readings failed, empty otherwise; the rest is of an earlier one.
         age: seconds since the records were read for it last.
     """
@@ -52,25 +50,9 @@ class Snapshot:
     plan: StoredPlan
     frame: pd.DataFrame
     version: int
-    answers: Mapping[str, Answer] = field(default_factory=dict)
-    equal_steps: pd.DataFrame | None = None
+    answer: Answer | None = None
     problem: str = ""
     age: float = 0.0
-
-    @property
-    def questions(self) -> dict[str, str]:
-        """The questions that the runs answer, by key; the sweep's own has none."""
-        other = {} if self.equal_steps is None else {"steps": QUESTIONS[None]}
-        return {"": self.plan.comparison, **other}
-
-    def answer(self, question: str = "") -> Answer | None:
-        """Return the answer to a question; to the sweep's own where there is no such one."""
-        return self.answers.get(question, self.answers.get(""))
-
-    def asked(self, question: str) -> pd.DataFrame:
-        """Return the frame that answers a question; the sweep's own where there is no such one."""
-        other = self.equal_steps if question == "steps" else None
-        return self.frame if other is None else other
 
 
 def stored_plan(sweep: SweepFolder) -> StoredPlan:
@@ -171,10 +153,7 @@ class LiveSweep:
         if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
             equal_steps = None  # a plan that was extended meanwhile
         told = answer(self.lab, records, plan, complete=ended, equal_steps=equal_steps)
-        answers = {"": told}
-        if equal_steps is not None:
-            answers["steps"] = answer(self.lab, equal_steps, plan, complete=ended)
-        return Snapshot(plan, frame, next(self._versions), answers, equal_steps)
+        return Snapshot(plan, frame, next(self._versions), told)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""
@@ -226,18 +205,12 @@ def _one_line(error: Exception) -> str:
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"
 
 
-def last_entries(run: RunFolder) -> list[Entry]:
-    """Return the entries at the end of a log; none where it cannot be read."""
-    try:
-        size = run.log_path.stat().st_size
-        return list(read_entries(run.log_path, max(0, size - TAIL)))
-    except OSError:
-        return []
-
-
 def progress(run: RunFolder, steps: int) -> dict[str, float | None]:
     """Return `{step, steps, loss}` of a running run, read from the end of its log."""
-    entries = last_entries(run)
+    entries: list[Entry] = []
+    with suppress(OSError):  # it has no log yet, or one that cannot be read
+        size = run.log_path.stat().st_size
+        entries = list(read_entries(run.log_path, max(0, size - TAIL)))
     losses = [entry.value for entry in entries if entry.key == TRAIN_LOSS]
     newest = max(entries, key=lambda entry: entry.n, default=None)
     return {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,20 +11,18 @@ from pathlib import Path
 import pandas as pd
 
 from tread_lab.analysis.report.page import times_text
-from tread_lab.analysis.report.reproduce import Repetition
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.cell_map import Tree
-from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress, stored_plan
+from tread_lab.dashboards.live import MEASURING, LiveSweep, progress, stored_plan
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_status import run_states
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import amount, duration
 
 PAGE = Path(__file__).parent / "page"
-AT_ONCE = 4  # sweeps that the lab's page reads for the first time
 RUNNING = 12  # running runs whose steps are shown
 
 
@@ -43,7 +39,6 @@ class Pages:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self._sizes: dict[str, tuple[int, int]] = {}  # by sweep, of a version
         self._live: dict[str, LiveSweep] = {}
         self._lock = threading.Lock()
 
@@ -61,46 +56,19 @@ class Pages:
         return sorted(lines, key=lambda line: -(line["created"] or 0))
 
     def lab_page(self) -> list[Tree]:
-        """Return each sweep with its answer, states, age and size; a few are read at a time."""
-        lines, unread = self.sweeps(), 0
-        for line in lines:
-            if unread == AT_ONCE:
-                line["counts"] = {}
-                continue
-            line |= self._standing(line["name"])
-            unread += line["answer"] is None and not line["problem"]
-        return lines
+        """Return each sweep with how many of its runs are in each state."""
+        return [line | {"counts": self._counts(line["name"])} for line in self.sweeps()]
 
-    def _standing(self, name: str) -> Tree:
+    def _counts(self, name: str) -> dict[str, int]:
+        sweep = self.lab.sweep(name)
         try:
-            now = self.live(name).snapshot(wait=0)
-        except UserError as error:
-            return {"answer": None, "counts": {}, "problem": str(error)}
-        created = now.plan.created
-        return {
-            "answer": (said := now.answer()) and vars(said),
-            "counts": views.counts(now.plan, now.frame),
-            "age": duration(time.time() - created) if created else "",
-            "disk": amount(self._bytes(now)) if now.version else "",
-            "problem": now.problem,
-        }
+            plan = stored_plan(sweep)
+            return views.counts(plan, run_states(self.lab, plan.runs(), sweep.stopped()).values())
+        except UserError:  # which the line says instead of a question
+            return {}
 
-    def _bytes(self, now: Snapshot) -> int:
-        """Return the bytes of a sweep and its runs, counted once for each version."""
-        known, size = self._sizes.get(now.plan.name, (0, 0))
-        if known != now.version:
-            folders = [self.lab.sweep(now.plan.name).path]
-            folders += [self.lab.run(run).path for run in now.plan.runs()]
-            size = sum(map(_bytes_in, folders))
-            self._sizes[now.plan.name] = now.version, size
-        return size
-
-    def sweep(self, name: str, metric: str = "", version: str = "", question: str = "") -> Tree:
-        """Return all of a sweep, or only what runs now if the page has this version of the rest.
-
-        Args:
-            question: `steps` compares at equal steps where the runs of the sweep answer that, too.
-        """
+    def sweep(self, name: str, metric: str = "", version: str = "") -> Tree:
+        """Return all of a sweep, or only what runs now if the page has this version of the rest."""
         now, folder = self.live(name).snapshot(), self.lab.sweep(name)
         running = self._running(now.plan, now.frame)
         tree = {"version": now.version, "running": running, "problem": now.problem}
@@ -108,38 +76,29 @@ class Pages:
         if now.version:
             tree["times"] = times_text(folder, now.plan.created)
             tree["budget"] = views.budget(folder, now.plan, now.frame)
-        tree["driven"] = folder.driven
         if version == str(now.version) and now.version:
             return tree
-        frame = now.asked(question)
-        above = views.overview(now.plan, frame, now.answer(question))
-        above |= {"counts": views.counts(now.plan, now.frame), "questions": now.questions}
+        above = views.overview(now.plan, now.frame, now.answer)
+        above["counts"] = views.counts(now.plan, now.frame.drop_duplicates("run")["state"])
         chosen = metric if metric in above["metrics"] else above["metric"]
-        return {**above, **tree, "cells": cell_map.cells(frame, chosen, now.plan)}
+        return {**above, **tree, "cells": cell_map.cells(now.frame, chosen, now.plan)}
 
-    def table(self, name: str, metric: str = "", question: str = "") -> Tree:
+    def table(self, name: str, metric: str = "") -> Tree:
         """Return the ranking as the page shows it, or why there is none."""
         now = self.live(name).snapshot()
         if not now.version:
             return {"problem": "the records are being read"}
-        frame = now.asked(question)
         try:
-            return ranking_table(frame, metric, frame.attrs.get("comparison", ""))
+            return ranking_table(now.frame, metric, now.plan.comparison)
         except UserError as error:
             return {"problem": str(error)}
 
-    def cell(self, name: str, number: str, seed: str = "", question: str = "") -> Tree:
+    def cell(self, name: str, number: str, seed: str = "") -> Tree:
         """Return the cell of a sweep with this number, through one of its seeds."""
         now = self.live(name).snapshot()
         if (place := _whole(number)) is None:
             raise UserError(f"no cell {number}")
-        return cell.cell(self.lab, now.plan, now.asked(question), place, _whole(seed))
-
-    def repeat(self, name: str) -> Tree:
-        """Return how to repeat a sweep, as its report says."""
-        now = self.live(name)
-        repetition = Repetition.of(self.lab, now.folder, now.snapshot().plan)
-        return vars(repetition) | {"setups": [(vars(s), n) for s, n in repetition.setups]}
+        return cell.cell(self.lab, now.plan, now.frame, place, _whole(seed))
 
     def grid(self, run: str, evaluation: str) -> Path:
         """Return the picture of the samples of an evaluation."""
@@ -179,11 +138,6 @@ class Pages:
 
 def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
-
-
-def _bytes_in(folder: Path) -> int:
-    paths = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
-    return sum(path.lstat().st_size for path in paths if path.exists())
 
 
 @lru_cache(maxsize=1000)

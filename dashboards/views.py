@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -35,6 +36,7 @@ def overview(plan: StoredPlan, frame: pd.DataFrame, said: Answer | None = None) 
     return {
         "name": plan.name,
         "question": plan.question or f"The sweep {plan.name}",
+        "compared": plan.comparison,
         "answer": said and vars(said),
         "best": best(frame, said.cell if said else ""),
         "metrics": shown,
@@ -45,12 +47,11 @@ def overview(plan: StoredPlan, frame: pd.DataFrame, said: Answer | None = None) 
     }
 
 
-def counts(plan: StoredPlan, frame: pd.DataFrame) -> dict[str, int]:
+def counts(plan: StoredPlan, states: Iterable[str]) -> dict[str, int]:
     """Return how many runs are in each state, with those that a search has yet to suggest."""
-    counted = frame.drop_duplicates("run")["state"].value_counts(sort=False)
-    states = Counter({str(state): int(count) for state, count in counted.items()})
-    states["pending"] += to_suggest(plan)
-    return {state: count for state, count in states.items() if count}
+    counted = Counter(map(str, states))
+    counted["pending"] += to_suggest(plan)
+    return {state: count for state, count in counted.items() if count}
 
 
 def best(frame: pd.DataFrame, cell: str = "") -> int | None:

@@ -6,7 +6,6 @@ import { drawLab } from "./labpage.js";
 import { drawFilters, drawFront, drawMap } from "./map.js";
 import { showPanel } from "./panel.js";
 import { drawRanking } from "./ranking.js";
-import { drawRepeat } from "./repeat.js";
 import { ask } from "./server.js";
 import { act, forget, MOST, readAddress, shown, state, writeAddress } from "./state.js";
 import { drawHead, drawProgress, drawRunning } from "./top.js";
@@ -24,8 +23,7 @@ function start() {
   readAddress();
   setTheme();
   at("sweep").addEventListener("change", (e) => open(e.target.value));
-  at("metric").addEventListener("change", (e) => select({ metric: e.target.value }));
-  at("ask").addEventListener("change", (e) => select({ question: e.target.value }));
+  at("metric").addEventListener("change", (e) => choose(e.target.value));
   at("theme").addEventListener("click", () => {
     state.theme = THEMES[(THEMES.indexOf(state.theme) + 1) % THEMES.length];
     setTheme();
@@ -40,10 +38,8 @@ function start() {
   });
   watchPresses();
   window.addEventListener("resize", () => state.view && drawChosen());
-  for (const moved of ["resize", "scroll"]) window.addEventListener(moved, drawRepeat);
   window.addEventListener("hashchange", () => {
-    const choice = () =>
-      JSON.stringify([state.sweep, state.metric, state.question, state.chosen, state.seeds]);
+    const choice = () => JSON.stringify([state.sweep, state.metric, state.chosen, state.seeds]);
     const earlier = choice();
     const { sweep } = state;
     readAddress();
@@ -82,7 +78,8 @@ async function tick() {
     await listSweeps();
     await refresh();
     const { view } = state;
-    if (view?.version === 0) pause = 800;
+    if (!state.sweep) pause = SLOW;
+    else if (view?.version === 0) pause = 800;
     else if (view && !view.running.length && view.cells.name.length > 2000) pause = SLOW;
     if (view?.problem) live("off", `the records cannot be read: ${view.problem}`);
     else if (lost) live("off", lost);
@@ -123,19 +120,18 @@ function open(name) {
 
 async function refresh() {
   const request = ++state.requests;
-  const { sweep, metric, version, question } = state;
+  const { sweep, metric, version } = state;
   at("main").hidden = !sweep;
   at("lab").hidden = Boolean(sweep);
   at("metric").closest("label").hidden = !sweep;
-  if (!sweep) at("asked").hidden = true;
   if (!sweep) put(at("filters"));
   if (!sweep) {
     const sweeps = await ask("api/lab");
     if (request === state.requests) drawLab(sweeps);
     return;
   }
-  const tree = await ask(`api/sweeps/${sweep}`, { metric, version, question });
-  const table = tree.cells ? await ask(`api/sweeps/${sweep}/table`, { metric, question }) : null;
+  const tree = await ask(`api/sweeps/${sweep}`, { metric, version });
+  const table = tree.cells ? await ask(`api/sweeps/${sweep}/table`, { metric }) : null;
   while (pressed) await new Promise((resume) => setTimeout(resume, 30));
   if (request !== state.requests) return;
   if (table) takeAll(tree, table);
@@ -180,7 +176,6 @@ function draw() {
   drawFilters();
   drawChosen();
   drawFailures();
-  drawRepeat();
 }
 
 function drawChosen() {
@@ -189,9 +184,9 @@ function drawChosen() {
   drawRanking();
 }
 
-// Choose a metric or a question: the server says what it shows.
-async function select(change) {
-  Object.assign(state, change, { version: 0 });
+// Choose a metric: the server says what cells show of it.
+async function choose(metric) {
+  Object.assign(state, { metric, version: 0 });
   writeAddress();
   try {
     await refresh();
@@ -228,7 +223,7 @@ async function drawPanel() {
   const request = ++drawn;
   const cells = shown();
   const names = cells.map((k) => state.view.cells.name[k] ?? `cell ${k}`);
-  const seen = (k) => ({ seed: state.seeds[k] ?? "", question: state.question });
+  const seen = (k) => ({ seed: state.seeds[k] ?? "" });
   try {
     const path = `api/sweeps/${state.sweep}/cells`;
     const details = await Promise.all(cells.map((k) => ask(`${path}/${k}`, seen(k))));

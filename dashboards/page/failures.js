@@ -20,52 +20,20 @@ export function drawFailures() {
   redraw(at("failures"), table(["cell", "seed", "state", "reason"], rows));
 }
 
-// Return how a run ended, what to do, its attempts and the end of its log; null if all is well.
+// Return how a run ended and what to do; null if all is well.
 export function ending(detail) {
   const { ended } = detail;
   if (!ended) return null;
-  const attempts = ended.attempts.map((a) =>
-    h(
-      "li",
-      {},
-      h("strong", {}, `attempt ${a.n}`),
-      [a.began && ` began ${a.began}`, a.where, `in phase ${a.phase}`].filter(Boolean).join(", "),
-      h("p", { class: "reason" }, `${a.ended}${a.reason ? `: ${a.reason}` : ""}`),
-      trace(a.traceback),
-    ),
-  );
-  const shownTrace = ended.attempts.some((a) => a.traceback);
   return h(
     "section",
     { class: "ending" },
     h("h3", {}, `How it ended: ${ended.kind}${ended.sentence ? `, ${ended.sentence}` : ""}`),
     h("p", { class: "advice" }, h("strong", {}, "What to do: "), coded(ended.advice)),
-    attempts.length ? h("ol", {}, attempts) : null,
-    shownTrace ? null : trace(detail.run.traceback),
-    ended.log.length
-      ? h(
-          "details",
-          {},
-          h("summary", {}, "the end of its log"),
-          table(
-            [["step", "n"], "metric", ["value", "n"]],
-            ended.log.map(([step, key, value]) =>
-              h(
-                "tr",
-                {},
-                h("td", { class: "n" }, step),
-                h("td", {}, key),
-                h("td", { class: "n" }, value),
-              ),
-            ),
-          ),
-        )
+    ended.traceback
+      ? h("details", {}, h("summary", {}, "traceback"), h("pre", { tabindex: 0 }, ended.traceback))
       : null,
   );
 }
-
-const trace = (text) =>
-  text ? h("details", {}, h("summary", {}, "traceback"), h("pre", { tabindex: 0 }, text)) : null;
 
 // Return a text with its `commands` as code.
 const coded = (text) => text.split("`").map((part, k) => (k % 2 ? h("code", {}, part) : part));

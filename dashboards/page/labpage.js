@@ -1,4 +1,4 @@
-// The lab's page: every sweep with its question, its answer, where it stands.
+// The lab's page: every sweep with its question and where it stands.
 import { at, h, redraw, STATES } from "./dom.js";
 
 export function drawLab(sweeps) {
@@ -19,14 +19,6 @@ function card(sweep) {
     { class: "card" },
     h("h2", {}, h("a", { href: `#sweep=${sweep.name}` }, sweep.name)),
     h("p", { class: "asks" }, sweep.question),
-    sweep.answer ? h("p", { class: "finding" }, sweep.answer.sentence) : null,
-    h(
-      "p",
-      { class: "hint" },
-      [...counts, sweep.age && `planned ${sweep.age} ago`, sweep.disk]
-        .filter(Boolean)
-        .join(" \u00b7 "),
-    ),
-    sweep.problem ? h("p", { class: "reason" }, sweep.problem) : null,
+    h("p", { class: "hint" }, counts.join(" \u00b7 ")),
   );
 }

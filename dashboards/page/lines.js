@@ -2,10 +2,9 @@
 import { axes, label, span } from "./axes.js";
 import { css, sequential } from "./colours.js";
 import { has, s } from "./dom.js";
-import { number } from "./numbers.js";
 
-// Curves over what training took; each {x, value, colour, dashed}, with marks where points are few.
-export function lines(curves, { metric, zero = false, over = "training step", marks = false }) {
+// Curves over training steps; each {x, value, colour, dashed}.
+export function lines(curves, { metric, zero = false }) {
   const width = 330;
   const height = 190;
   const box = { left: 52, right: 16, top: 18, bottom: 30 };
@@ -14,7 +13,15 @@ export function lines(curves, { metric, zero = false, over = "training step", ma
   const values = shown.flatMap((c) => c.value).filter(has);
   const y = span(zero ? [...values, 0] : values, 0.05);
   const x = [0, Math.max(...shown.flatMap((c) => c.x))];
-  const { px, py, frame } = axes({ x, y, width, height, box, xLabel: over, yLabel: metric });
+  const { px, py, frame } = axes({
+    x,
+    y,
+    width,
+    height,
+    box,
+    xLabel: "training step",
+    yLabel: metric,
+  });
   const paths = shown.map((c) => {
     let pen = "M";
     const d = c.x
@@ -37,19 +44,6 @@ export function lines(curves, { metric, zero = false, over = "training step", ma
       "stroke-linejoin": "round",
     });
   });
-  const dots = marks
-    ? shown.flatMap((c) =>
-        c.x.map((x, k) =>
-          has(c.value[k])
-            ? s(
-                "circle",
-                { cx: px(x), cy: py(c.value[k]), r: 2.6, fill: c.colour },
-                s("title", {}, `${number(c.value[k])} at ${number(x, { digits: 6 })}`),
-              )
-            : null,
-        ),
-      )
-    : null;
   const base = zero
     ? s("line", {
         x1: box.left,
@@ -60,7 +54,7 @@ export function lines(curves, { metric, zero = false, over = "training step", ma
         "stroke-width": 0.8,
       })
     : null;
-  return s("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%" }, frame, base, paths, dots);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%" }, frame, base, paths);
 }
 
 // A similarity matrix with the frames of its routes.

@@ -4,7 +4,7 @@ import { arrows, badge, choice, h, put, swatch, table } from "./dom.js";
 import { differences, more, samples, similarity } from "./evidence.js";
 import { ending } from "./failures.js";
 import { state } from "./state.js";
-import { curves, stages } from "./training.js";
+import { curves } from "./training.js";
 
 export function showPanel(panel, details, names, { remove, seed }) {
   if (!details.length) {
@@ -34,7 +34,6 @@ export function showPanel(panel, details, names, { remove, seed }) {
     ),
     numbers(details, names),
     curves(columns),
-    stages(columns),
     samples(columns),
     similarity(columns),
     differences(details, names),

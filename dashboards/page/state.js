@@ -1,11 +1,10 @@
 // What is known of the open sweep and what is chosen of it; the address holds the whole choice.
 export const MOST = 4; // cells beside each other
-const PLAIN = ["sweep", "metric", "question", "theme"];
+const PLAIN = ["sweep", "metric", "theme"];
 
 // What is chosen before anything is.
 const unchosen = () => ({
   metric: "",
-  question: "",
   filters: {}, // above the map, by axis
   guessed: new Set(), // axes whose filter nobody has chosen
   chosen: [], // cells

@@ -5,25 +5,19 @@ import { number } from "./numbers.js";
 import { act, state } from "./state.js";
 
 export function drawHead() {
-  const { question, answer, questions, terms } = state.view;
-  document.title = `${state.view.name} \u2013 tread-lab`;
+  const { name, question, answer, compared, terms } = state.view;
+  document.title = `${name} \u2013 tread-lab`;
   put(at("question"), question);
-  const compared = questions[state.question] ?? questions[""];
   put(at("compared"), compared ? `compared ${compared}` : "");
   put(at("finding"), answer ? answer.sentence : "");
   put(at("price"), answer?.cost ?? "");
   put(at("certainty"), answer ? answer.certainty : "");
-  const keys = Object.keys(questions);
-  at("asked").hidden = keys.length < 2;
-  put(
-    at("ask"),
-    keys.map((key) => h("option", { value: key }, questions[key])),
-  );
   put(
     at("terms"),
     Object.entries(terms).map(([word, meaning]) => [h("dt", {}, word), h("dd", {}, meaning)]),
   );
-  at("ask").value = keys.includes(state.question) ? state.question : "";
+  const command = h("code", {}, `tread-lab report ${name.replaceAll(",", " ")}`);
+  put(at("report"), "In one file, with figures, costs and how to repeat it: ", command);
 }
 
 export function drawProgress() {

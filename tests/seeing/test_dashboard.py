@@ -213,33 +213,6 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         assert page.errors == [] and all(r.startswith(url) for r in page.requests)
 
 
-def test_metrics_of_several_steps_are_curves_over_what_training_took(
-    tmp_path: Path, page: Page
-) -> None:
-    lab = write_sweep(tmp_path, small(stages=(100, 200)))
-    select = "document.querySelector('#panel select[aria-label=\"{}\"]')"
-    metric, spent = select.format("metric over training"), select.format("what training took")
-    charts = "[...document.querySelectorAll('#panel .stages svg')]"
-    dots = f"{charts}.map((svg) => svg.querySelectorAll('circle').length)"
-    with served(lab) as url:
-        page.open(f"{url}#sweep=placement&cells=1,2")
-        page.wait(f"{charts}.length === 2")
-        assert page.js(dots) == [9, 6]  # dense and two routes at three steps; two differences
-        assert page.js(f"[...{spent}.options].map((o) => o.innerText)") == [
-            "training steps",
-            "training images",
-            "device-hours",
-        ]
-        for choice, value in ((spent, "cost/device_hours"), (metric, "gap/heldout")):
-            page.js(f"{choice}.value = {value!r}; {choice}.dispatchEvent(new Event('change'))")
-        assert page.js(dots) == [6]  # a gap is a difference, and dense has none
-        assert "device-hours" in page.js(f"{charts}[0].textContent")
-        page.click("#grid g.cell", modifiers=SHIFT)  # the panel is drawn anew
-        page.wait("document.querySelectorAll('#panel .heads h2').length === 1")
-        assert page.js(f"{metric}.value") == "gap/heldout"
-        assert page.errors == []
-
-
 def test_failures_stand_with_their_reason_and_look_different(
     tmp_path: Path, page: Page, shoot: Shoot
 ) -> None:
@@ -349,7 +322,7 @@ def test_a_sweep_that_is_removed_gives_way_to_the_one_that_is_left(
     lab = write_sweep(tmp_path, small(name="second", routes=((2, 8), (3, 8))))
     with served(lab) as url:
         page.open(url)
-        page.wait("document.querySelectorAll('#lab .finding').length === 2")
+        page.wait("document.querySelectorAll('#lab article').length === 2")
         page.click("#lab a[href='#sweep=first']")
         page.wait("document.querySelectorAll('#grid g.cell[data-value]').length === 3")
         shutil.rmtree(lab.sweep("first").path)
@@ -358,18 +331,15 @@ def test_a_sweep_that_is_removed_gives_way_to_the_one_that_is_left(
 
 
 PAIRED = """
-import("./training.js").then(({ curves, stages }) => {
-  const run = (x) => ({
-    curve: { step: [1, 2], loss: [x, x] },
-    stages: { spent: { step: [1, 2] }, metrics: { m: [x, x] } },
-  });
+import("./training.js").then(({ curves }) => {
+  const run = (x) => ({ curve: { step: [1, 2], loss: [x, x] } });
   const columns = [
     { name: "dense", run: run(1) },
     { name: "a", run: run(1.5), base: run(1), oneLoss: true },
     { name: "b", run: run(2.5), base: run(2), oneLoss: true },
   ];
   const paths = (svg) => [...svg.querySelectorAll("path")].map((path) => path.getAttribute("d"));
-  return [curves, stages].map((draw) => paths([...draw(columns).querySelectorAll("svg")].at(-1)));
+  return paths([...curves(columns).querySelectorAll("svg")].at(-1));
 })
 """
 SPREAD = """
@@ -403,8 +373,8 @@ def test_charts_pair_runs_and_space_costs(tmp_path: Path, page: Page) -> None:
     with served(Lab(tmp_path)) as url:
         page.open(url)
         page.wait("document.querySelector('#none')?.hidden === false")
-        for one, other in page.js(PAIRED):
-            assert one == other
+        one, other = page.js(PAIRED)
+        assert one == other
         spread = page.js(SPREAD)
         assert [broken for _, broken in spread] == [False] * 3
         assert [share for share, _ in spread] == pytest.approx([1 / 2, 1 / 11, 1 / 2])

@@ -103,7 +103,7 @@ def opened(page: Page, address: str) -> None:
     page.wait(DRAWN)
 
 
-LAB = "document.querySelectorAll('#lab .finding').length === 9"
+LAB = "document.querySelectorAll('#lab article').length === 9"
 RUNS = f"{DRAWN} && document.querySelectorAll('#running li').length === 2"
 COMPARED = "document.querySelector('#compared').innerText === 'compared at {}'"
 SEEN = {  # sweep, "" for all -> what is seen of it
@@ -190,9 +190,7 @@ def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
     assert page.text("#certainty") == said.certainty
     assert page.text("#price") == said.cost and "dense reaches" in said.cost
     assert page.text("#times") == words["times"]
-    page.js("document.querySelector('#repeat').scrollIntoView()")
-    page.wait("document.querySelector('#repeat pre')")
-    assert page.js(SHOWN) == list(words["repeat"].commands)
+    assert page.text("#report").endswith(": tread-lab report grid")
     assert "lower is better" in page.text("#terms")
     assert page.text("#panel .heads h2") == "2\u21928 s=0.5"
     page.click("#grid g.cell[aria-label^='0\u21924']")
@@ -202,7 +200,6 @@ def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
     assert "cells" not in page.js("location.hash")
 
 
-SHOWN = "[...document.querySelectorAll('#repeat pre')].map((pre) => pre.textContent)"
 BESIDE = """
 [...document.querySelectorAll('#pareto .point')].every((point) => {
   const [mark, name] = ['.reach', '.name'].map((part) => point.querySelector(part));
@@ -268,16 +265,12 @@ def test_a_failure_says_how_it_ended_and_what_to_do(url: str, page: Page) -> Non
     page.click("#grid g.cell[data-state=failed]")
     page.wait("document.querySelector('#panel .ending')")
     assert "--retry-failed" in page.text("#panel .advice")
-    assert page.js("document.querySelectorAll('#panel .ending tbody tr').length") == 12
 
 
-def test_the_lab_lists_its_sweeps_with_their_answers(lab: Lab, url: str, page: Page) -> None:
+def test_the_lab_lists_its_sweeps_with_their_states(url: str, page: Page) -> None:
     page.open(url)
     page.wait(LAB)
-    assert page.js("document.querySelectorAll('#lab article').length") == 9
-    assert answer(lab, trials_frame(lab, "grid"), lab.sweep("grid").plan()).sentence in page.text(
-        "#lab"
-    )
-    assert "16 completed" in page.text("#lab") and "kB" in page.text("#lab")
+    states = "3 completed \u00b7 2 running \u00b7 1 not started"
+    assert page.text("#lab article:has([href='#sweep=live_grid']) .hint") == states
     page.click("#lab a[href='#sweep=grid']")
     page.wait("document.querySelector('#question').innerText.startsWith('Where should')")
