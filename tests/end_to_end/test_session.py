@@ -80,7 +80,7 @@ gc --yes
 OF_NOW = re.compile(
     r"(?<![>\w])[\d.]+ (s|ms|min|h)\b(?!=)|[\d.,]+ images/s|process \d+ on \S+|digest \w+"
     r"|\d+\.?\d* [kMG]B free|and [\w ,]* has \d+\.?\d* [kMGT]B|\b1[6-9]\d{8}\.\d+"
-    r"|tread-lab \d+\.\d+\.\d+|(?:files of|in|training,) [\d.]+ [kM]B"
+    r"|tread-lab \d+\.\d+\.\d+|(?:files of|in) [\d.]+ [kM]B|\([\d.]+ [kM]B\)"
     r"|[\d.e-]+ device-hours: training [\d.e-]+, evaluations [\d.e-]+"
     r"|cost/peak_memory_bytes +[\d.]+ [kMGT]B|# crc \w+|^- (packages|device|.*code): .*"
     r'|(?<=")(crc|pid|driver|node|host|by|code|diff|python|device|model|session)": ("[^"\n]*"|\d+)'

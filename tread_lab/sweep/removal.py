@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import TRAIN_SECONDS
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.signature import signature
-from tread_lab.specs.units import amount, counted, counts_text, duration
-
-EARLIER = "whoever trained it before"  # the sweep, whose trials start from it
+from tread_lab.specs.units import amount, counted
 
 
 @dataclass(frozen=True)
@@ -26,15 +21,16 @@ class Removal:
 
     Attributes:
         sweep: the sweep's folder, `None` where a run alone is removed.
-        runs: the folders of the runs that nothing else needs.
-        kept: by run of the sweep, what needs it: other sweeps, runs that started from it, or
-            whoever trained it before the sweep.
+        runs: the folders of the trials' runs that nothing else needs.
+        kept: by run of the sweep, what needs it: other sweeps, or runs that started from it.
+        parents: runs that are no trials of the sweep, and from which its trials started.
     """
 
     name: str
     sweep: SweepFolder | None
     runs: tuple[RunFolder, ...]
     kept: Mapping[str, tuple[str, ...]]
+    parents: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -44,23 +40,16 @@ class Removal:
 
     def lines(self) -> list[str]:
         """Return what would be lost, and what stays, for people."""
-        states = Counter(run.state() for run in self.runs)
-        results = [(run.result() or {}).get("metrics") or {} for run in self.runs]
-        spent = sum(float(metrics.get(TRAIN_SECONDS, 0)) for metrics in results)
-        lost = [counts_text(states)] if states else []
-        lost += [f"{duration(spent)} of training"] if spent else []
-        lost.append(amount(self.bytes))
         what = ["its plan and figures"] if self.sweep else []
-        what += [f"{counted(len(self.runs), 'run')} ({', '.join(lost)})"] if self.runs else []
-        lines = [f"{self.name} loses {' and '.join(what)}"]
+        what += [counted(len(self.runs), "run")] if self.runs else []
+        lines = [f"{self.name} loses {' and '.join(what)} ({amount(self.bytes)})"]
         if self.kept:
             users = dict.fromkeys(user for users in self.kept.values() for user in users)
             stay = "stays" if len(self.kept) == 1 else "stay"
             lines.append(f"{counted(len(self.kept), 'run')} {stay} for {', '.join(users)}")
         lines += [
-            f"run {run} was trained before the sweep; afterwards `tread-lab rm {run}` removes it"
-            for run, users in self.kept.items()
-            if users == (EARLIER,)
+            f"run {run}, where others started, stays; afterwards `tread-lab rm {run}` removes it"
+            for run in self.parents
         ]
         return lines
 
@@ -74,9 +63,9 @@ def removal_of(lab: Lab, name: str) -> Removal:
     """
     sweep = lab.sweep(name) if name in lab.sweeps() else None
     plan = sweep.plan() if sweep else None
-    own = list(plan.runs()) if plan else [lab.known_run(name).name]
+    own = [trial.run for trial in plan.trials] if plan else [lab.known_run(name).name]
+    own = [*dict.fromkeys(own)]  # a run may stand for several trials
     users = _users(lab, own, without=name)
-    users |= {run: (EARLIER,) for run in _earlier(lab, plan) if run not in users} if plan else {}
     if sweep is None and users:
         needed = ", ".join(users[own[0]])
         raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
@@ -85,16 +74,9 @@ def removal_of(lab: Lab, name: str) -> Removal:
         raise UserError(f"{name} is running; `tread-lab stop {name}` ends it")
     if busy := next((run.name for run in runs if run.locked), None):
         raise UserError(f"run {busy} is running; end the command that trains it first")
-    return Removal(sweep.name if sweep else runs[0].name, sweep, runs, users)
-
-
-def _earlier(lab: Lab, plan: StoredPlan) -> Iterator[str]:
-    """Yield the parents of trials that somebody had begun before the sweep was planned."""
-    trials = {trial.run for trial in plan.trials}
-    for run in (run for run in plan.runs() if run not in trials):
-        first = next(iter(lab.run(run).attempts.read()), None)
-        if first and plan.created and first.time < plan.created:
-            yield run
+    others = [run for run in plan.runs() if run not in own] if plan else []
+    parents = tuple(run for run in others if lab.run(run).path.exists())
+    return Removal(sweep.name if sweep else runs[0].name, sweep, runs, users, parents)
 
 
 def remove(removal: Removal) -> None:
