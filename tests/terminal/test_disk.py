@@ -38,7 +38,7 @@ def test_each_part_that_takes_room_is_listed_and_what_helps_where_there_is_none(
         free[0] = left
         screen(f"{left:,} bytes are left", disk_lines, need, lab)
     free[0] = 4000
-    need = DiskNeed(samples=2000, parts=1000, targets=2000)
+    need = DiskNeed(samples=2000, under_way=1000, targets=2000)
     screen("samples and features", disk_lines, need, lab)
 
 
