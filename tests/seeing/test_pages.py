@@ -16,7 +16,6 @@ from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import needs_chromium, served
 from tests.synthetic import Synthetic, small, write_sweep
 from tread_lab.analysis.report.answer import answer
-from tread_lab.analysis.report.report import contents
 from tread_lab.frames import trials_frame
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
@@ -181,15 +180,13 @@ def test_an_empty_lab_says_what_will_be_shown_there(tmp_path: Path, page: Page) 
 
 
 def test_a_sweep_opens_with_the_answer_of_its_report_and_its_best_cell(
-    lab: Lab, url: str, page: Page, no_figures: None
+    lab: Lab, url: str, page: Page
 ) -> None:
     said = answer(lab, trials_frame(lab, "grid"), lab.sweep("grid").plan())
-    words = contents(lab, "grid")
     opened(page, f"{url}#sweep=grid")
     assert page.text("#finding") == said.sentence
     assert page.text("#certainty") == said.certainty
-    assert page.text("#price") == said.cost and "dense reaches" in said.cost
-    assert page.text("#times") == words["times"]
+    assert page.text("#price") == said.cost
     assert page.text("#report").endswith(": tread-lab report grid")
     assert "lower is better" in page.text("#terms")
     assert page.text("#panel .heads h2") == "2\u21928 s=0.5"

@@ -56,7 +56,6 @@ class Remarks:
         lines = filter(is_remark, read_lines(self.path))
         return [Remark(**{name: line[name] for name in _REMARK}) for line in lines]
 
-    @property
     def add(self, event: str, text: str = "") -> None:
         """Add a remark of the user of this process.
 
