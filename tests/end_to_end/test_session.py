@@ -68,7 +68,6 @@ data pack latents packed
 {PACKED} 'evaluate=[{{heldout_loss: {{images: 2}}}}]'
 rm {RUN}
 sweep tiny 'route="0->1"' {SMALL} {MEASURED} --name few --executor inline
-report places few --output both.html
 rm few --yes
 rm places
 rm places --yes
