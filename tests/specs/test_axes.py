@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.specs import UserError
-from tread_lab.specs.axes import Space, cell_of, distinct, grid, is_range
+from tread_lab.specs.axes import Space, cell_of, distinct, grid
 
 
 def test_a_scaled_range_of_which_no_count_is_given_has_33_places_for_a_search() -> None:
@@ -17,10 +17,6 @@ def test_a_scaled_range_of_which_no_count_is_given_has_33_places_for_a_search() 
     assert (len(space), space.coordinates) == (33, {"a": ()})
     middle = space.cells[space.number_at({"a": 0.5})]["a"]
     assert middle == 1e-3  # halfway in the logarithm
-    for text in ("1e-4..1e-2 log", "0..7", " 0 .. 8 step 2"):
-        assert is_range(text)
-    for value in ("../x", "2->8", 3, "1..", "0.1..0.9"):
-        assert not is_range(value)
 
 
 def test_cells_that_set_the_same_in_another_order_are_equal() -> None:

@@ -22,7 +22,7 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.evaluation_text import MetricNames, evaluation_label, setting_names
+from tread_lab.specs.evaluation_text import MetricNames, evaluation_label
 from tread_lab.specs.metrics import ReferenceSpec
 
 
@@ -54,31 +54,6 @@ def test_a_label_says_that_held_out_images_stand_in_for_a_file() -> None:
     assert evaluation_label(encode(against), "latents") == "fid+is+precision@10k"
     own = SamplesSpec(metrics=("fd", "kid"), count=1000)
     assert evaluation_label(encode(own), "fashion16") == "fd+kid@1k"
-
-
-def routed(route: str, weight: float) -> SamplesSpec:
-    guidance = {"weight": weight, "weak": {"rate": 0.5}, "routes": [route]}
-    return decode(SamplesSpec, {"count": 1000, "sampler": {"guidance": guidance}})
-
-
-@pytest.mark.parametrize(
-    ("specs", "names"),
-    [
-        ([guided(2.0), guided(3.0)], ["w=2", "w=3"]),
-        ([guided(2.0, 20), guided(2.0, 50)], ["steps=20", "steps=50"]),
-        ([guided(2.0)], [""]),
-        ([HeldoutSpec(step=5), HeldoutSpec(levels=2)], ["levels=8", "levels=2"]),
-        ([HeldoutSpec(), HeldoutSpec(levels=2, step=5)], ["levels=8", "levels=2"]),
-        ([routed("2->8", 2), routed("2->6", 2)], ["routes=2->8", "routes=2->6"]),
-        ([routed("2->8", 2), routed("2->6", 3)], ["w=2", "w=3"]),  # routes only where it must be
-        (
-            [routed("2->8", 2), routed("2->6", 2), routed("2->6", 3)],
-            ["w=2 routes=2->8", "w=2 routes=2->6", "w=3 routes=2->6"],
-        ),
-    ],
-)
-def test_settings_name_what_differs_alone(specs: list[EvaluationSpec], names: list[str]) -> None:
-    assert setting_names(specs) == names
 
 
 def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -> SamplesSpec:
@@ -127,8 +102,6 @@ def test_a_setting_that_the_experiments_sampler_has_alone_is_said_to_be_none() -
     names, spec = MetricNames([], {"sampler": {"solver": "sde", "steps": 20}}), guided(2.0)
     said = names.name("fd[x]@1k", signature(spec), encode(spec))
     assert said == "fd[x]@1k solver=heun w=2 last_step=none"
-    within = replace(spec.sampler, guidance=GuidanceSpec(weight=2.0, interval=(0.1, 1.0)))
-    assert setting_names([spec, replace(spec, sampler=within)]) == ["", "interval=[0.1,1.0]"]
 
 
 def test_the_path_of_a_reference_is_not_signed() -> None:

@@ -139,13 +139,6 @@ def _values(values: Any, path: str) -> list[Any]:
     return numbers(values, path) if isinstance(values, str) and ".." in values else [values]
 
 
-def is_range(value: Any) -> bool:
-    """Return whether a value is the text of a range of numbers, such as `0..7`."""
-    return isinstance(value, str) and any(
-        re.fullmatch(form, value, flags=re.ASCII) for form in (_WHOLE, _SCALED)
-    )
-
-
 def numbers(text: str, path: str) -> list[int] | list[float]:
     """Return the numbers of a range, both ends inclusive.
 

@@ -192,20 +192,6 @@ def _against(metric: str, tree: Tree, source: str | None) -> str:
     return f"[{HELDOUT}]" if features in ("inception", "dinov2") or inception else ""
 
 
-def setting_names(specs: Sequence[EvaluationSpec]) -> list[str]:
-    """Return what tells evaluations of one kind apart: `w=1`, `w=1.5 SG(0.5/0.9)`.
-
-    The routes of guidance are said only where nothing else differs.
-    """
-    settings = [_settings(without_step(encode(spec))) for spec in specs]
-    differing = _differing(settings)
-    for fields in ([f for f in differing if not f.endswith(".routes")], differing):
-        names = ["".join(_setting(field, own.get(field)) for field in fields) for own in settings]
-        if len(set(names)) == len(names):
-            break
-    return [name.strip() for name in names]
-
-
 class MetricNames:
     """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
 
@@ -239,8 +225,8 @@ class MetricNames:
         if tree["kind"] not in KINDS:  # of a later version
             return ""
         own, usual = _settings(tree), _settings(self._usual_of(tree))
-        fields = [field for field in _differing([usual, own]) if field != _SCORE]
-        return "".join(_setting(field, own.get(field), absent="none") for field in fields)
+        fields = [field for field in _differing(usual, own) if field != _SCORE]
+        return "".join(_setting(field, own.get(field)) for field in fields)
 
     def _usual_of(self, tree: Tree) -> Tree:
         """Return the evaluation that needs no settings in the name of its metrics."""
@@ -256,19 +242,19 @@ def _encoded(kind: str, options: Tree) -> Tree:
     return tree
 
 
-def _differing(settings: Sequence[Tree]) -> list[str]:
+def _differing(one: Tree, other: Tree) -> list[str]:
     """Return the fields in which evaluations differ; the weight says whether there is CFG."""
-    fields = dict.fromkeys(field for own in settings for field in own if field != "metrics")
-    values = {field: {repr(own.get(field)) for own in settings} for field in fields}
+    fields = dict.fromkeys(field for field in [*one, *other] if field != "metrics")
+    values = {field: {repr(one.get(field)), repr(other.get(field))} for field in fields}
     plain = {repr(""), repr("CFG")}
     return [f for f, texts in values.items() if len(texts) > 1 and not texts <= plain]
 
 
-def _setting(field: str, value: Any, absent: str = "") -> str:
+def _setting(field: str, value: Any) -> str:
     """Return ` key=value`; the method of guidance needs no key."""
     name = field.rpartition(".")[2]
     if value is None:
-        return f" {name}={absent}" if absent else ""
+        return f" {name}=none"
     if name == "method":
         return f" {value}" if value else ""
     return f" {name}={short(value) if isinstance(value, float) else value_text(value)}"
