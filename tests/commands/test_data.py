@@ -26,9 +26,8 @@ MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0,
 IMAGES = SimpleNamespace(names=range(1234), classes=range(10))
 
 
-@pytest.mark.parametrize("whole", [True, False])
 def test_options_reach_the_encoding(
-    whole: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(
@@ -42,21 +41,20 @@ def test_options_reach_the_encoding(
         lambda *what, **how: calls.append((what[1:], how)) or "steps",
     )
     monkeypatch.setattr(data, "show_steps", lambda *what: calls.append(what))
-    monkeypatch.setattr(data, "read_manifest", lambda out: {"a": 1} if whole else None)
+    monkeypatch.setattr(data, "read_manifest", lambda out: {"a": 1})
     monkeypatch.setattr(data, "show_packed", lambda *what, **how: calls.append((what, how)))
     line = "data encode in out --autoencoder sd --size 128 --posterior sample --range unit --flips"
-    line += " --images --captions c --limit 5 --batch 3 --device cpu --part 2/4 --skip-damaged"
+    line += " --images --captions c --limit 5 --batch 3 --device cpu --skip-damaged"
     assert main([*line.split(), "--fp32", "--workers", "7", "--licence", "mine", "--json"]) == 0
     stored = Stored(size=128, posterior="sample", flips=True, images=True, dtype="float32")
-    how = {"devices": [torch.device("cpu")], "part": (2, 4), "batch": 3, "workers": 7}
+    how = {"devices": [torch.device("cpu")], "batch": 3, "workers": 7}
     assert calls == [
         (Path("in"), Path("c"), 5),
         ((Path("out"), "encoder sd unit", stored), how | {"skip_damaged": True, "licence": "mine"}),
         ("steps", "images"),
-        *([((Path("out"), {"a": 1}), {"as_json": True})] if whole else []),
+        ((Path("out"), {"a": 1}), {"as_json": True}),
     ]
-    told = "" if whole else "part 2/4 of out is done; other parts are still to come\n"
-    assert capsys.readouterr() == ("", f"1,234 images of 10 classes in in\n{told}")
+    assert capsys.readouterr() == ("", "1,234 images of 10 classes in in\n")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from tread_lab.commands.declare import (
     count,
     not_negative,
     option,
-    part_of,
     positive,
     words_of,
 )
@@ -50,7 +49,6 @@ def test_the_type_of_a_field_is_that_of_its_argument() -> None:
         (not_negative, {"0": 0.0, "0.5": 0.5}, ["-0.1", "inf", "nan", "x"]),
         (positive, {"1": 1, "20": 20}, ["0", "-1", "1.5", ""]),
         (count, {"0": 0, "3": 3}, ["-1", "0.5"]),
-        (part_of, {"1/1": (1, 1), "2/8": (2, 8)}, ["0/4", "5/4", "2", "1/", "a/b", "-1/2"]),
     ],
 )
 def test_a_number_out_of_its_range_is_refused(

@@ -104,11 +104,6 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "unknown flag": ({}, "sweep route_placement --plans", "unknown argument '--plans'"),
     "unknown model": ({}, "cost --model DiT-Z/2", "did you mean"),
     "no images": ({}, "data encode nowhere out --autoencoder vae", "there is no folder nowhere"),
-    "no such part": (
-        {},
-        "data encode x out --autoencoder v --part 9/8",
-        "is not a part such as 2/8",
-    ),
     "no autoencoder": ({}, "data encode x out", "--autoencoder"),
     "no latents to pack": ({}, "data pack nowhere out", "there is no nowhere"),
     "no latents to verify": ({}, "data verify .", "holds no latents"),

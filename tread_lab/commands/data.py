@@ -56,18 +56,20 @@ def encode(options: DataEncode) -> int:
         encoder,
         stored,
         devices=devices,
-        part=options.part,
         batch=options.batch,
         workers=options.workers or os.cpu_count() or 1,
         skip_damaged=options.skip_damaged,
         licence=options.licence,
     )
     show_steps(steps, "images")
-    manifest, (k, n) = read_manifest(options.out), options.part
-    if manifest is None:
-        say(f"part {k}/{n} of {options.out} is done; other parts are still to come")
-    else:
-        show_packed(options.out, manifest, as_json=options.as_json)
+    return _packed(options.out, as_json=options.as_json)
+
+
+def _packed(folder: Path, *, as_json: bool) -> int:
+    """Show what a folder of packed latents holds now; return the exit code."""
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    show_packed(folder, manifest, as_json=as_json)
     return DONE
 
 
@@ -82,10 +84,7 @@ def pack(options: DataPack) -> int:
     """Pack any latents that a run can read into arrays; return the exit code."""
     source = options.source or source_of(options.path)
     show_steps(pack_steps(source, options.path, options.out, batch=options.batch), "samples")
-    manifest = read_manifest(options.out)
-    assert manifest is not None
-    show_packed(options.out, manifest, as_json=options.as_json)
-    return DONE
+    return _packed(options.out, as_json=options.as_json)
 
 
 def verify(options: DataVerify) -> int:

@@ -55,14 +55,6 @@ def count(text: str) -> int:
     return 0 if text == "0" else positive(text)
 
 
-def part_of(text: str) -> tuple[int, int]:
-    """Read `2/8`."""
-    k, slash, n = text.partition("/")
-    if not (slash and k.isdecimal() and n.isdecimal() and 1 <= int(k) <= int(n)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a part such as 2/8")
-    return int(k), int(n)
-
-
 def arguments(options: type) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name of each argument of a command, and what `add_argument` takes beside it."""
     hints = typing.get_type_hints(options)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from tread_lab.commands.declare import argument, count, not_negative, option, part_of
+from tread_lab.commands.declare import argument, count, not_negative, option
 from tread_lab.sweep.execution.executors import EXECUTORS
 from tread_lab.tracking.trackers import TRACKERS
 
@@ -353,12 +353,6 @@ class DataEncode(Reading, AsJson):
     )
     batch: int = option("images encoded and written together (32)", 32)
     device: str | None = option("cpu, cuda:0, or several: cuda:0,cuda:1 (default: all GPUs)")
-    part: tuple[int, int] = option(
-        "make part k of n, beside other processes with the other parts: 2/8",
-        (1, 1),
-        metavar="K/N",
-        type=part_of,
-    )
     licence: str | None = option("a note on the licence of the images, kept in the manifest")
 
 

@@ -1,13 +1,11 @@
-"""Encodes images into packed arrays of latents: resumable, on several devices, in parts."""
+"""Encodes images into packed arrays of latents: resumable, on several devices."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import queue
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
@@ -21,10 +19,10 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
-from tread_lab.data.resumable import DAMAGED, STORED, Array
+from tread_lab.data.resumable import DAMAGED, STORED, Array, ResumableArrays
 from tread_lab.engine.precision import matrix_products
 from tread_lab.prepare.images import AHEAD, DamagedImage, ImageFiles, digest_of, read_ahead
-from tread_lab.prepare.packed import LABELS, Build, Steps, check_whole, finish
+from tread_lab.prepare.packed import Steps, build, check_whole, finish
 from tread_lab.specs.errors import UserError
 
 # uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]
@@ -58,7 +56,6 @@ def encode(
     stored: Stored,
     *,
     devices: Sequence[torch.device],
-    part: tuple[int, int] = (1, 1),
     batch: int = 32,
     workers: int = 1,
     skip_damaged: bool = False,
@@ -67,52 +64,51 @@ def encode(
     """Encode the images that are still to come into packed arrays; yield how far it is.
 
     The latents of an image depend on it and on the images of its batch (by rounding alone), not on
-    devices, parts, or where an earlier attempt was stopped; draws are named by the image's number.
+    devices, or where an earlier attempt was stopped; draws are named by the image's number.
 
     Args:
-        part: k of n processes that share the work; the last one to end writes the manifest.
-        batch: images that are encoded and written together; equal in all parts and attempts.
+        batch: images that are encoded and written together; equal in all attempts.
         workers: threads that read images.
         licence: a note on the licence of the images, kept in the manifest.
 
     Raises:
         DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
-        UserError: the folder holds something else, such as latents of files of other sizes, or
-            that were written later.
+        Busy: another process encodes into the folder.
+        UserError: the folder holds something else, such as latents of files that were written
+            anew since.
         DiskFull: there is no room; the same call goes on later.
     """
     if stored.size % encoder.zoom:
         raise UserError(f"--size {stored.size}: the autoencoder needs a multiple of {encoder.zoom}")
     plan = _plan(images, encoder, stored, batch, licence)
-    sizes_N, times_N = np.array(list(images.written()), np.int64).T
-    whole = {**plan, "sizes": hashlib.sha256(sizes_N.tobytes()).hexdigest()[:16]}
-    if check_whole(folder, whole):
-        _check_age(folder, images, times_N)
+    if check_whole(folder, plan):
         return
-    build = Build(folder, plan, _arrays(encoder, stored), len(images.names))
-    with build.one_part(part):
-        own_N = np.arange(len(images.names)) // batch % part[1] == part[0] - 1
-        build.compare_files(sizes_N, times_N, own_N)
-        chunks = build.open_parts(batch, part)
-        job = _Job(images, build, stored, encoder, workers)
-        yield from job.run(devices, chunks, skip_damaged=skip_damaged)
-    finish(
-        build,
-        whole,
-        labels=np.asarray(images.labels, np.int64),
-        classes=images.classes,
-        captions=images.captions,
-        names=images.names,
-    )
+    with build(folder, plan, _arrays(encoder, stored), len(images.names)) as made:
+        job = _Job(images, made, stored, encoder, workers)
+        yield from job.run(devices, made.open_parts(batch), skip_damaged=skip_damaged)
+        finish(
+            folder,
+            made,
+            plan,
+            labels=np.asarray(images.labels, np.int64),
+            classes=images.classes,
+            captions=images.captions,
+            names=images.names,
+        )
 
 
 class _Job:
     """Crops, encodes and writes chunks: a pool of threads for images, a thread a device."""
 
     def __init__(
-        self, images: ImageFiles, build: Build, stored: Stored, encoder: Encoder, workers: int
+        self,
+        images: ImageFiles,
+        made: ResumableArrays,
+        stored: Stored,
+        encoder: Encoder,
+        workers: int,
     ) -> None:
-        self._images, self._build, self._stored = images, build, stored
+        self._images, self._made, self._stored = images, made, stored
         self._encoder, self._workers = encoder, workers
         self._free: queue.SimpleQueue[Moments] = queue.SimpleQueue()  # one for each idle device
 
@@ -140,7 +136,7 @@ class _Job:
                     done, damaged = done + len(marks), damaged + int((marks == DAMAGED).sum())
                     yield Steps(done, total, damaged)
             except DamagedImage as error:
-                raise DamagedImage(f"{error}; the same command goes on") from None
+                raise DamagedImage(f"{error}, with which the same command goes on") from None
             finally:
                 for pool in (encoders, readers):
                     pool.shutdown(wait=False, cancel_futures=True)
@@ -162,7 +158,7 @@ class _Job:
         if self._stored.images:
             content["images"] = images_BCHW
         marks = np.array([DAMAGED if image is None else STORED for image in images], np.uint8)
-        self._build.write(chunk.start, content, marks)
+        self._made.write(chunk.start, content, marks)
         return marks
 
     def _latents(self, moments: Moments, x_BCHW: Tensor, chunk: range, kind: str) -> NDArray[Any]:
@@ -203,18 +199,6 @@ def _arrays(encoder: Encoder, stored: Stored) -> dict[str, Array]:
     return arrays
 
 
-def _check_age(folder: Path, images: ImageFiles, times_N: NDArray[np.int64]) -> None:
-    """Refuse images that were written after the data set: their pixels may be other ones."""
-    labels, latest = folder / LABELS, int(times_N.argmax())
-    if labels.exists() and times_N[latest] > labels.stat().st_mtime_ns:
-        image, made = (shlex.quote(str(path)) for path in (images.place(latest).file, labels))
-        raise UserError(
-            f"{folder} holds a data set that is older than {images.names[latest]}; choose another"
-            f" folder, remove this one, or, where only times changed, `touch -r"
-            f" {image} {made}`"
-        )
-
-
 def _plan(
     images: ImageFiles, encoder: Encoder, stored: Stored, batch: int, licence: str | None
 ) -> dict[str, object]:
@@ -222,6 +206,7 @@ def _plan(
     fed = {} if encoder.range == "signed" else {"decoder_range": encoder.range}
     return {
         "names": digest_of(images),
+        "files": images.files_digest(),
         "encoder": {"name": encoder.name, "digest": encoder.digest},
         "scale": encoder.scale,
         "shift": encoder.shift,

@@ -111,22 +111,22 @@ class ImageFiles(Images):
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
 
-    def written(self) -> Iterator[tuple[int, int]]:
-        """Yield the bytes of each image, and when its file was last changed, in nanoseconds; a tar
-        is asked once for all of its images.
+    def files_digest(self) -> str:
+        """Return a hash of name, bytes and last change of each file; a tar is one file.
 
         Raises:
             UserError: one cannot be read.
         """
+        digest = hashlib.sha256()
         places = map(self.place, range(len(self.names)))
-        for file, group in itertools.groupby(places, key=lambda place: place.file):
-            inside = list(group)
+        for file, inside in itertools.groupby(places, key=lambda place: place.file):
             try:
                 facts = file.stat()
             except OSError as error:
-                raise _unreadable(inside[0].name, error) from None
-            for place in inside:
-                yield facts.st_size if place.size < 0 else place.size, facts.st_mtime_ns
+                raise _unreadable(next(inside).name, error) from None
+            line = f"{file.name} {facts.st_size} {facts.st_mtime_ns}\n"
+            digest.update(line.encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()[:16]
 
 
 def _unreadable(name: str, error: OSError) -> UserError:

@@ -19,7 +19,7 @@ from tread_lab.data.resumable import Array
 from tread_lab.data.scaled import Store
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import channel_statistics, statistics_beside
-from tread_lab.prepare.packed import Build, Steps, check_whole, finish
+from tread_lab.prepare.packed import Steps, build, check_whole, finish
 from tread_lab.records.durable import read_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -76,27 +76,27 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
     count = len(store.labels)
     name = "latents" if store.posterior == "none" else "moments"
     arrays = {key: _array(rows) for key, rows in _rows(store, name, np.zeros(1, np.int64)).items()}
-    build = Build(folder, plan, arrays, count)
-    with build.one_part((1, 1)):
-        chunks, done = build.open_parts(batch), 0
+    with build(folder, plan, arrays, count) as made:
+        chunks, done = made.open_parts(batch), 0
         total = sum(map(len, chunks))
         yield Steps(done, total)
         for chunk in chunks:
             ids = np.arange(chunk.start, chunk.stop)
             rows = _rows(store, name, ids)
             _check_types(rows, arrays, chunk)
-            build.write(chunk.start, rows)
+            made.write(chunk.start, rows)
             done += len(chunk)
             yield Steps(done, total)
-    finish(
-        build,
-        plan,
-        labels=store.labels,
-        classes=read_json(path / CLASSES),
-        captions=captions_of(store),
-        statistics=statistics,
-        heldout=path if "heldout" in plan else None,
-    )
+        finish(
+            folder,
+            made,
+            plan,
+            labels=store.labels,
+            classes=read_json(path / CLASSES),
+            captions=captions_of(store),
+            statistics=statistics,
+            heldout=path if "heldout" in plan else None,
+        )
 
 
 def _plan(data: DataSpec, path: Path, store: Store) -> dict[str, object]:

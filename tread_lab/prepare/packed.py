@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,137 +23,64 @@ from tread_lab.data.latents import (
     write_manifest,
 )
 from tread_lab.data.npy import npy_header
-from tread_lab.data.resumable import DAMAGED, STORED, TO_COME, Array, ResumableArrays
+from tread_lab.data.resumable import DAMAGED, STORED, Array, ResumableArrays
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.prepare.measure import AT_ONCE, ChannelMoments
-from tread_lab.records.durable import FULL, replacing, writing
-from tread_lab.records.locks import Busy, exclusive
+from tread_lab.records.durable import replacing, writing
+from tread_lab.records.locks import exclusive
 from tread_lab.specs.errors import UserError, shown
 
 UNDER_WAY = ".building"  # folder of what is not whole yet
 LOCK = ".lock"
 LABELS = "labels.npy"
-# Of the file of each sample that is under way: bytes, and when it was last changed.
-SIZES, TIMES = "file_sizes.npy", "file_times.npy"
 _DIGESTS = {  # entries of a plan whose values tell a reader nothing
     "names": "other images, labels or captions",
-    "sizes": "images whose files had other sizes",
-    "times": "images whose files have been changed since",
+    "files": "images whose files may have changed",
     "encoder": "another autoencoder",
     "content": "other content",
     "heldout": "other held-out samples",
     "digest": "other content",
 }
-_UNKNOWN = -1  # time of a file whose part has not begun
-_WAIT, _WAITS = 0.5, 120  # seconds between two looks at a lock, and how many before giving up
 _COPIED = 4096  # samples that are moved at once where damaged ones are left out
 
 
 class Steps(NamedTuple):
-    """How many samples are done of all that this process makes, and how many are damaged."""
+    """How many samples are done of all that were to come, and how many are damaged."""
 
     done: int
     total: int
     damaged: int = 0
 
 
-class Build(ResumableArrays):
-    """Arrays of `count` samples that come into being beside their place.
-
-    Room for all of them is taken at once, so that a disk that is too small is known at the start.
+@contextlib.contextmanager
+def build(
+    folder: Path, plan: Mapping[str, object], arrays: Mapping[str, Array], count: int
+) -> Iterator[ResumableArrays]:
+    """Begin arrays of `count` samples in `.building` of a folder, or go on with them; no other
+    process can until the block ends.
 
     Args:
-        destination: where the arrays will be; until then they lie in its folder `.building`.
         plan: everything that decides the content. A build goes on only under an equal plan.
 
     Raises:
+        Busy: another process makes them.
         UserError: the folder holds the beginning of something else.
         DiskFull: the arrays do not fit.
     """
-
-    def __init__(
-        self, destination: Path, plan: Mapping[str, object], arrays: Mapping[str, Array], count: int
-    ) -> None:
-        fingerprint = {**plan, "samples": count}
-        super().__init__(destination / UNDER_WAY, fingerprint, arrays, count, option="")
-        self.destination = destination
-        writable(destination)
-        with self.alone():
-            self._begin()
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until no other process begins or finishes this build, and hold them off."""
-        with contextlib.ExitStack() as stack:
-            for attempt in range(_WAITS + 1):
-                try:
-                    lock = exclusive(self.destination / LOCK, str(self.destination))
-                    stack.enter_context(lock)
-                    break
-                except Busy:
-                    if attempt == _WAITS:
-                        raise
-                    time.sleep(_WAIT)
-            yield
-
-    def one_part(self, part: tuple[int, int]) -> contextlib.AbstractContextManager[None]:
-        """Hold a part; `Busy` where another process makes it."""
-        k, n = part
-        return exclusive(self.folder / f"{k}-of-{n}.lock", f"part {k}/{n} of {self.destination}")
-
-    def compare_files(
-        self, sizes_N: NDArray[np.int64], times_N: NDArray[np.int64], own_N: NDArray[np.bool_]
-    ) -> None:
-        """Remember bytes and time of the file of each sample; a damaged one whose file has others
-        now is to come again.
-
-        Args:
-            own_N: samples of this process's part. Only their times count: another part may be made
-                on another machine, of a copy of the files.
-
-        Raises:
-            UserError: the file of a sample that is made already has others now.
-        """
-        sizes, times = self.folder / SIZES, self.folder / TIMES
-        with self.alone():
-            marks, known_N = self.marks(), _stored(times, np.full_like(times_N, _UNKNOWN))
-            made, other_times_N = marks == STORED, own_N & (known_N != times_N)
-            other_times_N &= known_N != _UNKNOWN
-            if (_stored(sizes, sizes_N) != sizes_N)[made].any():
-                other = difference({"sizes": "earlier"}, {})
-                raise UserError(
-                    f"{self.destination} holds the beginning of a data set with {other}"
-                )
-            if other_times_N[made].any():
-                other = difference({"times": "earlier"}, {})
-                raise UserError(
-                    f"{self.destination} holds the beginning of a data set with {other}, or, where"
-                    f" only times changed, {times}"
-                )
-            if all(path.exists() for path in map(self.path, self.arrays)):  # none is in place yet
-                self.forget(np.flatnonzero((marks == DAMAGED) & other_times_N))
-            for path, numbers_N in ((sizes, sizes_N), (times, np.where(own_N, times_N, known_N))):
-                with replacing(path) as temporary, temporary.open("wb") as file:
-                    np.save(file, numbers_N)
-
-    def _begin(self) -> None:
-        stored = self.stored_fingerprint
+    under_way = ResumableArrays(
+        folder / UNDER_WAY, {**plan, "samples": count}, arrays, count, option=""
+    )
+    writable(folder)
+    with exclusive(folder / LOCK, str(folder)):
+        stored = under_way.stored_fingerprint
         if stored is None:
-            for path in packed_files(self.destination):
-                there = f"{self.destination} holds {path.name} already"
+            for path in packed_files(folder):
+                there = f"{folder} holds {path.name} already"
                 raise UserError(f"{there}; choose another folder, or move that file away")
-            self.begin("samples")
-            with writing(self.destination, ""):
-                for name in self.arrays:
-                    _reserve(self.path(name))
-        elif other := difference(stored, self.fingerprint):
-            raise UserError(f"{self.destination} holds the beginning of a data set with {other}")
-
-
-def _stored(path: Path, otherwise_N: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers in a file; others without it."""
-    stored_N: NDArray[np.int64] = np.load(path) if path.exists() else otherwise_N
-    return stored_N
+            under_way.begin("samples")
+        elif other := difference(stored, under_way.fingerprint):
+            raise UserError(f"{folder} holds the beginning of a data set with {other}")
+        yield under_way
 
 
 def clear(destination: Path) -> None:
@@ -184,16 +110,6 @@ def difference(stored: Mapping[str, object], asked: Mapping[str, object]) -> str
     return ""
 
 
-def _reserve(path: Path) -> None:
-    """Take the room of a file now; file systems that cannot do so are let be."""
-    with path.open("r+b") as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-        except OSError as error:
-            if error.errno in FULL:
-                raise
-
-
 DAMAGED_NAMES = "damaged.txt"
 
 
@@ -207,8 +123,9 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
     if manifest is None:
         return False
     made_with, asked = manifest.get("made_with"), json.loads(json.dumps(dict(plan)))
-    stored = made_with if isinstance(made_with, dict) else {}
-    for name in {"digest", "sizes"} - stored.keys():  # which earlier versions did not take
+    stored = {**made_with} if isinstance(made_with, dict) else {}
+    stored.pop("sizes", None)  # of earlier versions
+    for name in {"digest", "files"} - stored.keys():  # which they did not take
         asked.pop(name, None)
     if other := difference(stored, asked):
         raise UserError(f"{folder} holds a data set with {other}")
@@ -217,7 +134,8 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
 
 
 def finish(
-    build: Build,
+    folder: Path,
+    made: ResumableArrays,
     plan: Mapping[str, object],
     *,
     labels: NDArray[np.int64],
@@ -229,8 +147,8 @@ def finish(
 ) -> None:
     """Put the arrays of a build in place, with labels and all that belongs to them.
 
-    Nothing is done while another process has samples to make, or where all is in place. It may be
-    repeated after it was stopped anywhere: the manifest, which tells that all is whole, comes last.
+    It may be repeated after it was stopped anywhere: the manifest, which tells that all is whole,
+    comes last.
 
     Args:
         labels, captions, names: of all samples of the build, damaged ones included.
@@ -240,27 +158,23 @@ def finish(
     Raises:
         UserError: fewer than two samples are whole.
     """
-    folder = build.destination
-    with build.alone():
-        marks = build.marks()
-        if read_manifest(folder) is not None or (marks == TO_COME).any():
-            return
-        kept = np.flatnonzero(marks == STORED)
-        if len(kept) < 2:
-            raise UserError(f"{folder}: {len(kept)} of {len(marks)} samples are whole, too few")
-        with writing(folder, ""):
-            for path in filter(Path.exists, map(build.path, build.arrays)):
-                _move(path, folder / path.name, kept)
-            damaged = [names[place] for place in np.flatnonzero(marks == DAMAGED).tolist()]
-            beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
-            if captions is not None:
-                write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
-                beside.append(CAPTIONS)
-            beside += [] if heldout is None else _copy_heldout(heldout, folder)
-        facts = {"made_with": dict(plan), **_facts(folder, build.arrays, labels[kept])}
-        files = [*(f"{name}.npy" for name in build.arrays), *beside]
-        write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
-        clear(folder)
+    marks = made.marks()
+    kept = np.flatnonzero(marks == STORED)
+    if len(kept) < 2:
+        raise UserError(f"{folder}: {len(kept)} of {len(marks)} samples are whole, too few")
+    with writing(folder, ""):
+        for path in filter(Path.exists, map(made.path, made.arrays)):
+            _move(path, folder / path.name, kept)
+        damaged = [names[place] for place in np.flatnonzero(marks == DAMAGED).tolist()]
+        beside = _write_beside(folder, labels[kept], classes, statistics, damaged)
+        if captions is not None:
+            write_captions(folder / CAPTIONS, (captions[place] for place in kept.tolist()))
+            beside.append(CAPTIONS)
+        beside += [] if heldout is None else _copy_heldout(heldout, folder)
+    facts = {"made_with": dict(plan), **_facts(folder, made.arrays, labels[kept])}
+    files = [*(f"{name}.npy" for name in made.arrays), *beside]
+    write_manifest(folder, {**facts, "damaged": len(damaged)}, files)
+    clear(folder)
 
 
 def _move(path: Path, place: Path, kept: NDArray[np.int64]) -> None:
