@@ -133,7 +133,8 @@ def test_images_become_a_measured_sweep_by_commands(
     assert 1 / 3 < measured["deviation"] * SCALE < 3
 
     # statistics of the real images, a sweep with evaluations at three steps, figures
-    assert main(["data", "reference", "packed", "ours.npz", "--device", "cpu"]) == 0
+    command = "data reference images ours.npz --size 16 --device cpu"
+    assert main(command.split()) == 0
     (in_folder / "ours.yaml").write_text(SWEEP)
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(in_folder / "vae"))
     swept = ["sweep", "ours.yaml", "--executor", "inline", "--device", "cpu", "--no-mlflow"]

@@ -68,17 +68,6 @@ def test_moments_of_all_and_some_images_are_written(
     np.testing.assert_array_equal(file.moments["spatial"][1], held["sigma_s"])
 
 
-def test_images_beside_latents_give_the_same_file(images: Path, in_folder: Path) -> None:
-    rows = crops(images, 16)
-    Path("set").mkdir()
-    np.save("set/images.npy", rows.transpose(0, 3, 1, 2))
-    np.save("set/latents.npy", np.zeros((COUNT, 4, 2, 2), np.float16))
-    np.save("set/labels.npy", np.repeat([0, 1, 2], [37, 37, 36]))
-    assert command("set", "stored.npz") == 0
-    assert command(images, "folder.npz", "--size", 16) == 0
-    assert Path("stored.npz").read_bytes() == Path("folder.npz").read_bytes()
-
-
 def test_what_cannot_be_a_reference_is_one_line(
     images: Path, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,16 +82,6 @@ def test_what_cannot_be_a_reference_is_one_line(
     Path("taken.npz").touch()
     assert "taken.npz exists already" in refused(images, "taken.npz")
     assert "no images in empty" in (Path("empty").mkdir() or refused("empty", "x.npz"))
-    Path("set").mkdir()
-    np.save("set/latents.npy", np.zeros((COUNT, 4, 2, 2), np.float16))
-    np.save("set/labels.npy", np.zeros(COUNT, np.int64))
-    assert "set holds latents without images" in refused("set", "x.npz")
-    np.save("set/images.npy", np.zeros((COUNT, 3, 16, 16), np.uint8))
-    assert "--size 32: the images in set are 16x16" in refused("set", "x.npz", "--size", 32)
-    whole = "--limit: the images beside latents are taken whole, all of set"
-    assert whole in refused("set", "x.npz", "--limit", 105)
-    np.save("set/images.npy", np.zeros((COUNT, 3, 8, 16), np.uint8))
-    assert "set: images.npy is [3, 8, 16], no square RGB" in refused("set", "x.npz")
     assert not Path("x.npz").exists()
 
 

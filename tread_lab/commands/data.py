@@ -123,20 +123,21 @@ def reference(options: DataReference) -> int:
     """Write statistics of real images, which metrics compare with; return the exit code."""
     from tread_lab.metrics.fidelity import inception_weights, is_stand_in, sha256
     from tread_lab.metrics.requirements import check_torch_fidelity
-    from tread_lab.prepare.reference import open_real, write_reference
+    from tread_lab.prepare.images import open_images
+    from tread_lab.prepare.reference import write_reference
     from tread_lab.specs.metrics import INCEPTION
 
     check_torch_fidelity("data reference")
     if is_stand_in(inception_weights()):  # before a million images are listed
         raise UserError("data reference: needs the published Inception weights, not a stand-in")
-    real, side = open_real(options.images, options.size, options.limit)
-    say(f"{len(real.labels):,} images of {len(real.classes):,} classes in {options.images}")
+    real, size = open_images(options.images, limit=options.limit), options.size
+    say(f"{len(real.names):,} images of {len(real.classes):,} classes in {options.images}")
     from tread_lab.metrics.extraction import Extraction
 
     out: Path = options.out
     steps = write_reference(
         real,
-        side,
+        size,
         out,
         Extraction(INCEPTION, device=pick(options.device)),
         keep=options.keep,
@@ -145,16 +146,16 @@ def reference(options: DataReference) -> int:
         skip_damaged=options.skip_damaged,
     )
     damaged = show_steps(steps, "images").damaged
-    count = len(real.labels) - damaged
+    count = len(real.names) - damaged
     kept = min(options.keep, count)
     if options.as_json:
         tree = {"file": str(out), "images": count, "stored": kept, "damaged": damaged}
-        print(json.dumps({**tree, "size": side, "sha256": sha256(out)}, indent=1))
+        print(json.dumps({**tree, "size": size, "sha256": sha256(out)}, indent=1))
         return DONE
     if damaged:
         answer(f"{counted(damaged, 'damaged image')} left out")
     answer(
-        f"{out}: statistics of {count:,} images {side}x{side}, and {kept:,} of them,"
+        f"{out}: statistics of {count:,} images {size}x{size}, and {kept:,} of them,"
         f" {amount(out.stat().st_size)}"
     )
     answer(f"reference: {out}")

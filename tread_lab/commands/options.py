@@ -392,11 +392,9 @@ class DataStats(Latents):
 class DataReference(Reading, OnDevice, AsJson):
     """write statistics of real images, which FID compares with"""
 
-    images: Path = argument(
-        "a folder of images, tars, or latents encoded with --images", metavar="IMAGES"
-    )
+    images: Path = argument("a folder of images, or tars, as for data encode", metavar="IMAGES")
     out: Path = argument("the .npz to write, for ADM's evaluator too", metavar="OUT")
-    size: int | None = option("side of the crop (256, or that of stored images)")
+    size: int = option("side of the crop (256)", 256)
     keep: int = option("images stored for precision, recall and KID (10000)", 10_000)
     batch: int = option("images described together (100)", 100)
 

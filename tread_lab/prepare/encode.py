@@ -21,7 +21,7 @@ from tread_lab import draws
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.resumable import DAMAGED, STORED, Array, ResumableArrays
 from tread_lab.engine.precision import matrix_products
-from tread_lab.prepare.images import AHEAD, DamagedImage, ImageFiles, digest_of, read_ahead
+from tread_lab.prepare.images import AHEAD, DamagedImage, Images, digest_of, read_ahead
 from tread_lab.prepare.packed import Steps, build, check_whole, finish
 from tread_lab.specs.errors import UserError
 
@@ -50,7 +50,7 @@ class Stored:
 
 
 def encode(
-    images: ImageFiles,
+    images: Images,
     folder: Path,
     encoder: Encoder,
     stored: Stored,
@@ -102,7 +102,7 @@ class _Job:
 
     def __init__(
         self,
-        images: ImageFiles,
+        images: Images,
         made: ResumableArrays,
         stored: Stored,
         encoder: Encoder,
@@ -200,7 +200,7 @@ def _arrays(encoder: Encoder, stored: Stored) -> dict[str, Array]:
 
 
 def _plan(
-    images: ImageFiles, encoder: Encoder, stored: Stored, batch: int, licence: str | None
+    images: Images, encoder: Encoder, stored: Stored, batch: int, licence: str | None
 ) -> dict[str, object]:
     """Return everything that decides the content, as the manifest keeps it."""
     fed = {} if encoder.range == "signed" else {"decoder_range": encoder.range}

@@ -37,17 +37,32 @@ class DamagedImage(UserError):
     """A file was read, and is no image; says which and why."""
 
 
+class Place(NamedTuple):
+    """Where an image lies: its name in errors, its file, its first byte, its bytes (-1: all)."""
+
+    name: str
+    file: Path
+    offset: int = 0
+    size: int = -1
+
+
 @dataclass(frozen=True)
 class Images:
-    """A numbered set of images.
+    """A numbered set of images in files.
 
     Attributes:
         labels: one of 0..C-1 for each image, in the order of the set.
         classes: names of the classes, in the order of the labels.
+        names: what each image is called.
+        captions: all captions of each image; `None` where there are none.
+        place: gives where the image of a number lies.
     """
 
     labels: Sequence[int]
     classes: Sequence[str]
+    names: Sequence[str]
+    captions: Sequence[Captions] | None
+    place: Callable[[int], Place]
 
     def open(self, number: int) -> Image.Image:
         """Return an image, its pixels loaded.
@@ -56,7 +71,19 @@ class Images:
             DamagedImage: its file was read, and is no image.
             UserError: its file cannot be read, such as while a file server is away.
         """
-        raise NotImplementedError
+        name, file, offset, size = self.place(number)
+        try:
+            with file.open("rb") as opened:
+                opened.seek(offset)
+                content = opened.read(size)
+        except OSError as error:
+            raise _unreadable(name, error) from None
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                image.load()
+                return eight_bits(image)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
 
     def crop(self, number: int, side: int, *, skip_damaged: bool) -> NDArray[np.uint8] | None:
         """Return the middle [3, side, side] of an image, see `centre_crop`; `None` where it is
@@ -71,45 +98,6 @@ class Images:
             if skip_damaged:
                 return None
             raise DamagedImage(f"{error}; mend it, or give --skip-damaged") from None
-
-
-class Place(NamedTuple):
-    """Where an image lies: its name in errors, its file, its first byte, its bytes (-1: all)."""
-
-    name: str
-    file: Path
-    offset: int = 0
-    size: int = -1
-
-
-@dataclass(frozen=True)
-class ImageFiles(Images):
-    """A numbered set of images in files.
-
-    Attributes:
-        names: what each image is called, in the order of the set.
-        captions: all captions of each image; `None` where there are none.
-        place: gives where the image of a number lies.
-    """
-
-    names: Sequence[str]
-    captions: Sequence[Captions] | None
-    place: Callable[[int], Place]
-
-    def open(self, number: int) -> Image.Image:
-        name, file, offset, size = self.place(number)
-        try:
-            with file.open("rb") as opened:
-                opened.seek(offset)
-                content = opened.read(size)
-        except OSError as error:
-            raise _unreadable(name, error) from None
-        try:
-            with Image.open(io.BytesIO(content)) as image:
-                image.load()
-                return eight_bits(image)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise DamagedImage(f"image {name} is damaged ({first_line(error)})") from None
 
     def files_digest(self) -> str:
         """Return a hash of name, bytes and last change of each file; a tar is one file.
@@ -134,7 +122,7 @@ def _unreadable(name: str, error: OSError) -> UserError:
     return UserError(f"image {name} cannot be read ({reason}); try again once it can")
 
 
-def open_images(path: Path, captions: Path | None = None, limit: int | None = None) -> ImageFiles:
+def open_images(path: Path, captions: Path | None = None, limit: int | None = None) -> Images:
     """Return the images in a folder of folders, in a folder of tars, or in the tars of a glob.
 
     Args:
@@ -178,14 +166,14 @@ def _image_below(path: Path) -> str | None:
     return None
 
 
-def digest_of(images: ImageFiles) -> str:
+def digest_of(images: Images) -> str:
     """Return a hash of names, labels and captions, 16 hexadecimal digits."""
     tree = [list(images.names), list(images.labels), list(images.classes), images.captions]
     text = json.dumps(tree, ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def _of_folder(folder: Path, captions: Path | None) -> ImageFiles:
+def _of_folder(folder: Path, captions: Path | None) -> Images:
     """Return images in one folder a class, at any depth below it, as ImageNet lies on disks.
 
     Classes are numbered in the order of their names, images in the order of theirs. Where no image
@@ -203,7 +191,7 @@ def _of_folder(folder: Path, captions: Path | None) -> ImageFiles:
     of_images = [name.partition("/")[0] if "/" in name else "all" for name in names]
     classes = sorted(set(of_images))
     label = {name: number for number, name in enumerate(classes)}
-    return ImageFiles(
+    return Images(
         [label[name] for name in of_images],
         classes,
         names,
@@ -212,7 +200,7 @@ def _of_folder(folder: Path, captions: Path | None) -> ImageFiles:
     )
 
 
-def _of_tars(tars: Sequence[Path]) -> ImageFiles:
+def _of_tars(tars: Sequence[Path]) -> Images:
     """Return images in webdataset tars, each with its label (`cls`) or captions (`txt`) or both.
 
     Tars are taken in order of their names, samples in order of their place; only the bytes of the
@@ -232,7 +220,7 @@ def _of_tars(tars: Sequence[Path]) -> ImageFiles:
         raise UserError(f"{odd}: its label is {min(labels)}; labels count from 0")
     else:
         classes = [str(label) for label in range(max(labels) + 1)]
-    return ImageFiles(
+    return Images(
         labels, classes, names, None if None in captions else captions, places.__getitem__
     )
 

@@ -8,24 +8,19 @@ import functools
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from tread_lab.data.latents import PackedArrays
 from tread_lab.data.npy import Member, write_npz
-from tread_lab.data.source import open_store
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics import reference_file
 from tread_lab.metrics.frechet import RunningMoments
 from tread_lab.metrics.reference_file import FEWEST, IMAGES, MOMENTS
-from tread_lab.prepare.images import Images, open_images, read_ahead
-from tread_lab.prepare.pack import MARKS
+from tread_lab.prepare.images import Images, read_ahead
 from tread_lab.prepare.packed import Steps, writable
 from tread_lab.records.durable import DiskFull
 from tread_lab.specs.errors import UserError
@@ -35,61 +30,6 @@ if TYPE_CHECKING:
     from tread_lab.metrics.extraction import Extraction
 
 LABELS = "arr_1"
-SIDE = 256  # of the crop where nothing is said
-
-
-@dataclass(frozen=True)
-class StoredImages(Images):
-    """The images beside packed latents, as `data encode --images` stores them."""
-
-    store: PackedArrays
-
-    def open(self, number: int) -> Image.Image:
-        rows = self.store.images(np.array([number]))
-        assert rows is not None
-        return Image.fromarray(np.ascontiguousarray(rows[0].transpose(1, 2, 0)))
-
-
-def _stored_images(folder: Path) -> tuple[StoredImages, int]:
-    """Return the images beside packed latents and their side.
-
-    Raises:
-        UserError: there are none, or they are no squares.
-    """
-    store = open_store("latents", folder)
-    assert isinstance(store, PackedArrays)
-    first = store.images(np.zeros(1, np.int64))
-    if first is None:
-        raise UserError(
-            f"{folder} holds latents without images; give the images that they were made from,"
-            " or encode with --images"
-        )
-    _, *shape = first.shape
-    if shape != [3, shape[-1], shape[-1]]:
-        raise UserError(f"{folder}: images.npy is {shape}, no square RGB")
-    labels: list[int] = store.labels.tolist()
-    classes = [str(label) for label in range(max(labels) + 1)]
-    return StoredImages(labels, classes, store), shape[-1]
-
-
-def open_real(path: Path, size: int | None, limit: int | None) -> tuple[Images, int]:
-    """Return real images and the side of their crop: a folder, tars, or those beside latents.
-
-    Args:
-        size: side of the crop; without it that of the stored images, else 256.
-        limit: take so many images only, evenly spread; for a folder or tars.
-
-    Raises:
-        UserError: there are no images, or stored ones are of another side.
-    """
-    if not any((path / mark).exists() for mark in MARKS["latents"]):
-        return open_images(path, limit=limit), size or SIDE
-    stored, side = _stored_images(path)
-    if limit is not None:
-        raise UserError(f"--limit: the images beside latents are taken whole, all of {path}")
-    if size not in (None, side):
-        raise UserError(f"--size {size}: the images in {path} are {side}x{side}")
-    return stored, side
 
 
 def write_reference(
