@@ -60,13 +60,13 @@ def is_stand_in(path: Path) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits; a process reads each file once."""
     stat = path.stat()
-    return _sha256(path, stat.st_size, stat.st_mtime_ns)
+    return _sha256(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
 @functools.cache
-def _sha256(path: Path, size: int, changed: int) -> str:
+def _sha256(path: Path, size: int, changed: int, inode: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -9,12 +9,8 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from tread_lab.records.checksums import fits
-from tread_lab.records.durable import read_json, write_json
+from tread_lab.metrics.fidelity import sha256
 from tread_lab.specs.errors import UserError, first_line
-
-_ENDS = 1 << 20  # bytes at both ends of a file of weights that go into its digest
-_COPIES = 64  # of the same weights that a lab knows
 
 
 def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) -> Any:
@@ -65,40 +61,7 @@ def new_tokenizer(kind: str, tokens: Sequence[str]) -> Any:
 
 
 def weights_digest(folder: Path) -> str:
-    """Return a digest of names, sizes and both ends of the files of weights in a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("*.safetensors")):
-        size = path.stat().st_size
-        digest.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_ENDS))
-            file.seek(max(size - _ENDS, 0))
-            digest.update(file.read(_ENDS))
-    return digest.hexdigest()[:16]
-
-
-def check_weights(caches: Path, name: str, folder: Path, field: str) -> None:
-    """Refuse weights that differ, if only in their middle, from those that a lab has by this name.
-
-    They are read whole once, and again where a file has another size, time or inode, as each copy
-    of them has on the disk of a node.
-    """
-    facts = {path: path.stat() for path in sorted(folder.glob("*.safetensors"))}
-    stamp = [[path.name, x.st_size, x.st_mtime_ns, x.st_ino] for path, x in facts.items()]
-    record = caches / "weights" / f"{name.replace('/', '--')}.json"
-    known = read_json(record)
-    if not fits(known, {"sha256": str, "stamps": list}):
-        known = {"stamps": []}
-    if stamp in known["stamps"]:
-        return
-    digest = hashlib.sha256()
-    for path in facts:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    if known.get("sha256", digest.hexdigest()) != digest.hexdigest():
-        raise UserError(
-            f"{field}: {folder} holds other weights than those that this lab has seen under the"
-            " same name; put these back, or use another --root"
-        )
-    stamps = [*known["stamps"], stamp][-_COPIES:]
-    write_json(record, {"sha256": digest.hexdigest(), "stamps": stamps})
+    """Return the SHA-256 of names and contents of the files of weights in a folder."""
+    files = sorted(folder.glob("*.safetensors"))
+    lines = "".join(f"{path.name} {sha256(path)}\n" for path in files)
+    return hashlib.sha256(lines.encode()).hexdigest()

@@ -255,7 +255,7 @@ def test_neither_run_nor_export_is_measured_with_another_text_encoder(
     folder.create(spec)
     train_until(spec, folder.path)
     where = {"driver": "d", "node": "n", "whole": True, "runs_per_device": 1, "host": "h", "pid": 1}
-    folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 16})
+    folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 64})
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
         evaluate.evaluate(folder, heldout, CPU)
@@ -264,6 +264,9 @@ def test_neither_run_nor_export_is_measured_with_another_text_encoder(
     export(folder, tmp_path / "out")
     with pytest.raises(UserError, match=r"captions: run out was trained with another clip-base"):
         evaluate.evaluate(RunFolder(tmp_path / "out"), drawn, CPU)
+    folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 16})
+    with pytest.warns(UserWarning, match="by an earlier version, whose digest of clip-base cannot"):
+        evaluate.evaluate(folder, HeldoutSpec(images=2, levels=2), CPU)
     folder.attempts.open(**where, fingerprint=fingerprint(spec, "cpu"))
     assert min(evaluate.evaluate(folder, heldout, CPU).values()) > 0
     export(folder, tmp_path / "out")

@@ -17,7 +17,6 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import initialised
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import ForwardPass, Joining, Part
-from tread_lab.metrics.pretrained import check_weights
 from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.routing.select import Routing
 from tread_lab.specs.run import RunSpec
@@ -26,7 +25,6 @@ from tread_lab.systems.repa.encoder import (
     encoder_digest,
     open_encoder,
     open_feature_encoder,
-    weights_folder,
 )
 from tread_lab.systems.repa.spec import PREPROCESSING, RepaSpec
 
@@ -66,12 +64,15 @@ class Aligned(Part):
         """Encode the images of latents; embedded images are encoded as they come, which costs less
         than reading features."""
         check_encoder(self.spec, self.samples)
-        found, digest = self.run.folder.cache, encoder_digest(self.spec)
-        if (folder := weights_folder(self.spec)) is not None:
-            check_weights(found, digest, folder, "repa")
         if not self.run.spec.data.holds.latents:
             return
-        features = feature_cache(found, self.spec, self.samples, side=self.side, encoder=digest)
+        features = feature_cache(
+            self.run.folder.cache,
+            self.spec,
+            self.samples,
+            side=self.side,
+            encoder=encoder_digest(self.spec),
+        )
         if not features.complete:
             encode = open_feature_encoder(self.spec, self.samples, self.run.device, side=self.side)
             yield from features.fill(encode)

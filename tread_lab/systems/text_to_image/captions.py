@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from tread_lab.data.captions import CAPTIONS, Captions, captions_of, write_capti
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import Joining, Part
-from tread_lab.metrics.pretrained import check_weights
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
@@ -48,7 +48,6 @@ class CaptionTokens:
 
     def __init__(self, folder: Path, spec: CaptionSpec, captions: Sequence[Captions]) -> None:
         self.spec, self.captions, self.digest = spec, captions, captions_digest(captions)
-        self._caches = folder
         self._texts = [*(text for texts in captions for text in texts), ""]
         self._counts_N = torch.tensor([len(texts) for texts in captions])
         self._first_N = self._counts_N.cumsum(0) - self._counts_N
@@ -65,10 +64,9 @@ class CaptionTokens:
         """Compute what the cache lacks, yielding the captions that are done.
 
         Raises:
-            UserError: the encoder cannot be opened, or is not the one that the lab has seen.
+            UserError: the encoder cannot be opened.
             DiskFull: there is no room for the tokens.
         """
-        check_weights(self._caches, self.encoder, encoder_folder(self.spec), "captions")
         if self._cache.complete:
             return
         encode = open_text_encoder(self.spec, device)
@@ -133,10 +131,16 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
     trained_with = folder.trained_with().get(f"weights {encoded.encoder}")
     if trained_with and captions.encoder not in trained_with:
-        raise UserError(
-            f"captions: run {folder.name} was trained with another {encoded.encoder} than the one"
-            f" in {encoder_folder(encoded)}; put that of the run there, or name its folder in"
-            f" {VARIABLE}"
+        place = encoder_folder(encoded)
+        if all(len(digest) == len(captions.encoder) for digest in trained_with):
+            raise UserError(
+                f"captions: run {folder.name} was trained with another {encoded.encoder} than the"
+                f" one in {place}; put that of the run there, or name its folder in {VARIABLE}"
+            )
+        warnings.warn(
+            f"captions: run {folder.name} was trained by an earlier version, whose digest of"
+            f" {encoded.encoder} cannot be compared: make sure that {place} is that of the run",
+            stacklevel=2,
         )
     for _ in captions.fill(device):
         pass

@@ -93,7 +93,7 @@ def text_encoder_digest(spec: CaptionSpec) -> str:
     for path in (folder / name for name in TOKENIZER):
         if path.is_file():
             digest.update(path.name.encode() + b"\n" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()
 
 
 def open_text_encoder(spec: CaptionSpec, device: torch.device) -> TextEncoder:
