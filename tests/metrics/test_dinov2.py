@@ -130,13 +130,15 @@ def wrong_folders(folder: Path) -> Iterator[tuple[str, str]]:
     (folder / "config.json").write_text("[]")
     yield str(folder), "holds no readable config.json"
     (folder / "config.json").write_text('{"model_type": "clip"}')
-    yield str(folder), "a network of model_type clip, and DINOv2 ViT-L/14 has dinov2"
+    yield str(folder), "TREAD_LAB_DINOV2: .* has model_type clip, and dinov2 is expected"
     (folder / "config.json").write_text('{"model_type": "dinov2", "hidden_size": 768}')
-    yield str(folder), "a network of hidden_size 768, and DINOv2 ViT-L/14 has 1024"
+    yield str(folder), "has hidden_size 768, and 1024 is expected"
     (folder / "config.json").write_text('{"model_type": "dinov2", "hidden_size": 1536}')
-    yield str(folder), "a network of hidden_size 1536, and DINOv2 ViT-L/14 has 1024"
+    yield str(folder), "has hidden_size 1536, and 1024 is expected"
     whole = '{"model_type": "dinov2", "hidden_size": 1024, "patch_size": 14}'
     (folder / "config.json").write_text(whole)
+    yield str(folder), "holds no weights"
+    (folder / "model-1.safetensors").touch()
     yield str(folder), "holds no model.safetensors"
 
 
@@ -150,5 +152,5 @@ def test_wrong_weights_are_refused_before_an_image_is_drawn(
         with pytest.raises(UserError, match=says):
             check_requirements(spec, "fashion16", preview=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(UserError, match="fd_dinov2 needs the package transformers: `pip install"):
+    with pytest.raises(UserError, match="DINOV2: needs the package transformers: `pip install"):
         check_requirements(spec, "fashion16", preview=False)

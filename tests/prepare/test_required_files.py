@@ -53,5 +53,5 @@ def test_a_network_of_another_shape_is_not_the_file(
     (tmp_path / "model.safetensors").touch()
     assert encoder.absence() == ""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    lacks = "the package transformers is not installed: `pip install transformers`"
-    assert encoder.absence() == lacks
+    lacks = "needs the package transformers: `pip install transformers`"
+    assert encoder.absence() == f"TREAD_LAB_ENCODER: {lacks}"

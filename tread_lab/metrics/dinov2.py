@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import math
 import os
 from collections.abc import Callable
@@ -15,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.metrics.pretrained import load_pretrained
+from tread_lab.metrics.pretrained import load_pretrained, network_config
 from tread_lab.specs.errors import UserError
 
 VARIABLE = "TREAD_LAB_DINOV2"
@@ -40,20 +38,8 @@ def dinov2_weights() -> Path:
             "metrics: fd_dinov2 needs DINOv2 ViT-L/14 as transformers saves it; give its folder in"
             f" {VARIABLE}"
         )
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError(
-            "metrics: fd_dinov2 needs the package transformers: `pip install transformers`"
-        )
     folder = Path(where).expanduser()
-    try:
-        config = json.loads((folder / "config.json").read_text())
-        found = {name: config.get(name) for name in SHAPE}
-    except (OSError, ValueError, AttributeError):
-        raise UserError(f"metrics: {VARIABLE}: {folder} holds no readable config.json") from None
-    for name, value in SHAPE.items():
-        if found[name] != value:
-            wrong = f"{name} {found[name]}, and DINOv2 ViT-L/14 has {value}"
-            raise UserError(f"metrics: {VARIABLE}: {folder} holds a network of {wrong}")
+    network_config(folder, f"metrics: {VARIABLE}", "transformers", **SHAPE)
     if not (folder / WEIGHTS).is_file():
         raise UserError(f"metrics: {VARIABLE}: {folder} holds no {WEIGHTS}")
     return folder / WEIGHTS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,38 @@ from safetensors import SafetensorError
 
 from tread_lab.metrics.fidelity import sha256
 from tread_lab.specs.errors import UserError, first_line
+
+
+def check_package(package: str, field: str) -> None:
+    """Refuse a frozen network whose package is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f"{field}: needs the package {package}: `pip install {package}`")
+
+
+def network_config(folder: Path, field: str, package: str, **expected: object) -> dict[str, Any]:
+    """Return what the config.json of a frozen network says, without loading the network.
+
+    Args:
+        field: of the run or evaluation that wants it, or a variable, which an error names.
+        package: what loads it.
+        expected: values of its config, or of that of its text half.
+
+    Raises:
+        UserError: the package is absent, or the folder holds no such network with weights.
+    """
+    check_package(package, field)
+    try:
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+        stated = {**config, **config.get("text_config", {})}
+    except (OSError, ValueError, AttributeError, TypeError):
+        raise UserError(f"{field}: {folder} holds no readable config.json") from None
+    for name, value in expected.items():
+        if stated.get(name) != value:
+            found = f"{name} {stated.get(name)}, and {value} is expected"
+            raise UserError(f"{field}: {folder} has {found}")
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(f"{field}: {folder} holds no weights (*.safetensors)")
+    return config
 
 
 def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) -> Any:

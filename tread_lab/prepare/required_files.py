@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.metrics.dinov2 import VARIABLE as DINOV2
@@ -16,11 +13,13 @@ from tread_lab.metrics.dinov2 import dinov2_weights
 from tread_lab.metrics.fidelity import SHA256, inception_weights
 from tread_lab.metrics.fidelity import STAND_IN_FILE as MARK
 from tread_lab.metrics.fidelity import VARIABLE as INCEPTION
+from tread_lab.metrics.pretrained import network_config
 from tread_lab.metrics.reference_file import VARIABLE as REFERENCES
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import ReferenceSpec
 
+ENCODER, TEXT_ENCODER = "TREAD_LAB_ENCODER", "TREAD_LAB_TEXT_ENCODER"
 STANDS_IN = "a stand-in of random numbers"
 
 
@@ -58,30 +57,6 @@ class RequiredFile:
         return STANDS_IN if (path / MARK).exists() or path.name == MARK else ""
 
 
-def _network(package: str, **shape: int) -> Callable[[Path], None]:
-    """Return a check that a folder holds weights, and a config with such values."""
-
-    def check(folder: Path) -> None:
-        if importlib.util.find_spec(package) is None:
-            raise UserError(f"the package {package} is not installed: `pip install {package}`")
-        config = _config(folder)
-        for name, value in shape.items():
-            if config.get(name) != value:
-                raise UserError(f"{folder} has {name} {config.get(name)}, and {value} is expected")
-        if not any(folder.glob("*.safetensors")):
-            raise UserError(f"{folder} holds no weights (*.safetensors)")
-
-    return check
-
-
-def _config(folder: Path) -> Mapping[str, Any]:
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text())
-        return {**config, **config.get("text_config", {})}
-    except (OSError, ValueError, AttributeError, TypeError):
-        raise UserError(f"{folder} holds no readable config.json; name a local folder") from None
-
-
 def _adm(folder: Path) -> None:
     open_reference(ReferenceSpec(name="imagenet256"), ["fid"])
 
@@ -98,7 +73,7 @@ REQUIRED = {
         "stabilityai/sd-vae-ft-ema",
         "335 MB",
         AUTOENCODER,
-        _network("diffusers", latent_channels=4),
+        lambda folder: network_config(folder, AUTOENCODER, "diffusers", latent_channels=4),
     ),
     "Inception-2015": RequiredFile(
         "fid, sfid, is, kid",
@@ -119,8 +94,10 @@ REQUIRED = {
         "REPA",
         "facebook/dinov2-base",
         "350 MB",
-        "TREAD_LAB_ENCODER",
-        _network("transformers", hidden_size=768, patch_size=14),
+        ENCODER,
+        lambda folder: network_config(
+            folder, ENCODER, "transformers", hidden_size=768, patch_size=14
+        ),
     ),
     "DINOv2 large": RequiredFile(
         "fd_dinov2",
@@ -133,8 +110,8 @@ REQUIRED = {
         "captions",
         "openai/clip-vit-large-patch14",
         "1.7 GB",
-        "TREAD_LAB_TEXT_ENCODER",
-        _network("transformers", hidden_size=768),
+        TEXT_ENCODER,
+        lambda folder: network_config(folder, TEXT_ENCODER, "transformers", hidden_size=768),
     ),
 }
 

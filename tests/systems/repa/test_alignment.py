@@ -135,7 +135,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         with pytest.raises(UserError, match="needs the package transformers"):
             open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
     else:
-        with pytest.raises(UserError, match=r"holds no config\.json"):
+        with pytest.raises(UserError, match=r"holds no readable config\.json"):
             open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
     with pytest.raises(UserError, match="did you mean 'dinov2-base'"):
         RepaSpec(encoder="dinov2-bass")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Callable
@@ -19,7 +18,12 @@ from tread_lab.data.source import Samples
 from tread_lab.engine.precision import matrix_products
 from tread_lab.metrics.dinov2 import DEVIATION, MEAN
 from tread_lab.metrics.extractor import load_extractor
-from tread_lab.metrics.pretrained import load_pretrained, weights_digest
+from tread_lab.metrics.pretrained import (
+    check_package,
+    load_pretrained,
+    network_config,
+    weights_digest,
+)
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.systems.repa.spec import RepaSpec
 
@@ -102,14 +106,10 @@ def check_encoder(spec: RepaSpec, samples: Samples) -> None:
         )
     if spec.encoder in SHIPPED:
         return
-    where = _where(spec)
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError(
-            f"repa.encoder: {spec.encoder} needs the package transformers:"
-            " `pip install 'tread-lab[repa]'`"
-        )
-    if Path(where).is_absolute() and not (Path(where) / "config.json").exists():
-        raise UserError(f"repa: {where} holds no config.json; give its folder or hub id")
+    check_package("transformers", "repa")
+    where = Path(_where(spec))
+    if where.is_absolute() or where.is_dir():
+        network_config(where, "repa", "transformers")
 
 
 def weights_folder(spec: RepaSpec) -> Path | None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.engine.precision import matrix_products
-from tread_lab.metrics.pretrained import load_pretrained, weights_digest
+from tread_lab.metrics.pretrained import load_pretrained, network_config, weights_digest
 from tread_lab.specs.errors import UserError
 from tread_lab.systems.text_to_image.spec import LONGEST, CaptionSpec
 
@@ -42,11 +41,6 @@ def encoder_folder(spec: CaptionSpec) -> Path:
         raise UserError(
             f"captions: where is {spec.encoder}? give its folder in captions.path or {VARIABLE}"
         )
-    if importlib.util.find_spec("transformers") is None:
-        raise UserError(
-            f"captions.encoder: {spec.encoder} needs the package transformers:"
-            " `pip install 'tread-lab[captions]'`"
-        )
     folder = Path(where).expanduser()
     _check_config(spec, folder)
     if not any((folder / name).is_file() for name in TOKENIZER[:2]):
@@ -56,13 +50,7 @@ def encoder_folder(spec: CaptionSpec) -> Path:
 
 def _text_config(folder: Path) -> dict[str, Any]:
     """Return what is written of the text encoder, alone or within a whole CLIP."""
-    try:
-        config: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    except (OSError, ValueError):
-        raise UserError(
-            f"captions: {folder} holds no readable config.json; name the folder of a CLIP as"
-            " transformers saves it"
-        ) from None
+    config = network_config(folder, "captions", "transformers")
     if config.get("model_type") not in CLIPS:
         raise UserError(f"captions: {folder} holds a {config.get('model_type')!r}, no CLIP")
     return {**DEFAULTS, **config.get("text_config", config)}
