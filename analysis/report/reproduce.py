@@ -53,7 +53,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Repetition:
-    """All that it takes to run a sweep again, as report and page show it.
+    """All that it takes to run a sweep again, as the report shows it.
 
     Attributes:
         asked: the command of its last driver; empty where it is not recorded.

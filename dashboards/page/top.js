@@ -16,7 +16,7 @@ export function drawHead() {
     at("terms"),
     Object.entries(terms).map(([word, meaning]) => [h("dt", {}, word), h("dd", {}, meaning)]),
   );
-  const command = h("code", {}, `tread-lab report ${name.replaceAll(",", " ")}`);
+  const command = h("code", {}, `tread-lab report ${name}`);
   put(at("report"), "In one file, with figures, costs and how to repeat it: ", command);
 }
 

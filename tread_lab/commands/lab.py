@@ -96,7 +96,7 @@ def export(options: Export) -> int:
 
 
 def import_(options: Import) -> int:
-    """Merge the sweep of an archive into the lab; return the exit code."""
+    """Add the sweep of an archive to the lab; return the exit code."""
     lab = Lab.at(options.root)
     transfer = show_bytes(import_sweep(lab, options.file, options.as_name), "unpacked")
     show_imported(transfer, lab)
