@@ -283,7 +283,7 @@ def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
     assert main([*COMMAND, BOTH, "--budget", "trials=2"]) == 0
     assert len(pretended.done) == 3 and synced[2:] == [(), ("s",)] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
-    assert said not in err and "records: " in err and out.count("completed") == 2
+    assert said not in err and "records: " in err and out.count("completed") == 3
     assert main([*COMMAND, BOTH]) == 0 and not Lab.at("lab").sweep("s").budget_path.exists()
 
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tread_lab.commands.declare import words_of
 from tread_lab.commands.options import DONE, Driven, Slurm
 from tread_lab.config.load import find_sweep, load_sweep
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
+from tread_lab.specs.expansion import expand
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.execution.executors import TrialResources
+from tread_lab.sweep.plan.devices import Devices
 
 _BODY = Path(__file__).with_name("slurm.sh")
 
@@ -22,7 +28,8 @@ def slurm(options: Slurm) -> int:
     Raises:
         UserError: the sweep file has a mistake.
     """
-    name, _, _ = load_sweep(options.file, options.changes)
+    name, sweep, experiment = load_sweep(options.file, options.changes)
+    expand(sweep, experiment, Devices.stated("H100", gpus=1, concurrent=1).names(), _price(sweep))
     lab = Lab.at(options.root).root
     options = dataclasses.replace(options, root=str(lab))
     share = options.gpus_per_run
@@ -59,3 +66,8 @@ def slurm(options: Slurm) -> int:
     ]
     print("\n".join(lines) + _BODY.read_text(), end="")
     return DONE
+
+
+def _price(sweep: SweepSpec) -> Callable[[RunSpec], float] | None:
+    """Return what stands for what `match` makes equal: seconds are known in the job alone."""
+    return None if sweep.match is None else lambda spec: cost(spec).train_flops
