@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+import torch
 
 from tests.engine.runs import small_run
 from tread_lab.engine import provenance
@@ -47,16 +48,20 @@ def test_runs_of_different_provenance_are_told_apart_before_it_is_taken() -> Non
 def test_a_gpu_with_the_fused_scan_of_mamba_is_told_from_one_without(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A CPU, which never has it, says nothing, as before."""
+    """A CPU, which never has it, says nothing, as before, nor does a driver without a GPU for runs
+    on those of its nodes."""
     mamba = small_run(
         model={"backbone": "mamba", "depth": 4, "width": 16, "patch": 4, "state": 4}, routes=[]
     )
     said = list[str | None]()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for kernel in (None, lambda *_: None):
         monkeypatch.setattr(provenance, "fused_scan", lambda kernel=kernel: kernel)
         monkeypatch.setattr(provenance, "_version", lambda package: f"2 of {package}")
         said += [fingerprint(mamba, device).get("selective scan") for device in ("cpu", "cuda")]
         assert "selective scan" not in fingerprint(small_run(), "cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "selective scan" not in fingerprint(mamba, "cuda")
     assert said == [None, "torch", None, "mamba_ssm 2 of mamba_ssm"]
 
 

@@ -52,7 +52,7 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
     if device_type == "cuda":
         found["training step"] = "launched kernel by kernel"
         found["order of sums"] = "fixed" if spec.execution.deterministic else "any"
-        if spec.model.backbone == "mamba":
+        if spec.model.backbone == "mamba" and torch.cuda.is_available():  # a driver may have none
             fused = fused_scan() is not None
             found["selective scan"] = f"mamba_ssm {_version('mamba_ssm')}" if fused else "torch"
     if (products := bf16_products(spec.precision, device_type)) is not None:
