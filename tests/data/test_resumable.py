@@ -56,6 +56,8 @@ def test_what_is_written_is_read_by_number_and_what_is_missing_is_made(tmp_path:
     first.begin("rows")
     assert first.open_parts(4, (2, 2)) == [range(4, 8)]
     first.write(4, content(range(4, 8)))
+    with pytest.raises(UserError, match="sample 0 in"):
+        first.take(np.array([5, 0]))
     again = arrays_in(tmp_path)
     again.begin("rows")
     assert not again.complete and again.open_parts(4) == [range(4), range(8, 10)]

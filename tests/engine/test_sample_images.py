@@ -173,7 +173,8 @@ def test_images_that_are_damaged_or_made_otherwise_are_drawn_again(
 def test_images_of_two_weights_of_one_step_never_mix(
     folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int], tmp_path: Path
 ) -> None:
-    """An evaluation is closed, goes on, and its run's weights are replaced under it."""
+    """An evaluation is closed, goes on, and its run's weights are replaced under it,
+    the second time after its last image."""
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
 
@@ -191,7 +192,14 @@ def test_images_of_two_weights_of_one_step_never_mix(
     with pytest.raises(Unavailable, match="with other weights or code"):
         next(older)
     begun().close()
-    assert starts == [0, 64, 0, 128, 64]
+    older = begun()
+    for _ in range(2):
+        next(older)  # which has drawn all now, and scored none
+    save(run.checkpoints, last, keep=1)
+    begun().close()
+    with pytest.raises(Unavailable, match="with other weights or code"):
+        next(older)
+    assert starts == [0, 64, 0, 128, 64, 128, 192, 256, 0]
 
 
 def test_of_two_processes_that_make_the_same_images_the_second_takes_the_result_of_the_first(

@@ -200,7 +200,7 @@ class ResumableArrays:
 
     def _open(self) -> None:
         """Map the files, and read the checksums of the rows that have one."""
-        self._sums, self._unread = np.zeros(self.count, np.uint32), self.marks() == STORED
+        self._sums, self._unread = np.zeros(self.count, np.uint32), self.marks() != UNCHECKED
         if self._unread.any():
             self._sums = np.fromfile(self.folder / CHECKSUMS, np.uint32)
         self._maps = {name: self._mapped(name) for name in self.arrays}  # all of them or none

@@ -67,11 +67,7 @@ class SampleImages(ResumableArrays):
             UserError: the disk is full; what was written before counts. Or another process has
                 begun the same images of other weights, or has finished them.
         """
-        if self.stored_fingerprint not in (None, self.fingerprint):
-            raise Unavailable(
-                f"another process makes the images in {self.folder} with other weights or code; the"
-                " same command measures the weights of today"
-            )
+        self._check_own()
         self.write(first, {_IMAGES: images_BCHW.cpu().numpy(), _LABELS: labels_B.cpu().numpy()})
 
     def open_batches(self) -> list[range]:
@@ -79,10 +75,22 @@ class SampleImages(ResumableArrays):
         return self.open_parts(self.batch)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (images, labels) batch by batch, once all are drawn."""
+        """Yield (images, labels) batch by batch, once all are drawn.
+
+        Raises:
+            UserError: they are not what was written, or as of `keep`.
+        """
         for start in range(0, self.count, self.batch):
             rows = self.take(np.arange(start, min(start + self.batch, self.count)))
+            self._check_own()
             yield torch.from_numpy(rows[_IMAGES]), torch.from_numpy(rows[_LABELS])
+
+    def _check_own(self) -> None:
+        if self.stored_fingerprint not in (None, self.fingerprint):
+            raise Unavailable(
+                f"another process makes the images in {self.folder} with other weights or code; the"
+                " same command measures the weights of today"
+            )
 
 
 def remove_images(place: Path) -> None:
