@@ -103,12 +103,9 @@ class ResumableArrays:
             marks[: len(stored)] = stored
         return np.repeat(marks, self._per)[: self.count]
 
-    def open_parts(self, size: int, part: tuple[int, int] = (1, 1)) -> list[range]:
-        """Return what process k of n has still to make, in order: each n-th part from the k-th on,
-        as far as not all of its rows are marked."""
-        k, n = part
-        marks = self.marks()
-        starts = range((k - 1) * size, self.count, n * size)
+    def open_parts(self, size: int) -> list[range]:
+        """Return the parts of `size` rows, in order, of which not all rows are marked."""
+        marks, starts = self.marks(), range(0, self.count, size)
         parts = (range(start, min(start + size, self.count)) for start in starts)
         return [rows for rows in parts if not marks[rows.start : rows.stop].all()]
 
