@@ -14,6 +14,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.fields import with_fields
 
 KEPT_EMPTY = ("baseline", "experiment")  # `null` means that there is none
 
@@ -98,7 +99,7 @@ def sweep_file(plan: StoredPlan) -> str:
     file = {
         **tree,
         "experiment": None,
-        "fixed": _lines(_merged(plan.base.get("run", {}), tree.get("fixed") or {})),
+        "fixed": _lines(with_fields(plan.base.get("run", {}), tree.get("fixed") or {}, "fixed")),
         "evaluate": list(map(_lines, plan.evaluations_as_written)),
         "sampler_axes": None,  # every evaluation is written
     }
@@ -152,14 +153,3 @@ def _lines(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _Line(value) if isinstance(value, dict) else value for name, value in tree.items()
     }
-
-
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes`, mapping by mapping; a dotted key reaches into its mapping."""
-    merged = dict(base)
-    for key, value in changes.items():
-        head, _, rest = key.partition(".")
-        value = {rest: value} if rest else value
-        both = isinstance(merged.get(head), dict) and isinstance(value, dict)
-        merged[head] = _merged(merged[head], value) if both else value
-    return merged

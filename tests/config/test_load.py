@@ -205,12 +205,15 @@ def test_what_is_typed_counts_wherever_the_file_writes_dots(
 
 
 def test_a_base_run_that_the_file_fixes_takes_what_is_typed_of_it(in_folder: Path) -> None:
-    Path("own.yaml").write_text("experiment: null\nfixed: {model: DiT-S/2, train: {steps: 4}}\n")
+    fixed = "{model: DiT-S/2, model.depth: 9, route: 2->8, rate: 0.25, train: {steps: 4}}"
+    Path("own.yaml").write_text(f"experiment: null\nfixed: {fixed}\n")
     Path("child.yaml").write_text("defaults: [own, _self_]\nseeds: [1]\n")
-    Path("other.yaml").write_text("experiment: tiny\nfixed: {train: {steps: 4}}\n")
+    Path("other.yaml").write_text(f"experiment: tiny\nfixed: {fixed}\n")
     for words in (["own.yaml"], ["child.yaml"], ["other.yaml", "experiment=null"]):
         _, sweep, experiment = load_sweep(words[0], [*words[1:], "train.steps=7"])
         assert experiment.run["train"] == {"steps": 4} and sweep.fixed == {"train.steps": 7}
+        assert experiment.run["routes"] == [{"start": 2, "end": 8, "rate": 0.25}]
+        assert experiment.run["model"]["depth"] == 9
         with pytest.raises(UserError, match=r"^sampler.steps=5: .* has no experiment; write it in"):
             load_sweep(words[0], [*words[1:], "sampler.steps=5"])
 
@@ -259,6 +262,7 @@ def test_a_file_without_an_experiment_that_says_no_run_is_no_sweep(in_folder: Pa
         ("rate=choice(0.5,0.75)", "several values are a list; write 'axes.rate=[...]'"),
         ("sampler.steps=4,8", "several values are a list; write 'sampler_axes.steps=[4,8]'"),
         ("seeds=0,1", "several values are a list; write 'seeds=[0,1]'"),
+        ("seed=0,1", "several values are a list; write 'seeds=[0,1]'"),
     ],
 )
 def test_values_with_commas_between_them_are_told_as_a_list(typed: str, meant: str) -> None:
@@ -297,7 +301,8 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
         assert planned(typed) == planned("train.lr=2", typed) == (60, 0.5)
     wrong = {
         ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
-        ("trian.steps=7",): r"unknown key 'trian', did you mean 'train'",
+        ("trian.steps=7",): r"^trian.steps=7: neither .* has 'trian', did you mean 'train'",
+        ("sedes=[0]",): r"^sedes=\[0\]: neither a run nor .* 'sedes', did you mean 'seeds'",
         ("fixed=7",): "^fixed=7: expected fields of a run",
         ("seed=3",): r"^fixed.seed: write `seeds: ",
         ("train.batch=2",): r": fixed and train.batch both set train.batch; write one of them$",

@@ -84,7 +84,7 @@ class Driven(Watched, OfLab, Changed):
 
     file: str = argument(
         "a path, or the name of a shipped file or of one in ./sweeps; or an experiment, with"
-        " axes.rate=[0.5,0.75] and the like"
+        " axes.train.lr=[1e-3,3e-3] and the like"
     )
     name: str | None = option("name of the sweep (default: the name of the file)")
     extend: bool = option("add what is new in the file to the stored plan", False)

@@ -25,7 +25,7 @@ from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.fields import TOP, leaves_of, lies_in, names_of, set_once
+from tread_lab.specs.fields import SHORT, TOP, leaves_of, lies_in, names_of, set_once, with_fields
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
@@ -33,6 +33,9 @@ _RESOLVING = "UserError raised while resolving interpolation: "  # which says no
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
 Keys = tuple[str, ...]
 OWN = tuple(field.name for field in fields(SweepSpec))
+_OF_EXPERIMENT = ("sampler", "reference")
+_TYPED = "what is typed"
+_OF_RUN = (*TOP, *SHORT, "then", "fixed")
 _HERE = Path(__file__).parents[1]
 
 
@@ -165,12 +168,15 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     of_sweep, of_experiment = list[str](), list[str]()
     for override in overrides:
         head = re.split(r"[.=]", override.lstrip("+~"), maxsplit=1)[0]
-        if head in ("sampler", "reference"):
+        if head in _OF_EXPERIMENT:
             of_experiment.append(override)
         elif override.startswith("~") or (head in OWN and head != "fixed"):
             of_sweep.append(override)
-        else:
+        elif head in _OF_RUN:
             typed |= _fields(override)
+        else:
+            near = suggest(head, {*OWN, *_OF_RUN, *_OF_EXPERIMENT})
+            raise UserError(f"{override}: neither a run nor a sweep has {head!r}{near}")
     if _is_experiment(path):
         composed = {"experiment": name, **_compose(None, of_sweep)}
     else:
@@ -181,7 +187,8 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     elif of_experiment:
         raise UserError(f"{of_experiment[0]}: {path.name} has no experiment; write it in evaluate")
     else:
-        experiment, sweep = Experiment(name=path.stem, run=sweep.fixed), replace(sweep, fixed={})
+        run = with_fields({}, sweep.fixed, "fixed")
+        experiment, sweep = Experiment(name=path.stem, run=run), replace(sweep, fixed={})
     _check_sampler(of_experiment, sweep)
     if typed:
         sweep = replace(sweep, fixed=_with_typed(sweep.fixed, _absolute_paths(typed, ".fixed")))
@@ -215,7 +222,7 @@ def _with_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str,
     }
     places: dict[str, str] = {}
     set_once(places, names_of(kept), "fixed of the file")
-    set_once(places, names_of(typed), "what is typed")
+    set_once(places, names_of(typed), _TYPED)
     return {**kept, **typed}
 
 
@@ -310,12 +317,13 @@ def _listed(key: str, values: str) -> str:
     """Return the override that makes several values a list of the sweep file, or an axis of it."""
     head, _, rest = key.partition(".")
     axis = f"sampler_axes.{rest}" if head == "sampler" else f"axes.{key}"
-    return f"{key if head in OWN else axis}=[{'...' if '(' in values else values}]"
+    name = "seeds" if key == "seed" else key if head in OWN else axis
+    return f"{name}=[{'...' if '(' in values else values}]"
 
 
 def _compose(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
     """Return the tree of a file with its `defaults` and overrides, interpolations resolved."""
-    alone, name = (OmegaConf.create(), "") if path is None else (_loaded(path), path.name)
+    alone, name = (OmegaConf.create(), _TYPED) if path is None else (_loaded(path), path.name)
     for override in overrides:
         _parsed(override)
     with _mistakes(name), _without_environment():

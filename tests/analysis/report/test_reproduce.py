@@ -30,6 +30,7 @@ IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": 
         {**ROUTES, "where": "start > 0", "question": "Where?"},
         {**ROUTES, "variants": {"of": {"base": {}, "own": {"train.steps": 3}}}},
         {**ROUTES, "match": "train_flops", "fixed": {"train": {"steps": 9}}},
+        {"fixed": {"route": "0->2", "process": "flow"}, "axes": {"rate": [0.25, 0.5]}},
         {**ROUTES, "evaluate": [IN_AN_INTERVAL], "sampler_axes": {"guidance.weight": [1, 2]}},
     ],
 )
