@@ -17,7 +17,7 @@ from tread_lab.specs import RunSpec, UserError, signature
 from tread_lab.specs.run import InitSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.removal import removal_of, remove
+from tread_lab.sweep.removal import delete, removal_of, remove
 
 SHARED = {signature(tiny_spec(None, steps=400)), signature(tiny_spec((2, 8), steps=400))}
 
@@ -82,11 +82,14 @@ def test_a_run_that_trials_started_from_stays_until_it_is_removed_itself(
     parent, *children = (lab.run(task.run) for task in plan.tasks)
     store_plan(lab.sweep("family"), plan)
     assert len(removal_of(lab, "family").lines()) == 1  # none has begun
-    for run in (parent, *children):
-        run.attempts.open()
+    for run, task in zip((parent, *children), plan.tasks):
+        run.create(task.spec)
     removal = removal_of(lab, "family")
     (line,) = removal.lines()[1:]
     assert line.startswith(f"run {parent.name}, where others started, stays; afterwards ")
+    store_plan(lab.sweep("other"), plan)
+    assert removal_of(lab, "family").parents == ()  # `rm` of the run would be refused
+    delete(lab.sweep("other").path)
     remove(removal)
     (left,) = lab.runs()
     removal = removal_of(lab, left.name[:8])

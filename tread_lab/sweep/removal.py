@@ -75,7 +75,8 @@ def removal_of(lab: Lab, name: str) -> Removal:
     if busy := next((run.name for run in runs if run.locked), None):
         raise UserError(f"run {busy} is running; end the command that trains it first")
     others = [run for run in plan.runs() if run not in own] if plan else []
-    parents = tuple(run for run in others if lab.run(run).path.exists())
+    used = _users(lab, [*own, *others], without=name)  # by what the removal leaves
+    parents = tuple(run for run in others if run not in used and lab.run(run).path.exists())
     return Removal(sweep.name if sweep else runs[0].name, sweep, runs, users, parents)
 
 
