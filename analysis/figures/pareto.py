@@ -203,7 +203,8 @@ def _write_names(points: Front, ax: style.Axes) -> None:
         last = max(height + 3, last + _LINE)
         _write(ax, names[k], places[k], (-4, up * (last - height)))
     for k in np.flatnonzero(points.dense & ~points.front)[: int(points.relative)]:
-        _write(ax, names[k], places[k], (4, -4 * up))
+        side = 4 if places[k][0] < points.cost.max() else -4  # where the axes do not end
+        _write(ax, names[k], places[k], (side, -4 * up))
 
 
 def _write(ax: style.Axes, name: str, at: tuple[float, float], offset: tuple[float, float]) -> None:

@@ -37,8 +37,8 @@ export function choice(values, selected, onchange, { text = arrows, ...attribute
   return select;
 }
 
-export const badge = (state, text = STATES[state]?.[1] ?? state) =>
-  h("span", { class: `state${BAD.includes(state) ? " bad" : ""}` }, text);
+export const badge = (state) =>
+  h("span", { class: `state${BAD.includes(state) ? " bad" : ""}` }, STATES[state]?.[1] ?? state);
 
 export const swatch = (colour) => {
   const dot = h("span", { class: "swatch" });
@@ -67,7 +67,7 @@ export const STATES = {
   uncompared: ["B", "no baseline to compare with"],
   untried: ["", "not tried"],
 };
-export const BAD = ["failed", "diverged", "stopped", "interrupted"];
+const BAD = ["failed", "diverged", "stopped", "interrupted"];
 
 // Give an element new children; what had the focus keeps it, and a list its place.
 export function redraw(element, ...children) {

@@ -25,8 +25,6 @@ function precise(value, half, signed) {
     .replace("e+0", "")
     .replaceAll("-", MINUS);
 }
-// Return half the width of an interval; 0 where there is none.
-export const halfWidth = (low, high) => (has(low) && has(high) ? (high - low) / 2 : 0);
 // Return what the server says of a cell: its number, its interval, and over what that is.
 export const told = ({ text, over }, cell) =>
   text[cell] + (over[cell] ? ` (95% over ${over[cell]})` : "");
@@ -52,7 +50,7 @@ export function unitOf(unit, power) {
     : `${number(10 ** power)} ${unit}`;
 }
 // Return the power of ten that the largest of some values is shown in.
-export function powerOf(values, unit) {
+function powerOf(values, unit) {
   const size = Math.max(0, ...values.filter(has).map(Math.abs));
   if (!unit) return 0;
   if (size >= 1000 && unit !== "s") return Math.min(21, 3 * Math.floor(Math.log10(size) / 3));

@@ -1,5 +1,5 @@
 // The ranking as a table, which a click on a head sorts.
-import { arrows, at, badge, h, put, redraw, STATES } from "./dom.js";
+import { arrows, at, badge, h, put, redraw } from "./dom.js";
 import { rove } from "./keys.js";
 import { act, shown, state } from "./state.js";
 
@@ -87,7 +87,7 @@ function button(cell, rank) {
 function status(text) {
   const [name, ...reason] = text.split(": ");
   const why = reason.join(": ");
-  return [badge(name, STATES[name]?.[1]), why ? h("span", { class: "why" }, ` ${why}`) : null];
+  return [badge(name), why ? h("span", { class: "why" }, ` ${why}`) : null];
 }
 
 // Return a column's head, which sorts by it: upwards, downwards, and as ranked again.

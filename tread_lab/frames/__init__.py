@@ -46,7 +46,6 @@ from tread_lab.frames.texts import (
     metric_number,
     metric_numbers,
     over_text,
-    over_texts,
     result_texts,
 )
 from tread_lab.frames.trials import NO_RESULT, SweepReader, plan_frame, trials_frame
@@ -79,7 +78,6 @@ __all__ = [
     "metric_numbers",
     "of_baseline",
     "over_text",
-    "over_texts",
     "own_metrics",
     "plan_frame",
     "ranked_cells",

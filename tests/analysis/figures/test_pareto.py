@@ -41,6 +41,7 @@ def test_names_cover_neither_the_front_nor_a_point(paper_frame: pd.DataFrame) ->
     dots = ax.transData.transform(np.stack([points.cost, points.value], axis=1))
     assert not any(box.contains(*dot) for box in boxes for dot in dots)
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    assert all(box.x1 <= ax.figure.bbox.x1 and box.x0 >= 0 for box in boxes)
     names = [text.get_text().replace(r"$\to$", "->") for text in ax.texts]
     assert names == ["0->9", "0->8", "2->8", "dense"]  # all cells have the rate 0.5
 
