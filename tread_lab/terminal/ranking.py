@@ -20,7 +20,7 @@ from tread_lab.frames import (
     trials_frame,
     without_baseline,
 )
-from tread_lab.frames.ranking_table import formatted, ranking
+from tread_lab.frames.ranking_table import RATIOS, formatted, ranking
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, SAMPLE_FLOPS
 from tread_lab.records.provenance import mixtures
@@ -73,13 +73,14 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
 
 
 def _show_cells(texts: pd.DataFrame) -> None:
-    """Print a ranking; numbers are left out of a narrow terminal from the right, the key last."""
+    """Print a ranking; a narrow terminal leaves out `gap/train`, ratios, metrics from the right."""
     texts = texts.assign(reason=texts["reason"].str.slice(0, LONGEST))
     if not any(texts["reason"]):
         texts = texts.drop(columns="reason")
     heads, rows = list(map(str, texts)), texts.head(ROWS).to_numpy().tolist()
-    others = [head for head in heads[3:] if head not in ("state", "reason")]
-    drop = [head for head in (*reversed(others), "reason", "rank") if head in heads]
+    metrics = [head for head in heads[3:] if head not in ("state", "reason", *RATIOS.values())]
+    others = (GAP_TRAIN, *reversed(RATIOS.values()), *reversed(metrics), "reason", "rank")
+    drop = [head for head in dict.fromkeys(others) if head in heads]
     answers.print(fitted(heads, rows, drop=drop, width=answers.width))
     if len(texts) > ROWS:
         answer(f"... and {len(texts) - ROWS} more")
