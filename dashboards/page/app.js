@@ -237,9 +237,8 @@ async function drawPanel() {
 
 function putPanel(details, names) {
   const panel = at("panel");
-  const unfolded = new Map(
-    [...panel.querySelectorAll("details")].map((d) => [d.dataset.name, d.open]),
-  );
+  const named = (d) => d.firstChild.textContent; // its summary
+  const unfolded = new Map([...panel.querySelectorAll("details")].map((d) => [named(d), d.open]));
   const { scrollTop } = panel;
   const remove = state.chosen.length ? (k) => show(state.chosen.filter((c) => c !== k)) : null;
   const choose = (k, chosen) => {
@@ -248,8 +247,7 @@ function putPanel(details, names) {
     drawPanel();
   };
   keepFocus(panel, () => showPanel(panel, details, names, { remove, seed: choose }));
-  for (const d of panel.querySelectorAll("details"))
-    d.open = unfolded.get(d.dataset.name) ?? d.open;
+  for (const d of panel.querySelectorAll("details")) d.open = unfolded.get(named(d)) ?? d.open;
   panel.scrollTop = scrollTop;
 }
 

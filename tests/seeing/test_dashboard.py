@@ -200,6 +200,8 @@ def test_a_click_opens_a_cell_and_shift_compares(placed: Lab, page: Page, shoot:
         )
         page.click(cell(cell=other), modifiers=SHIFT)
         page.wait("document.querySelectorAll('#panel .heads h2').length === 2")
+        unfolded = "[...document.querySelectorAll('#panel details')].map((d) => d.open)"
+        assert page.js(unfolded) == [True, False]  # each as it was left
         heads = page.js(
             "[...document.querySelectorAll('#panel .numbers th')].map((t) => t.innerText)"
         )
