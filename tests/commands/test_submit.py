@@ -150,7 +150,7 @@ def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["sedes=[1]"], "unknown key 'sedes'"),
+        (["sedes=[1]"], "neither a run nor a sweep has 'sedes', did you mean 'seeds'?"),
         (["--budget=hour=2"], "budget: unknown key 'hour', did you mean 'hours'?"),
         (["--gpus-per-run=1.5"], "--gpus: 1.5 for a run; several are whole ones"),
         (["--dry-run"], "unknown argument '--dry-run'"),
