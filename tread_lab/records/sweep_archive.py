@@ -98,7 +98,7 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
                         _check_checkpoint(path, sha256.hexdigest())
     begun = {entry.split("/")[1] for entry in entries if entry.startswith("runs/")}
     counts = Counter({PACKED: len(begun), PENDING: len(runs) - len(begun)})
-    return Transfer(name, counts, len(entries), done, weights)
+    return Transfer(name, counts, len(entries), done, _has_weights(entries))
 
 
 def _runs(plan: StoredPlan) -> list[str]:
@@ -206,10 +206,12 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-    weights = any(CHECKPOINT.fullmatch(Path(entry).name) for entry in archive.files)
-    return Transfer(
-        plan.name, runs, len(archive.files), archive.size, weights=weights, lines=tuple(lines)
-    )
+    weights, size = _has_weights(archive.files), archive.size
+    return Transfer(plan.name, runs, len(archive.files), size, weights, tuple(lines))
+
+
+def _has_weights(entries: Iterable[str]) -> bool:
+    return any(CHECKPOINT.fullmatch(Path(entry).name) for entry in entries)
 
 
 def _unpack(
@@ -251,9 +253,10 @@ def _move_runs(lab: Lab, unpacked: Path) -> tuple[Counter[str], list[str]]:
             became[DIFFERENT] += 1
             further = _progress(theirs) > _progress(mine)
             how = "is further in the archive" if further else "differs from the archive's"
+            once = " once its process has ended" if mine.locked else ""
             lines.append(
                 f"run {mine.name} {how}, and stays as it is here; to have that one, delete"
-                f" {mine.path}, then import again"
+                f" {mine.path}{once}, then import again"
             )
     return became, lines
 

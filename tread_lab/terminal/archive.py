@@ -63,7 +63,7 @@ def show_imported(transfer: Transfer, lab: Lab) -> None:
     answer(f"{counted(transfer.files, 'file')} of {amount(transfer.bytes)}")
     for line in transfer.lines:
         answer(line)
-    if not transfer.weights:
+    if transfer.runs and not transfer.weights:
         answer("the archive has no weights: its finished runs can be shown, and not measured anew")
     answer(f"`tread-lab figures {name}` draws it, `tread-lab sync {name}` adds it to MLflow")
 
