@@ -92,7 +92,8 @@ def test_a_loss_that_is_not_finite(place: Place) -> None:
     " the others go on",
 )
 def test_out_of_memory(place: Place) -> None:
-    place.write(CASES % "{train: {batch: 20000}}")
+    file = CASES.replace(", batch: 4}", "}").replace("fine: {}", "fine: {train: {batch: 4}}")
+    place.write(file % "{train: {batch: 20000}}")
     limit = "limit_memory(2)"  # less than the step needs, enough to read the records
     assert place.sweep(prelude=limit).wait() == FAILED
     fine, bad = cases(place)
