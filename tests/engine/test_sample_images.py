@@ -6,7 +6,7 @@ import io
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,17 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return begun
 
 
+def assert_goes_on(
+    folder: RunFolder, batches: Generator[Any, Any, Any], whole: tuple[dict[str, float], bytes]
+) -> None:
+    """Close a measurement; another one ends with the results of one that nobody disturbed."""
+    place = folder.evaluation(SPEC).path
+    batches.close()
+    assert not (place / "metrics.json").exists()
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    assert (place / "samples.npz").read_bytes() == whole[1]
+
+
 def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_results(
     folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
 ) -> None:
@@ -74,10 +85,7 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     batches = measuring(folder, SPEC, CPU, cache=folder.cache)
     next(batches)
     next(batches)
-    batches.close()
-    assert not (place / "metrics.json").exists()
-    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
-    assert (place / "samples.npz").read_bytes() == whole[1]
+    assert_goes_on(folder, batches, whole)
     assert starts == [0, 64, 128, 192, 256]
     with Image.open(place / "grid.png") as picture, np.load(place / "samples.npz") as arrays:
         grid, images = np.asarray(picture), arrays["arr_0"][:64, :, :, 0]
@@ -116,10 +124,7 @@ def test_an_evaluation_that_is_cut_off_goes_on_after_its_last_batch_with_equal_r
     batches = measuring(folder, SPEC, CPU, cache=folder.cache)
     for _ in range(5):  # three that are drawn, two that are scored
         next(batches)
-    batches.close()
-    assert not (place / "metrics.json").exists()
-    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
-    assert (place / "samples.npz").read_bytes() == whole[1]
+    assert_goes_on(folder, batches, whole)
     assert starts == [0, 64, 128, 192, 256]
     assert "seconds" not in read_json(place / "metrics.json") and not parts.exists()
     shutil.rmtree(place)
