@@ -1,1 +1,1 @@
-"""The commands of tread-lab: one module each, with its typed `Options` and its `run`."""
+"""The commands of tread-lab: in modules by what people do; their options are in one."""

@@ -1,4 +1,4 @@
-"""Where samples come from: the embedded images, packed latents, or tars of latents."""
+"""Where samples come from: the embedded images, packed latents, tars, folders, safetensors."""
 
 from tread_lab.data.source import Samples, open_data
 

@@ -1,1 +1,1 @@
-"""Views of the records elsewhere: MLflow."""
+"""Views of the records elsewhere: MLflow, TensorBoard, W&B."""
