@@ -39,7 +39,6 @@ from tread_lab.records.sweep_folder import SweepFolder
 KINDS = (  # in the order of the report
     placement_figures.grids,
     placement_figures.spans,
-    placement_figures.bars,
     effects.cells,
     effects.ways,
     curves.selection_rates,
@@ -90,7 +89,7 @@ def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     history = history_frame(lab, folder, keys=[TRAIN_LOSS])
     training = training_frame(lab, folder, frame)
     equal_steps = equal_steps_frame(lab, folder)
-    return SweepRecords(lab, frame, history, training, len(panels(frame)), equal_steps)
+    return SweepRecords(lab, frame, history, training, equal_steps)
 
 
 def all_figures(records: SweepRecords) -> Iterator[tuple[FigureKind, Drawn]]:

@@ -1,4 +1,4 @@
-"""Differences to dense in rows: all cells beside their costs; effects of an axis and of routes."""
+"""Differences to dense in rows: of all cells of a sweep; effects of an axis and of routes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, na
 from tread_lab.analysis.figures.placements import numbers_of, other_axes
 from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
-from tread_lab.records.metric_names import FAMILY_FLOPS
+from tread_lab.frames import cells_frame, delta_column, require_metric, with_delta
 from tread_lab.specs.labels import without_axis
 
 Seeds = Mapping[int, float]  # seed -> value of the metric
@@ -157,50 +156,38 @@ def caption(ways: TwoWays) -> str:
 def cell_gaps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return every cell in plan order with its difference to the baseline, averaged over seeds.
 
-    Columns: name, value, low and high of the difference (NaN where there is none), state, and
-    flops: of training, those of runs that it descends from included, over the baseline's.
+    Columns: name, value, low and high of the difference (NaN where there is none), and state.
 
     Raises:
         UserError: no such metric.
     """
     require_metric(frame, metric)
-    known = FAMILY_FLOPS in frame
-    ratio = frame[FAMILY_FLOPS] / of_baseline(frame, FAMILY_FLOPS) if known else np.nan
-    trials = with_delta(frame, metric).assign(**{"cost/relative": ratio})
+    trials = with_delta(frame, metric)
     cells = cells_frame(trials[trials["role"] == "trial"])
     numbers = dict(zip(("value", "low", "high", "state"), numbers_of(cells, delta_column(metric))))
-    return pd.DataFrame({"name": cells["cell"], **numbers, "flops": cells["cost/relative"]})
+    return pd.DataFrame({"name": cells["cell"], **numbers})
 
 
-def draw_cell_gaps(gaps: pd.DataFrame, metric: str, axes: list[style.Axes]) -> None:
-    """Draw dots with intervals on the first axes, bars of relative cost on the second."""
-    dots, bars = axes
+def draw_cell_gaps(gaps: pd.DataFrame, metric: str, ax: style.Axes) -> None:
+    """Draw a dot with its interval for each cell; one without a number says why."""
     names = [style.arrow(name) for name in gaps["name"]]
     values = (gaps[column].to_numpy(float) for column in ("value", "low", "high"))
-    style.draw_difference_rows(dots, delta_column(metric), names, *values)
+    style.draw_difference_rows(ax, delta_column(metric), names, *values)
     for k in np.flatnonzero(gaps["value"].isna()).tolist():
         look = style.STATE_LOOKS[gaps["state"].iloc[k]]
-        dots.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
-    bars.barh(-np.arange(len(names)), gaps["flops"].fillna(0), height=0.6, color=style.GREY)
-    bars.axvline(1, color=style.BLACK, linewidth=0.7)
-    bars.set_yticks([])
-    bars.set_ylim(dots.get_ylim())
-    bars.set_xlabel("training FLOPs relative to dense (1 = dense)")
+        ax.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
 
 
 @figure_kind(compares=True)
 def cells(records: SweepRecords) -> Iterator[Drawn]:
     """All cells of the sweep"""
-    frame = records.frame
-    for metric in records.compared if records.panels > 1 else ():
-        gaps = cell_gaps(frame, metric)
+    for metric in records.compared:
+        gaps = cell_gaps(records.frame, metric)
         if gaps["value"].notna().sum() > 1:
             lines = sum(style.arrow(name).count("\n") + 1 for name in gaps["name"])
-            height = 1.0 + 0.18 * lines
-            fig, axes = style.figure(width=style.PAGE, height=height, columns=2)
-            draw_cell_gaps(gaps, metric, axes)
-            caption = "Every cell of the sweep with its cost beside it; a dot is hollow where"
-            caption += " its 95% interval holds zero."
+            fig, (ax,) = style.figure(width=style.PAGE, height=0.8 + 0.16 * lines)
+            draw_cell_gaps(gaps, metric, ax)
+            caption = "Every cell of the sweep; a dot is hollow where its 95% interval holds zero."
             yield Drawn(named("cells", metric), caption, fig, metric)
 
 

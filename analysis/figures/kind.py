@@ -28,14 +28,12 @@ class SweepRecords:
         history: rows of `history_frame`, the training losses.
         training: rows of `training_frame`, for curves over training.
         equal_steps: rows of `equal_steps_frame`; `None` where it is.
-        panels: how many panels the sweep has, see `placements.panels`.
     """
 
     lab: Lab
     frame: pd.DataFrame
     history: pd.DataFrame
     training: pd.DataFrame
-    panels: int = 1
     equal_steps: pd.DataFrame | None = None
 
     @cached_property

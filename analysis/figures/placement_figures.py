@@ -1,4 +1,4 @@
-"""Route placement as figures: a cell per start and end, spans over blocks, and bars (Fig. 8)."""
+"""Route placement as figures: a cell per start and end, and spans over blocks (Fig. 8)."""
 
 # K routes
 
@@ -16,7 +16,6 @@ from tread_lab.analysis.figures.placements import (
     Ints,
     Placements,
     best_route,
-    commonest,
     placements,
     published_placements,
     rank_correlation,
@@ -30,7 +29,6 @@ from tread_lab.records.metric_names import (
     lower_is_better,
     metric_kind,
 )
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.model import depth_of
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
@@ -64,7 +62,7 @@ def draw_route_spans(places: Placements, ax: style.Axes, *, depth: int = 12) -> 
     ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
     ax.set_xlim(-0.5, depth - 0.5)
     ax.set_ylim(len(boxes) - 0.4, -0.6)
-    ax.set_xticks(range(0, depth, 1 if depth <= 12 else 4))
+    ax.set_xticks(range(0, depth, 2 if depth <= 12 else 4))
     names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in places.routes]
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel(f"block; dashed: after block {latest_end}")
@@ -120,13 +118,17 @@ def _blocks(blocks: Ints) -> range:
     return range(blocks.min(), blocks.max() + 1) if len(blocks) else range(1)
 
 
-def draw_legend(places: Placements, fig: style.Figure) -> None:
+def draw_legend(drawn: Sequence[Placements], fig: style.Figure) -> None:
     """Say below the figure what outline, dots, hatches and letters mean, where there are any."""
-    best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label=places.best_is)]
+    best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label="best mean")]
+    low, high, states = (
+        np.concatenate([getattr(places, name) for places in drawn])
+        for name in ("low", "high", "states")
+    )
     handles = [
-        *best[: places.best is not None],
-        *style.zero_legend(places.low, places.high),
-        *style.state_legend(map(str, places.states)),
+        *best[: any(places.best is not None for places in drawn)],
+        *style.zero_legend(low, high),
+        *style.state_legend(map(str, states)),
     ]
     if handles:
         columns = len(handles) if fig.get_figwidth() > style.COLUMN or len(handles) <= 3 else 2
@@ -153,56 +155,8 @@ def grids(records: SweepRecords) -> Iterator[Drawn]:
             fig, (ax,) = style.figure(width=width, height=1.1 + 0.22 * len(starts))
             draw_route_grid(places, ax)
             ax.set_title(baseline_title(records.frame, metric))
-            draw_legend(places, fig)
+            draw_legend([places], fig)
             yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
-
-
-@figure_kind(each_panel=True, compares=True)
-def spans(records: SweepRecords) -> Iterator[Drawn]:
-    """Placement as the paper draws it: the blocks of each route"""
-    for metric, places in records.placed:
-        rows = max(len(places.routes), len(published.FIG8))
-        fig, (ours, theirs) = style.figure(width=style.PAGE, height=0.9 + 0.135 * rows, columns=2)
-        draw_route_spans(places, ours, depth=depth_of(str(records.frame["model"].iloc[0])))
-        ours.set_title(records.title())
-        draw_route_spans(published_placements(), theirs)
-        theirs.set_title(published.FIG8_TITLE)
-        draw_legend(places, fig)
-        yield Drawn(named("route_spans", metric), best_route(places), fig, metric)
-
-
-def route_bars(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Placements:
-    """Return the bars of one metric from the rows of `trials_frame`, see `in_families`.
-
-    Raises:
-        UserError: no route was planned, or as `placements` does.
-    """
-    places = placements(frame, metric)
-    if not places.routes:
-        raise UserError("this sweep places no single route: nothing to compare with the baseline")
-    return in_families(places)
-
-
-def in_families(places: Placements) -> Placements:
-    """Return two families of routes, each from its shortest to its longest.
-
-    The first shares the start that most routes have, the other the end that most have.
-    """
-    order = np.argsort(places.length, kind="stable")
-    shares_start = places.start[order] == commonest(places.start)
-    shares_end = (places.end[order] == commonest(places.end)) & ~shares_start
-    return places.take(np.concatenate([order[shares_start], order[shares_end]]))
-
-
-def _shown(places: Placements, bars: Placements) -> str:
-    """Return which placements have bars, where `in_families` leaves some out."""
-    if len(bars.routes) == len(places.routes):
-        return ""
-    start, end = commonest(places.start), commonest(places.end)
-    return (
-        f"Of {len(places.routes)} routes the {len(bars.routes)} that start at block {start} or end"
-        f" at block {end} have a bar, and these are compared here. "
-    )
 
 
 def agreement_text(places: Placements) -> str:
@@ -223,79 +177,22 @@ def agreement_text(places: Placements) -> str:
     )
 
 
-def draw_route_bars(places: Placements, ax: style.Axes) -> None:
-    """Draw better bars blue, worse ones orange; hatch routes without a number.
-
-    The gap between the bars separates the two families.
-    """
-    x = np.arange(len(places.value))
-    x = x + (x >= _split(places))
-    ax.axhline(0, color=style.BLACK, linewidth=0.7)
-    colours = [style.difference_colour(places.metric, v) for v in places.value]
-    drawn = ax.bar(x, places.value, width=0.78, color=colours)
-    if places.best is not None:
-        drawn[places.best].set(edgecolor=style.BLACK, linewidth=1.2)
-    known = np.isfinite(places.low)
-    spread = style.bars(places.value, places.low, places.high)[:, known]
-    look: dict[str, Any] = {"fmt": "none", "ecolor": style.BLACK, "elinewidth": 0.7}
-    ax.errorbar(x[known], places.value[known], spread, **look)
-    _label_families(ax, places, x)
-    for at, state in zip(x[~places.measured], places.states[~places.measured]):
-        _draw_state(ax, float(at), str(state))
-    style.value_axis(ax.yaxis, places.metric, places.value, places.low, places.high)
-
-
-def _split(places: Placements) -> int:
-    """Return how many bars the first family has."""
-    return int((places.start == commonest(places.start)).sum())
-
-
-def _label_families(ax: style.Axes, places: Placements, x: Ints) -> None:
-    """Write below each bar the end that varies, below each family what it is."""
-    split, start, end = _split(places), commonest(places.start), commonest(places.end)
-    ax.set_xticks(x, [str(block) for block in (*places.end[:split], *places.start[split:])])
-    ax.tick_params(axis="x", length=0, pad=1.5)
-    ax.spines["bottom"].set_visible(False)
-    ax.set_xlim(x[0] - 0.7, x[-1] + 0.7)
-    first, second = f"route {start}$\\to j$: end $j$", f"$i\\to${end}: start $i$"
-    below = ax.get_xaxis_transform()
-    for at, text in ((x[:split], first), (x[split:], second)):
-        if len(at):
-            ax.text(at.mean(), -0.13, text, transform=below, ha="center", va="top", fontsize=7)
-    looks = {style.STATE_LOOKS[state] for state in places.states if state in style.STATE_LOOKS}
-    marks = [f"framed: {places.best_is}"] if places.best is not None else []
-    key = ",  ".join([*marks, *sorted(f"{look.letter} {look.text}" for look in looks)])
-    if key:
-        ax.text(0.5, -0.29, key, transform=ax.transAxes, ha="center", va="top", fontsize=6.5)
-
-
-def _draw_state(ax: style.Axes, x: float, state: str) -> None:
-    """Draw a stub of fixed height on the baseline, hatched and lettered."""
-    look = style.STATE_LOOKS[state]
-    low, high = ax.get_ylim()
-    height = 0.12 * (high - low)
-    ax.bar(x, height, width=0.78, fc="white", ec=style.GREY, lw=0.5, hatch=look.hatch)
-    ax.text(x, height * 1.1, look.letter, ha="center", va="bottom", fontsize=6.5)
-    ax.set_ylim(low, max(high, height * 1.9))
-
-
 @figure_kind(each_panel=True)
-def bars(records: SweepRecords) -> Iterator[Drawn]:
-    """Placement from short to long routes"""
+def spans(records: SweepRecords) -> Iterator[Drawn]:
+    """Placement as the paper draws it: the blocks of each route"""
     for metric, places in records.placed:
-        width = style.COLUMN if len(places.routes) <= 18 else style.PAGE
         parts = list(records.compared_parts(metric))
-        rows = len(parts) + 1
-        fig, (*ours, theirs) = style.figure(width=width, height=1.95 * rows, rows=rows)
+        height = 0.9 + 0.135 * max(len(places.routes), len(published.FIG8))
+        fig, (*axes, theirs) = style.figure(width=style.PAGE, height=height, columns=len(parts) + 1)
+        of_parts = [placements(part.frame, metric) for part in parts]
         captions = []
-        for part, ax in zip(parts, ours):
-            every = placements(part.frame, metric)
-            bars = in_families(every)
-            draw_route_bars(bars, ax)
-            ax.set_title(part.title(bars.measured_as))
+        for part, ours, ax in zip(parts, of_parts, axes):
+            draw_route_spans(ours, ax, depth=depth_of(str(part.frame["model"].iloc[0])))
+            ax.set_title(part.title())
             question = part.frame.attrs.get("comparison", "")
-            said = f"{_shown(every, bars)}{best_route(bars)} {agreement_text(bars)}"
+            said = f"{best_route(ours)} {agreement_text(ours)}"
             captions.append(f"{question[0].upper()}{question[1:]}: {said}" if question else said)
-        draw_route_bars(in_families(published_placements()), theirs)
+        draw_route_spans(published_placements(), theirs)
         theirs.set_title(published.FIG8_TITLE)
-        yield Drawn(named("route_bars", metric), " ".join(captions), fig, metric)
+        draw_legend(of_parts, fig)
+        yield Drawn(named("route_spans", metric), " ".join(captions), fig, metric)

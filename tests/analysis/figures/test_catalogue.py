@@ -65,7 +65,7 @@ def test_figures_of_what_a_sweep_was_do_not_stay_beside_the_new_ones(
     (folder / "mine.png").touch()
     write_sweep(tmp_path, small(rates=(0.25, 0.5))).sweep("placement").drawn_path.unlink()
     second = {path.name for path in write_figures(lab, "placement")}
-    assert "route_bars-gap-heldout.png" in first - second
+    assert "route_spans-gap-heldout.png" in first - second
     assert {path.name for path in folder.iterdir()} == {*second, "mine.png"}
 
 
@@ -85,12 +85,6 @@ def test_cells_that_all_lack_a_seed_are_in_no_figure(shape: dict[str, Any], tmp_
     )
     records = sweep_records(lab, lab.sweep("placement"))
     assert [drawn.name for _, drawn in all_figures(records)] == []
-
-
-def test_routes_without_a_bar_are_counted(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(routes=((0, 4), (0, 6), (2, 9), (3, 4), (5, 8))))
-    (drawn, *_) = placement_figures.bars.draw(sweep_records(lab, lab.sweep("placement")))
-    assert "Of 5 routes the 3 that start at block 0 or end at block 4 have a bar" in drawn.caption
 
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
@@ -138,17 +132,17 @@ def test_a_metric_that_equal_steps_lack_answers_one_question(paper_lab: Lab) -> 
     assert [*lacking.compared_parts("gap/heldout")] == [lacking]
 
 
-def test_bars_of_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: Lab) -> None:
+def test_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: Lab) -> None:
     records = sweep_records(paper_lab, paper_lab.sweep("placement"))
     gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
     shorter = 1e-3 * (records.frame["end"].astype(float) - 9)
     steps = records.frame.assign(**{gap: records.frame[gap] + shorter for gap in gaps})
     steps.attrs |= {**records.frame.attrs, "comparison": "at equal steps"}
     records.frame.attrs["comparison"] = "at equal training FLOPs"
-    (drawn, *_) = placement_figures.bars.draw(replace(records, equal_steps=steps))
+    (drawn, *_) = placement_figures.spans.draw(replace(records, equal_steps=steps))
     caption, figure = drawn.caption, drawn.figure
-    questions = [ax.get_title(loc="left").splitlines()[0] for ax in figure.axes]
-    assert [question.partition(" at ")[2] for question in questions] == [
+    titles = [title for ax in figure.axes if (title := ax.get_title(loc="left"))]
+    assert [title.splitlines()[0].partition(" at ")[2] for title in titles] == [
         "equal training FLOPs", "equal steps", ""
     ]  # fmt: skip
     first, second = caption.split(" At equal steps: ")

@@ -1,4 +1,4 @@
-"""Maps and bars show the true differences, and what has none cannot be taken for a value."""
+"""Maps and spans show the true differences, and what has none cannot be taken for a value."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from matplotlib.colors import to_hex
 from tread_lab.analysis.figures.placement_figures import (
     baseline_title,
     draw_legend,
-    draw_route_bars,
     draw_route_grid,
     draw_route_spans,
-    route_bars,
 )
 from tread_lab.analysis.figures.placements import Placements, best_route, placements
 from tread_lab.analysis.figures.style import (
@@ -26,7 +24,6 @@ from tread_lab.analysis.figures.style import (
     figure,
     ink_on,
 )
-from tread_lab.specs import UserError
 
 ROWS = [*((0, end) for end in range(2, 11)), *((start, 8) for start in range(1, 8))]
 Draw = Callable[[Placements, Axes], None]
@@ -41,6 +38,7 @@ def test_a_metric_without_a_better_is_purple_to_green_and_has_no_best(
     assert places.best is None and all(box.get_linewidth() < 1 for box in ax.patches)
     worst: Any = ax.patches[int(np.nanargmax(places.value))]
     assert to_hex(worst.get_facecolor()) == to_hex(LESS_TO_MORE(1.0))
+    assert "no measure of quality: no route is best by it" in best_route(places)
 
 
 def one_route(low: float, high: float, *, end: int = 8) -> Placements:
@@ -83,11 +81,6 @@ def test_letters_on_every_colour_have_a_contrast_of_4_5() -> None:
             assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5
 
 
-def test_a_sweep_without_single_routes_is_refused(paper_frame: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match="places no single route"):
-        route_bars(paper_frame[paper_frame["role"] == "baseline"])
-
-
 def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
     paper_frame: pd.DataFrame,
 ) -> None:
@@ -96,25 +89,14 @@ def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
     assert baseline_title(other, "gap/heldout") == ""
 
 
-def test_no_bar_is_best_or_blue_by_a_metric_without_a_better(paper_frame: pd.DataFrame) -> None:
-    bars = route_bars(paper_frame, "gap/train")
-    assert bars.best is None
-    _, (ax,) = figure()
-    draw_route_bars(bars, ax)
-    colours = {to_hex(patch.get_facecolor()) for patch in ax.patches[: len(bars.routes)]}
-    assert colours == {"#8c8c8c"}
-    told = "no measure of quality: no route is best by it"
-    assert told in best_route(bars)
-
-
-def test_where_every_route_is_worse_the_frame_is_of_the_least_harmful(
+def test_where_every_route_is_worse_the_best_is_the_least_harmful(
     paper_frame: pd.DataFrame,
 ) -> None:
     gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
-    worse = route_bars(paper_frame.assign(**{gap: paper_frame[gap] + 1 for gap in gaps}))
+    frame = paper_frame.assign(**{gap: paper_frame[gap] + 1 for gap in gaps})
+    worse = placements(frame, "gap/heldout")
     fig, (ax,) = figure()
-    draw_route_bars(worse, ax)
-    assert any(text.get_text().startswith("framed: least harmful") for text in ax.texts)
-    draw_legend(worse, fig)
-    assert fig.legends[0].get_texts()[0].get_text() == "least harmful"
+    draw_route_spans(worse, ax)
+    draw_legend([worse], fig)
+    assert fig.legends[0].get_texts()[0].get_text() == "best mean"
     assert best_route(worse).startswith("Least harmful is 2→8: ")
