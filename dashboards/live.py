@@ -13,7 +13,7 @@ from functools import lru_cache
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer, answer
-from tread_lab.frames import Memory, equal_steps_frame, plan_frame
+from tread_lab.frames import Memory, plan_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
@@ -149,10 +149,7 @@ class LiveSweep:
 
     def _snapshot(self, plan: StoredPlan, frame: pd.DataFrame, records: pd.DataFrame) -> Snapshot:
         ended = all(RunState(state).ended for state in records["state"].unique())
-        equal_steps = equal_steps_frame(self.lab, self.folder) if plan.match else None
-        if equal_steps is not None and list(equal_steps["run"]) != list(frame["run"]):
-            equal_steps = None  # a plan that was extended meanwhile
-        told = answer(self.lab, records, plan, complete=ended, equal_steps=equal_steps)
+        told = answer(self.lab, records, plan, complete=ended)
         return Snapshot(plan, frame, next(self._versions), told)
 
     def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:

@@ -18,24 +18,21 @@ from tread_lab.analysis.figures.sentences import (
     routed,
     span,
 )
-from tread_lab.analysis.report.price import price
 from tread_lab.frames import (
     COUNT,
     HIGH,
     LOW,
     NO_RESULT,
     UNIT,
-    best_first,
     better_than_dense,
     cells_frame,
     ranked_cells,
-    ranking_key,
     result_texts,
     tied_with_best,
     with_metrics,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS
 from tread_lab.records.plan import StoredPlan
 
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
@@ -48,33 +45,23 @@ class Answer:
     Attributes:
         sentence: the finding.
         certainty: what the finding may be trusted for, and what it may not.
-        cost: what the best cell costs beside dense, and what all runs have cost.
         cell: the name of the best cell; empty without an answer.
     """
 
     sentence: str
     certainty: str
-    cost: str = ""
     cell: str = ""
 
 
-def answer(
-    lab: Lab,
-    frame: pd.DataFrame,
-    plan: StoredPlan,
-    *,
-    complete: bool = True,
-    equal_steps: pd.DataFrame | None = None,
-) -> Answer:
+def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = True) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
     Args:
-        equal_steps: rows of `equal_steps_frame`, where the sweep asks at equal cost.
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame, plan, complete=complete)
-    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS, TRAIN_SECONDS)
+    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS)
     cells = ranked_cells(frame, GAP_HELDOUT)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
@@ -87,13 +74,8 @@ def answer(
     certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), len(done), of_seeds=of_seeds)
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = (
-        _finding(frame, cells, best, done),
-        _rivals(name, tied, len(done)),
-        _lowest(frame, cells, name),
-        _at_equal_steps(equal_steps, name),
-    )
-    return Answer(" ".join(filter(None, parts)), certainty, price(frame, plan, best), name)
+    parts = (_finding(frame, cells, best, done), _rivals(name, tied, len(done)))
+    return Answer(" ".join(filter(None, parts)), certainty, name)
 
 
 def _finding(
@@ -128,27 +110,6 @@ def _finding(
     return f"{best_of}; it {outcome}: {result}.{others}"
 
 
-def _at_equal_steps(frame: pd.DataFrame | None, name: str) -> str:
-    """Return how the cells stand at equal steps, that which is best at equal cost by its name."""
-    if frame is None:
-        return ""
-    cells = ranked_cells(with_metrics(frame, GAP_HELDOUT), GAP_HELDOUT)
-    trials = cells[(cells["role"] == "trial") & (cells["state"] == "completed")]
-    lows, highs = (trials[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
-    counts = outcomes(lows, highs, 1)
-    if not counts:
-        return ""
-    same = trials[(trials["cell"] == name) & trials[GAP_HELDOUT].notna()]
-    if same.empty:
-        return outcomes_text(counts, "cells", "at equal steps, 95%")
-    gap, low, high = (float(same[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH))
-    there = span(gap, low, high, measured_as(same, GAP_HELDOUT))
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    told = told.replace("from it", "from dense")  # it would be the cell that has been named
-    each = f"each by its own interval, of {sum(counts.values())} cells: {told}."
-    return f"At equal steps {routed(name)} has a gap of {there}; {each}"
-
-
 def _rivals(name: str, tied: Sequence[str], cells: int) -> str:
     """Return which cells the best is told apart from, by paired differences."""
     if cells < 2:
@@ -160,17 +121,6 @@ def _rivals(name: str, tied: Sequence[str], cells: int) -> str:
     alike = f"{routed(name)} cannot be distinguished from {joined(tied)}"
     rest = f"; {worse}" if len(tied) < cells - 1 else ""
     return f"{at}, by paired differences, {alike}{rest}."
-
-
-def _lowest(frame: pd.DataFrame, cells: pd.DataFrame, name: str) -> str:
-    """Return which cell has the lowest loss, where baselines of several kinds make it another."""
-    if ranking_key(frame) != HELDOUT_LOSS:
-        return ""
-    lowest = best_first(cells, HELDOUT_LOSS).iloc[0]
-    if lowest["cell"] == name:
-        return ""
-    loss = result_texts(cells, HELDOUT_LOSS)[list(cells["cell"]).index(lowest["cell"])]
-    return f"The lowest held-out loss is that of {routed(str(lowest['cell']))}, {loss}."
 
 
 def _losses(frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]) -> str:

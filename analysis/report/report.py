@@ -42,7 +42,7 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.specs.units import ratio
+from tread_lab.specs.units import duration, quantity, ratio
 
 _HERE = Path(__file__).parent
 COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
@@ -90,7 +90,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, plan, complete=done, equal_steps=records.equal_steps),
+        "answer": answer(lab, frame, plan, complete=done),
         "facts": _facts(frame, runs, plan),
         "states": [(str(state), int(count)) for state, count in states.items()],
         "first": [figure for figure in figures if figure["name"] in first],
@@ -201,6 +201,11 @@ def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tu
         ("runs", f"{completed} of {len(runs)} completed"),
         ("seeds", str(frame["seed"].nunique())),
     ]
+    if TRAIN_FLOPS in runs:
+        spent = [quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")]
+        if seconds := float(runs.get(TRAIN_SECONDS, pd.Series()).sum()):
+            spent.append(duration(seconds))
+        facts.append(("training of all runs", ", ".join(spent)))
     if plan.comparison:
         facts.append(("compared", plan.comparison))
     return facts

@@ -10,7 +10,6 @@ export function drawHead() {
   put(at("question"), question);
   put(at("compared"), compared ? `compared ${compared}` : "");
   put(at("finding"), answer ? answer.sentence : "");
-  put(at("price"), answer?.cost ?? "");
   put(at("certainty"), answer ? answer.certainty : "");
   put(
     at("terms"),

@@ -31,7 +31,6 @@ from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
     TRAIN_FLOPS,
-    TRAIN_SECONDS,
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.terminal.console import answers
@@ -226,12 +225,6 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
     yield cell, GAP_HELDOUT, found[1]
     if "±" in found[1]:
         yield cell, f"over {GAP_HELDOUT}", found[2]
-    costs = plain(said.cost)
-    price = re.search(r"takes (\S+ \S+), (\S+) times dense's .*? and (\S+ \S+) against", costs)
-    if price is not None:
-        yield from zip([cell] * 3, (TRAIN_FLOPS, "FLOPs / dense", TRAIN_SECONDS), price.groups())
-    if reached := re.search(r"; [^;]* reaches (.+?)\.(?: |$)", costs):
-        yield cell, HELDOUT_LOSS, reached[1]
 
 
 def of_comparisons(frame: pd.DataFrame, metrics: list[str]) -> Shown:
