@@ -17,19 +17,24 @@ from tread_lab.analysis.figures import (
     similarity,
     time_to_equal,
 )
-from tread_lab.analysis.figures.kind import Drawn, FigureKind, SweepRecords, sample_metrics, slug
+from tread_lab.analysis.figures.kind import (
+    Drawn,
+    FigureKind,
+    SweepRecords,
+    named,
+    sample_metrics,
+    slug,
+)
 from tread_lab.analysis.figures.placements import panels
 from tread_lab.analysis.figures.style import save
-from tread_lab.analysis.tables.paper_tables import comparison_table, to_latex
+from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames import (
     equal_steps_frame,
     history_frame,
-    ranking_caption,
     ranking_key,
     training_frame,
     trials_frame,
 )
-from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
@@ -115,22 +120,16 @@ def all_figures(records: SweepRecords) -> Iterator[tuple[FigureKind, Drawn]]:
 
 
 def _write_tables(records: SweepRecords, folder: Path) -> list[Path]:
-    """Write the ranking, and dense beside routed for every metric of quality, in both formats."""
+    """Write the ranking, and the same by every other metric of quality, in both formats."""
     frame, key = records.frame, ranking_key(records.frame)
     if key is None:
         return []
-    question = frame.attrs.get("comparison", "")
-    lines = [ranking_caption(key, question), *mixtures(records.lab, frame["run"].unique())]
-    texts, caption = formatted(ranking(frame, key), key), ". ".join(lines)
-    written = {
-        "ranking.md": f"{to_markdown(texts)}\n{caption}\n",
-        "ranking.tex": f"% {caption}\n{to_latex(texts)}",
-    }
-    for column in (HELDOUT_LOSS, *sample_metrics(frame)):
-        if column in frame and (frame["role"] == "trial").any():
-            table = comparison_table(frame, column)
-            written[f"comparison-{slug(column)}.md"] = table.markdown
-            written[f"comparison-{slug(column)}.tex"] = table.latex
-    for name, text in written.items():
-        write_text(folder / name, text)
-    return [folder / name for name in written]
+    note, paths = " ".join(mixtures(records.lab, frame["run"].unique())), []
+    for metric in dict.fromkeys([key, HELDOUT_LOSS, *sample_metrics(frame)]):
+        if metric in frame:
+            table = sweep_table(frame, metric, note)
+            name = "ranking" if metric == key else named("ranking", metric)
+            for ending, text in {"md": table.markdown, "tex": table.latex}.items():
+                paths.append(folder / f"{name}.{ending}")
+                write_text(paths[-1], text)
+    return paths

@@ -9,32 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.analysis.figures.sentences import (
-    metric_text,
-    outcomes,
-    outcomes_text,
-    routed,
-    span,
-)
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.analysis.tables import published
 from tread_lab.engine.cost.training import Cost, cost
-from tread_lab.frames import (
-    HIGH,
-    LOW,
-    cells_frame,
-    delta_column,
-    metric_numbers,
-    of_baseline,
-    require_metric,
-    with_delta,
-)
-from tread_lab.frames.ranking_table import to_markdown
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.frames import delta_column, ranking_caption, require_metric, with_delta
+from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.specs.decode import decode
 from tread_lab.specs.model import SIZES
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.units import counted
 
 DAGGER = "\N{DAGGER}"  # on a difference of two recipes
 HEADS = {
@@ -94,78 +76,20 @@ def published_table(name: str) -> Table:
     return Table(name, caption, note, source, _texts(frame))
 
 
-def comparison(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return each trial's cell beside its baseline: dense, routed, difference and its interval.
+def sweep_table(frame: pd.DataFrame, metric: str, note: str = "") -> Table:
+    """Return a sweep's cells ranked by a metric, each beside its difference to its own baseline.
 
-    The layout of Tables 2, 4, 5 and 6 for whatever a sweep varies: models, data, rates, rules.
+    What Tables 2, 4, 5 and 6 say, for whatever a sweep varies: models, data, rates, rules.
 
     Raises:
         UserError: no such metric.
     """
     require_metric(frame, metric)
-    column = delta_column(metric)
-    trials = with_delta(frame, metric).assign(
-        **{"dense/value": of_baseline(frame, metric)}, own=frame["run"] == frame["baseline"]
-    )
-    cells = cells_frame(trials[trials["role"] == "trial"])
-    done = cells["state"] == "completed"
-    columns = {"dense": "dense/value", "routed": metric, "difference": column}
-    columns |= {"low": column + LOW, "high": column + HIGH}
-    columns |= {f"dense{end}": f"dense/value{end}" for end in (LOW, HIGH)}
-    columns |= {f"routed{end}": metric + end for end in (LOW, HIGH)}
-    return pd.DataFrame(
-        {
-            "cell": cells["cell"],
-            "model": cells["model"],
-            **{name: cells[key].where(done) for name, key in columns.items()},
-            "seeds": cells["completed"],
-            "state": cells["state"],
-            "own": cells["own"],
-        }
-    )
-
-
-def comparison_table(frame: pd.DataFrame, metric: str) -> Table:
-    """Return `comparison` as texts; a cell without a number says why."""
-    rows = comparison(frame, metric)
-    name = metric_text(metric)
-    texts = pd.DataFrame({"cell": rows["cell"]})
-    if rows["model"].nunique() > 1:
-        texts.insert(0, "model", rows["model"])
-    dense, routed_texts = (
-        metric_numbers(metric, *(rows[name + end] for end in ("", LOW, HIGH)))
-        for name in ("dense", "routed")
-    )
-    texts[f"{name}, dense"] = dense
-    states = rows["state"].replace("completed", "not measured")
-    texts["routed"] = [v or s for v, s in zip(routed_texts, states)]
-    difference = (rows[column] for column in ("difference", "low", "high"))
-    texts["difference"] = metric_numbers(delta_column(metric), *difference)
-    texts["seeds"] = rows["seeds"].astype(str)
-    return Table(
-        "This sweep", f"{name}, dense against routed.", "", "the runs of this sweep", texts
-    )
-
-
-def comparison_caption(rows: pd.DataFrame, metric: str) -> str:
-    """Return how many cells of a `comparison` are better than dense, and the best one."""
-    measured = rows[rows["difference"].notna() & ~rows["own"]]
-    if measured.empty:
-        return "No cell has both numbers yet."
-    sign = metric_kind(metric).sign
-    if sign == 0:
-        return f"{metric_text(metric)} is no measure of quality: no cell is better by it."
-    signed = sign * measured["difference"]
-    best = measured.iloc[int(signed.to_numpy().argmin())]
-    interval = span(best["difference"], best["low"], best["high"])
-    seeds = int(best["seeds"])
-    few = "" if seeds > 2 else f" {counted(seeds, 'seed')}: a claim needs three."
-    counts = outcomes(measured["low"].to_numpy(float), measured["high"].to_numpy(float), sign)
-    means = f"Of {len(measured)} cells, {int((signed < 0).sum())} have a better mean than dense."
-    return (
-        f"{outcomes_text(counts, 'cells') if counts else means} First is"
-        f" {routed(str(best['cell']))}, {metric_text(metric)} {interval} against dense.{few}"
-    )
+    beside = [column] if (column := delta_column(metric)) != metric else []
+    texts = formatted(ranking(with_delta(frame, metric), metric, beside=beside), metric)
+    caption = ranking_caption(metric, frame.attrs.get("comparison", ""))
+    caption = f"{caption[0].upper()}{caption[1:]}."
+    return Table("This sweep", caption, note, "the runs of this sweep", texts)
 
 
 def sizes() -> pd.DataFrame:
@@ -236,38 +160,14 @@ def _two(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-if __name__ == "__main__":
-    print(all_published(), end="")
-
-
 def to_latex(texts: pd.DataFrame) -> str:
     """Return a table of texts as a booktabs tabular."""
-    head = " & ".join(map(_latex, texts.columns))
-    body = [" & ".join(map(_latex, row)) + r" \\" for row in texts.astype(str).to_numpy().tolist()]
-    lines = [
-        rf"\begin{{tabular}}{{{'l' * len(texts.columns)}}}",
-        r"\toprule",
-        head + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+    lines = texts.astype(str).replace("\n", " ", regex=True)
+    latex = lines.to_latex(index=False, escape=True)
+    for mark, formula in {"->": r"$\to$", MINUS: "$-$", "\N{PLUS-MINUS SIGN}": r"$\pm$"}.items():
+        latex = latex.replace(mark, formula)
+    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", latex)
 
 
-def _latex(text: str) -> str:
-    return re.sub(r"(?<![\w.])-(?=\d)", "$-$", text.translate(_LATEX).replace("->", r"$\to$"))
-
-
-_LATEX = str.maketrans(
-    {
-        **{plain: "\\" + plain for plain in "&%_#${}"},
-        "\\": r"\textbackslash{}",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-        "\n": " ",
-        "\N{MINUS SIGN}": "$-$",
-        "\N{PLUS-MINUS SIGN}": r"$\pm$",
-    }
-)
+if __name__ == "__main__":
+    print(all_published(), end="")

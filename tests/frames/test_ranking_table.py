@@ -95,7 +95,7 @@ def test_texts_from_records_cannot_break_a_table() -> None:
     assert to_markdown(texts).splitlines()[2] == r"| failed: a\|b c |"
     markup = pd.DataFrame({"cell": ["<b> [a](b) `c` a < b & &lt;"]})
     assert to_markdown(markup).splitlines()[2] == r"| &lt;b> [a]\(b) \`c\` a < b & &amp;lt; |"
-    assert r"50\% of \textbackslash{}x\_1 \& more \#2" in to_latex(texts)
+    assert r"50\% of \textbackslash x\_1 \& more \#2" in to_latex(texts)
 
 
 def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.analysis.figures.sentences import metric_text
 from tread_lab.analysis.report import report
-from tread_lab.analysis.tables.paper_tables import comparison_table, to_latex
+from tread_lab.analysis.tables.paper_tables import to_latex
 from tread_lab.dashboards import cell_map, views
 from tread_lab.dashboards.cell import cell as panel
 from tread_lab.dashboards.table import ranking_table
@@ -126,8 +126,6 @@ def surfaces(
     yield "map", of_maps(frame, plan)
     yield "panel", of_panels(lab, frame, plan)
     yield "report", of_report(lab, name, key, ranked)
-    measured = [m for m in (HELDOUT_LOSS, metric or HELDOUT_LOSS) if m in frame]
-    yield "notebooks", of_comparisons(frame, measured)
 
 
 def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]]) -> Shown:
@@ -225,14 +223,6 @@ def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
     yield cell, GAP_HELDOUT, found[1]
     if "±" in found[1]:
         yield cell, f"over {GAP_HELDOUT}", found[2]
-
-
-def of_comparisons(frame: pd.DataFrame, metrics: list[str]) -> Shown:
-    for metric in metrics:
-        rows = comparison_table(frame, metric).texts
-        for cell, _, routed, difference, _ in rows.itertuples(index=False):
-            yield cell, metric, routed if routed[:1].isdigit() else ""
-            yield cell, delta_column(metric), difference
 
 
 def lines(text: str, mark: str) -> tuple[list[str], list[list[str]]]:

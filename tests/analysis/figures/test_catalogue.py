@@ -52,7 +52,7 @@ def test_what_is_drawn_and_said_of_a_sweep(
 def test_only_what_is_there_is_drawn(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),)))
     names = {path.name for path in write_figures(lab, "placement")}
-    tables = ("ranking", "comparison-heldout-loss", "comparison-fd-fashion16-v1-1k")
+    tables = ("ranking", "ranking-heldout-loss", "ranking-fd-fashion16-v1-1k")
     assert names == {f"{name}.{kind}" for name in tables for kind in ("md", "tex")}
 
 

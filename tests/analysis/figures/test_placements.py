@@ -25,7 +25,7 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.style import holds_zero
-from tread_lab.analysis.tables.paper_tables import comparison
+from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames.ranking_table import ranking
 from tread_lab.specs import UserError
 
@@ -120,7 +120,7 @@ def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.Da
 
 @pytest.mark.parametrize(
     "numbers",
-    [cell_gaps, comparison, pareto, placements, ranking, rates, two_ways],
+    [cell_gaps, pareto, placements, ranking, rates, sweep_table, two_ways],
 )
 def test_an_unknown_metric_is_named_with_the_nearest(
     numbers: Callable[[pd.DataFrame, str], object], paper_frame: pd.DataFrame
