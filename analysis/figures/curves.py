@@ -121,7 +121,7 @@ def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
             style.mark_state(ax, float(x), state)
         states += missing
     values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
-    style.value_axis(ax.yaxis, found.metric.split(" ")[0], *values)
+    style.value_axis(ax.yaxis, found.metric, *values)
     handles, _ = ax.get_legend_handles_labels()
     if legend:
         handles = [*handles, *style.state_legend(states)]

@@ -13,10 +13,9 @@ from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curve, bare_curve, curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.over_training import (
-    budget_metrics,
-    over_training,
     schedule_warning,
     training_axis,
+    training_metrics,
 )
 from tread_lab.analysis.figures.placements import Array
 from tread_lab.analysis.figures.sentences import number, routed
@@ -214,9 +213,8 @@ def caption(found: TimeToEqual) -> str:
 def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
     """Time to equal quality"""
     frame = records.training
-    for metric in budget_metrics(frame):
-        column = over_training(frame, metric).panels[0][1].metric
-        ours = time_to_equal(frame, column, cost=TRAIN_FLOPS)
+    for metric in training_metrics(frame):
+        ours = time_to_equal(frame, metric, cost=TRAIN_FLOPS)
         if ours.factors:
             height = max(2.4, style.legend_height(len(ours.curves)))
             fig, (left, right) = style.figure(width=style.PAGE, height=height, columns=2)
@@ -225,4 +223,4 @@ def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
             left.set_title(records.title(stages))
             draw_time_to_equal(published_time_to_equal(), right)
             right.set_title("DiT-XL/2, ImageNet-256 (published)")
-            yield Drawn(named("time_to_equal", metric), caption(ours), fig, column)
+            yield Drawn(named("time_to_equal", metric), caption(ours), fig, metric)

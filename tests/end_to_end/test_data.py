@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tests.prepare.test_encode import digests
 from tread_lab.analysis.figures import catalogue
-from tread_lab.analysis.figures.over_training import by_cost
+from tread_lab.analysis.figures.over_training import growths
 from tread_lab.analysis.figures.samples import equal_seeds
 from tread_lab.cli import main
 from tread_lab.data.resumable import STORED
@@ -94,7 +94,7 @@ def frechet(one: tuple[Any, Any], other: tuple[Any, Any]) -> float:
 @pytest.fixture
 def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of two dozen figures: each takes a second."""
-    monkeypatch.setattr(catalogue, "KINDS", (equal_seeds, by_cost))
+    monkeypatch.setattr(catalogue, "KINDS", (equal_seeds, growths))
     drawn = catalogue.all_figures
     monkeypatch.setattr(catalogue, "all_figures", lambda records: islice(drawn(records), 3))
 
@@ -143,7 +143,7 @@ def test_images_become_a_measured_sweep_by_commands(
     measured_at = check_metrics(lab, in_folder / "ours.npz")
     assert measured_at == [2, 2, 4, 4, 6, 6]
     drawn = {path.stem for path in (lab / "sweeps" / "ours" / "figures").glob("*.png")}
-    assert drawn == {"samples", "over_costs-gap-heldout", "over_costs-heldout-loss"}
+    assert drawn == {"samples", "over_training-gap-heldout", "over_training-heldout-loss"}
 
     # more held-out samples than there are is one line
     many = "evaluate=[{heldout_loss: {images: 8}}]"

@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 
 from tread_lab.analysis.figures.over_training import (
-    budget_metrics,
-    costs_caption,
-    over_costs,
+    caption,
     over_training,
-    stage_metrics,
+    training_metrics,
 )
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
 from tread_lab.analysis.figures.time_to_equal import time_to_equal
@@ -54,9 +52,9 @@ def stages() -> pd.DataFrame:
 
 
 def test_lengths_that_matching_gives_each_cell_are_no_curve(budget_frame: pd.DataFrame) -> None:
-    assert budget_metrics(budget_frame) == ["heldout/loss", "fd[fashion16-v1]@1k"]
+    assert len(training_metrics(budget_frame)) == 4
     one_each = budget_frame.drop_duplicates("route")
-    assert budget_metrics(one_each.assign(**{"train.steps": range(len(one_each))})) == []
+    assert training_metrics(one_each.assign(**{"train.steps": range(len(one_each))})) == []
 
 
 def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
@@ -72,27 +70,20 @@ def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
         assert [(curve.name, len(curve.x)) for curve in found.curves] == [
             ("dense", 3), ("2->8 s=0.5", 3)
         ]  # fmt: skip
-        assert len(found.factors) == 1 and budget_metrics(frame)[1] == metric
-
-
-def test_two_ways_of_one_metric_are_told_apart_by_what_they_are(stages: pd.DataFrame) -> None:
-    two = stages.assign(**{"heldout/loss": 1.0, "heldout/loss images=16": 1.0, f"{FD} w=2": 1.0})
-    assert [title for title, _ in over_training(two, FD).panels] == [
-        "without guidance", "with guidance, $w$ = 2"
-    ]  # fmt: skip
-    panels = over_training(two, "heldout/loss").panels
-    assert [title for title, _ in panels] == ["as planned first", "images=16"]
+        assert len(found.factors) == 1 and metric in training_metrics(frame)
 
 
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
-    assert stage_metrics(stages.drop(columns=STEP)) == []
+    assert training_metrics(stages.drop(columns=STEP)) == []
     last = stages[stages[STEP] == max(STEPS)]
     assert time_to_equal(last, FD, cost="cost/train_flops").factors == ()
 
 
 def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:
-    ((_, found),) = over_training(stages, FD).panels
+    (_, found), (_, images), (over, hours) = over_training(stages, FD).panels
     assert [list(curve.x) for curve in found.curves] == [list(STEPS)] * 2
+    assert [list(curve.x) for curve in images.curves] == [[1600, 3200, 6400]] * 2
+    assert over == "device-hours" and [curve.x[-1] for curve in hours.curves] == [2.0, 4 / 3]
     (factor,) = time_to_equal(stages, FD, cost="cost/train_flops").factors
     at = 100 * 2 ** (1 + 1 / 2) * 12.0  # halfway between 6 and 4, linear in the logarithm
     assert (factor.level, factor.cost) == (5.0, pytest.approx(at * 1e9))
@@ -120,7 +111,7 @@ def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
     assert "falls" not in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
     stages.attrs["schedules"] = ["sqrt_decay"]
     found = time_to_equal(stages, FD, cost="cost/train_flops")
-    for text in (factor_caption(found), costs_caption(over_costs(stages, FD))):
+    for text in (factor_caption(found), caption(over_training(stages, FD))):
         assert text.endswith(
             "The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
         )
