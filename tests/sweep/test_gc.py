@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.seeing.conftest import served
 from tests.sweep.plans import plan_of
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
@@ -173,9 +170,6 @@ def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_lo
     damaged.write_text(lab.sweep("s").plan_path.read_text().replace("0.0", "2.0", 1))
     half = lab.runs()[0].path / ".half.x1"
     half.write_text("half")
-    with served(lab) as url, urllib.request.urlopen(f"{url}api/sweeps") as page:
-        listed = {line["name"]: line["question"] for line in json.load(page)}
-    assert listed.keys() == {"s", "damaged"} and "plan.json is damaged" in listed["damaged"]
     for command, answer in (("status", "s 1 1 completed"), ("gc", "unfinished files 1 4 B")):
         assert main([command, "--root", str(lab.root)]) == 2
         printed = capsys.readouterr()
@@ -288,6 +282,10 @@ def test_samples_of_finished_evaluations_go_and_their_metrics_stay(
     place = lab.run(sampled.run).evaluation(sampled.evaluations[0])
     size, record = (place.path / "samples.npz").stat().st_size, place.read()
     assert find(lab) == []  # only where they are asked for
+    text = (place.path / "metrics.json").read_text()
+    (place.path / "metrics.json").write_text("{")
+    assert find(lab, samples=True) == []  # their metrics are damaged
+    (place.path / "metrics.json").write_text(text)
     (item,) = find(lab, samples=True)
     assert (item.what, item.path, item.bytes) == ("samples", place.path / "samples.npz", size)
     assert main(["gc", "--yes", "--samples", "--root", str(lab.root)]) == 0

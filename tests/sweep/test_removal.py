@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -47,23 +45,11 @@ def test_a_sweep_leaves_the_runs_that_another_one_needs(lab: Lab) -> None:
     assert (lab.sweeps(), lab.runs()) == ([], [])
 
 
-def test_what_cannot_be_removed_is_named(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    removal = removal_of(lab, "a")
-    monkeypatch.setattr(os, "rmdir", refuse)
-    with pytest.raises(UserError, match=r"^cannot remove \S+: Permission denied$"):
-        remove(removal)
-
-
 def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:
     run = signature(tiny_spec((2, 8), steps=400))
     with pytest.raises(UserError) as error:
         removal_of(lab, run[:6])
     assert str(error.value) == f"run {run} is needed by sweep a, sweep b; remove that first"
-    remove(removal_of(lab, "a"))
-    remove(removal_of(lab, "b"))
 
 
 def test_a_run_that_another_one_began_from_stays(lab: Lab) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -195,7 +194,6 @@ def left_open(lab: Lab, *earlier: str, **facts: Any) -> RunFolder:
         ({"dump": "x", "driver": "old"}, {"n2"}, "hung", "process 7 on h made no progress; where"),
         ({}, {"n1"}, "died", "process 7 on h was killed"),
         ({}, {"n2"}, "lost", "node n1 of process 7 on h has left the cluster"),
-        ({"driver": "old"}, None, "orphaned", "the driver of process 7 on h ended first"),
         ({"driver": "old"}, {"n1"}, "orphaned", "the driver of process 7 on h ended first"),
         ({"driver": "old"}, {"n2"}, "lost", "node n1 of process 7 on h has left the cluster"),
     ],
@@ -237,7 +235,6 @@ def test_every_driver_evaluates_a_trained_run_with_fresh_tries(lab: Lab) -> None
         (KeyboardInterrupt(), "^$", "interrupted", ""),
         (FileNotFoundError(errno.ENOENT, "gone"), "gone", "exception", None),
         (OSError(errno.ENOSPC, "No space left"), "abc: No space left; make room", "disk", None),
-        (OSError(errno.EDQUOT, "quota exceeded"), "abc: quota exceeded; make room", "disk", None),
         (DiskFull("no room for a file"), "^no room for a file$", "disk", "no room for a file"),
     ],
 )
@@ -286,7 +283,7 @@ def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
         raise ValueError("bad")
 
 
-@pytest.mark.parametrize("what", ["code", "package torch", "data fashion16", "weights clip-large"])
+@pytest.mark.parametrize("what", ["code", "weights clip-large"])
 def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_line(
     lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -338,14 +335,3 @@ def test_a_node_without_the_data_is_named(
     monkeypatch.setattr(attempts, "fingerprint", lambda *_: {"code": "1", "data x": "2"})
     with pytest.raises(NodeMismatch, match=rf", data in {tmp_path}: data x is 2, and 3 where"):
         list(run_trial(lab, task, CPU, WorkerInfo(expected={"code": "1", "data x": "3"})))
-
-
-def test_a_node_finds_what_a_run_is_made_of_once(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task, opened = Task(tiny(steps=4)), Mock(side_effect=fingerprint)
-    expected = of_nodes(fingerprint(task.spec, "cpu"))
-    monkeypatch.setattr(attempts, "fingerprint", opened)
-    assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
-    assert opened.call_count == 1
-    assert lab.run(task.run).attempts.read()[0].fingerprint == fingerprint(task.spec, "cpu")

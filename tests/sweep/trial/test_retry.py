@@ -113,7 +113,6 @@ def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: li
         (["exception"], [2, 5]),
         (["hung"], []),
         (["parent"], [4]),
-        (["oom", "exception"], [2, 3, 4, 5]),
     ],
 )
 def test_of_a_kind_are_taken_up_with_the_runs_that_failed_for_them(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 import torch
 
 from tests.engine.runs import batches
-from tread_lab.engine import checkpoint
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.train import Diverged, Progress
@@ -295,6 +292,7 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     list(run_trial(lab, task, CPU, worker))
     result = lab.run(task.run).result() or {}
     assert result.get("devices") == (count if count > 1 else None)
+    assert [origin["devices"] for origin in lab.run(task.run).origin()] == [count, count]
     flops = cost(task.spec).train_flops / 20 / 0.1
     assert result["metrics"]["cost/mfu"] == pytest.approx(flops / (count * 1e9))
 
@@ -380,30 +378,6 @@ def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
     task = Task(child, (HeldoutSpec(images=8),))
     assert [report.phase for report in run_trial(lab, task, CPU)] == ["evaluate", "completed"]
     assert training.given == [] and not lab.run_of(tiny()).path.exists()
-
-
-def test_a_child_reads_its_parents_weights_once(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parent, read = tiny(steps=2), list[str]()
-    list(run_trial(lab, Task(parent), CPU))
-    (weights,) = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
-    os.utime(weights, (0, 0))  # younger files may change within the same moment
-
-    def counted(reading: Callable[..., Any]) -> Callable[..., Any]:
-        def counts(path: Path, *what: Any, **how: Any) -> Any:
-            read.extend([reading.__name__] if path == weights else [])
-            return reading(path, *what, **how)
-
-        return counts
-
-    for reading in (checkpoint._digest, checkpoint.safe_open):
-        monkeypatch.setattr(checkpoint, reading.__name__, counted(reading))
-    child = tiny(seed=1, steps=2, init_from={"run": encode(parent)})
-    assert [*run_trial(lab, Task(child), CPU)][-1].phase == "completed"
-    assert read == ["_digest", "safe_open"]
-    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert not checkpoint.is_whole(weights)
 
 
 def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
