@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,12 +14,13 @@ import pytest
 import torch
 
 import tread_lab
+from tests.sweep.plan.test_data_digests import write_set
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
-from tread_lab.engine import measurable, precision, provenance
+from tread_lab.engine import precision, provenance
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
-from tread_lab.engine.provenance import DECIDES, code_digest, fingerprint, measured_with
+from tread_lab.engine.provenance import code_digest, fingerprint, measured_with
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
@@ -113,122 +113,67 @@ def test_precisions_of_training_and_samplers_are_those_of_every_device(tiny: Tin
                 check([Task(tiny(precision="tf32")), lacking], Devices(tuple(reversed(kinds))))
 
 
-FD, MORE, KID = (
-    decode(SamplesSpec, {"metrics": [metric], "count": count})
-    for metric, count in (("fd", 100), ("fd", 200), ("kid", 100))
-)
+FD = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
 BY_FILE = replace(FD, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
-LARGE = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
-REPA = {"repa": {"encoder": "dinov2-small", "block": 1}}
-DEVIATION, SMALL = ("deviation", "edm", 16, "train"), (16, "heldout")
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What preflight asks of data that hold out 100 samples, with its checks replaced.
-
-    Data of size 32 hold out 50.
-    """
-    calls: list[Any] = []
-
-    class Opened:
-        def __init__(self, data: Any, split: str) -> None:
-            self.size, self.split = data.size, split
-            self.preview = data.size == 32 and split == "heldout"
-
-        def __len__(self) -> int:
-            return (50 if self.size == 32 else 100) if self.split == "heldout" else 5000
-
-    def deviation(spec: RunSpec, samples: Opened) -> None:
-        calls.append(("deviation", spec.process.kind, samples.size, samples.split))
-
-    def requirements(spec: Any, source: str, *, preview: bool, shape: Any, heldout: int) -> None:
-        assert source == "fashion16" and heldout == (50 if shape[0] == 32 else 100)
-        calls.append((spec.metrics, spec.reference, preview, shape))
-
-    def files(spec: Any, samples: Any) -> None:
-        calls.append((spec.encoder, samples.size, samples.split))
-
-    monkeypatch.setattr(module, "open_data", Opened)
-    monkeypatch.setattr(measurable, "image_shape", lambda samples: (samples.size, samples.split))
-    monkeypatch.setattr(module, "check_deviation", deviation)
-    monkeypatch.setattr("tread_lab.systems.repa.encoder.check_encoder", files)
-    monkeypatch.setattr("tread_lab.systems.text_to_image.captions.check_captions", files)
-    monkeypatch.setattr(module, "check_start", lambda spec: calls.append(("start", spec.seed)))
-    monkeypatch.setattr(measurable, "check_requirements", requirements)
-    return calls
 
 
 ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
+SET = {**LATENTS, "path": "set", "classes": 3}
+WEAK = {**SET, "scale": 0.2, "decoder_scale": 1.0}  # near enough to EDM's deviation of 0.5
+TWENTY, MORE = (HeldoutSpec(images=images) for images in (20, 21))  # as many are held out
+SAYS_HOW_MANY = (
+    "evaluate: heldout_loss of 21 images, and the data hold out 20; write {heldout_loss: {images:"
+    " 20}}"
+)
 
 
 @pytest.mark.parametrize(
-    ("runs", "calls"),
+    ("good", "bad", "said"),
     [
-        (  # equal requirements
-            [({"seed": 3}, (FD, MORE)), ({"seed": 4}, (FD, MORE))],
-            [DEVIATION, ("start", 4), (("fd",), None, False, SMALL)],
-        ),
-        (  # other starts
-            [({"seed": 1, "init_from": {"file": "w.pt"}}, ()), ({"seed": 2}, ())],
-            [DEVIATION, ("start", 1), ("start", 2)],
-        ),
-        (  # other processes
-            [({"process": kind, "seed": k}, ()) for k, kind in enumerate(("edm", "flow", "edm"))],
-            [DEVIATION, ("deviation", "flow", 16, "train"), ("start", 2), ("start", 1)],
-        ),
-        (  # other data, and the encoder of a system
-            [({}, ()), ({**REPA, "seed": 2}, ()), ({**REPA, "seed": 3}, ()), (LARGE, (KID,))],
-            [
-                *(DEVIATION, ("deviation", "edm", 32, "train"), ("start", 3), ("start", 0)),
-                *(("dinov2-small", 16, "train"), (("kid",), None, True, (32, "heldout"))),
-            ],
-        ),
-        (  # other encoders of captions, of both splits
-            [({"data": LATENTS, "captions": f"clip-{size}"}, ()) for size in ("base", "large")] * 2,
-            [
-                ("deviation", "edm", 8, "train"),
-                *[("start", 0)] * 2,
-                *((f"clip-{k}", 8, s) for k in ("base", "large") for s in ("train", "heldout")),
-            ],
-        ),
-        (  # other metrics and references, a metric of other data
-            [({}, (FD, KID, BY_FILE)), ({**LARGE, "seed": 1}, (FD,))],
-            [
-                *(DEVIATION, ("deviation", "edm", 32, "train"), ("start", 0), ("start", 1)),
-                (("fd",), None, False, SMALL),
-                (("kid",), None, False, SMALL),
-                (("fd",), BY_FILE.reference, False, SMALL),
-                (("fd",), None, True, (32, "heldout")),
-            ],
-        ),
+        (({"data": SET}, ()), ({"data": {**SET, "path": "x"}}, ()), "data.path: "),
+        (({"data": SET}, ()), ({"data": {**SET, "scale": 100.0}}, ()), "data"),
+        (({"data": WEAK}, ()), ({"data": WEAK, "process": "flow"}, ()), "data"),
+        (({}, ()), ({"init_from": {"file": "w.pt"}}, ()), "init_from: write "),
+        (({}, ()), ({"repa": {"encoder": "dinov2-small", "block": 1}}, ()), "repa"),
+        (({"data": SET}, ()), ({"data": SET, "captions": "clip-base"}, ()), "captions: the data "),
+        (({}, (FD,)), ({}, (replace(FD, metrics=("fid",)),)), "metrics: "),
+        (({}, (FD,)), ({}, (BY_FILE,)), "reference"),
+        (({"data": SET}, (TWENTY,)), ({"data": SET}, (MORE,)), SAYS_HOW_MANY),
+        (({}, (MORE,)), ({"data": SET}, (MORE,)), SAYS_HOW_MANY),
+    ],
+    ids=[
+        *("data", "their scale", "a scale for a process", "a start", "an encoder", "captions"),
+        *("weights of a metric", "a reference", "held-out samples", "held-out samples of a set"),
     ],
 )
-def test_each_distinct_requirement_of_a_sweep_is_asked_once(
-    runs: Any,
-    calls: list[Any],
+def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
+    good: Any,
+    bad: Any,
+    said: str,
+    in_folder: Path,
     tiny: Tiny,
-    asked: list[Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And each run is held against the device of this process."""
-    tasks = [Task(tiny(**changes), evaluations) for changes, evaluations in runs]
+    pytest.importorskip("torch_fidelity")
+    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
+    write_set(in_folder / "set")
+    whole, lacking = (Task(tiny(**changes), asked) for changes, asked in (good, bad))
+    alike = replace(whole, spec=replace(whole.spec, seed=1))
+    assert preflight([whole, alike], ROOMY) == []
+    for tasks in ([whole, lacking, alike], [lacking, whole]):
+        with pytest.raises(UserError) as refusal:
+            preflight(tasks, ROOMY)
+        assert str(refusal.value).startswith(said)
+
+
+def test_a_run_is_held_against_the_device_of_this_process_if_it_will_run_there(tiny: Tiny) -> None:
+    tasks = [Task(tiny(train={"batch": batch})) for batch in (2**36, 8)]
     preflight(tasks, ROOMY)
-    assert asked == calls
-    on_device: list[Any] = []
-    monkeypatch.setattr(module.memory, "check_memory", lambda *what: on_device.append(what))
-    preflight(tasks, ROOMY)
-    assert on_device == [], "it is another machine's"
-    preflight([*tasks, *tasks], replace(ROOMY, local=CPU))
-    assert Counter(on_device) == Counter({(task.spec, CPU, 1): 1 for task in tasks})
+    with pytest.raises(UserError, match="at 68719476736 images a pass, and cpu"):
+        preflight(tasks, replace(ROOMY, local=CPU))
 
 
-def sized(tiny: Tiny, size: int, **more: Any) -> RunSpec:
-    return tiny(data={"size": size}, model=LARGE["model"], **more)
-
-
-@pytest.mark.usefixtures("asked")
 def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,19 +184,6 @@ def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
         assert preflight(auto, ROOMY) == [] and len(preflight(auto, gpu)) == lines
         with nullcontext() if why is None else pytest.raises(UserError, match=f"^exec.*: {why}; "):
             assert preflight(blocks, ROOMY) == []
-
-
-@pytest.mark.usefixtures("asked")
-def test_no_more_samples_are_measured_than_the_same_data_hold_out(tiny: Tiny) -> None:
-    few, many, more = (HeldoutSpec(images=images) for images in (50, 100, 101))
-    preflight([Task(tiny(), (many, FD)), Task(sized(tiny, 32), (few,))], ROOMY)
-    for spec, probe, held_out in ((sized(tiny, 32), many, 50), (tiny(seed=1), more, 100)):
-        with pytest.raises(UserError) as refusal:
-            preflight([Task(tiny(), (many,)), Task(spec, (probe,))], ROOMY)
-        assert str(refusal.value) == (
-            f"evaluate: heldout_loss of {probe.images} images, and the data hold out {held_out};"
-            f" write {{heldout_loss: {{images: {held_out}}}}}"
-        )
 
 
 def test_what_decides_a_provenance_is_asked_for_apart(
@@ -281,11 +213,6 @@ def run(lab: Lab, *tasks: Task) -> None:
 def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert all((ROOT / name).exists() for name in DECIDES)
-    assert {*DECIDES} == {
-        *("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling"),
-        *("metrics", "engine", "systems"),
-    }
     assert code_digest() == code_digest() and len(code_digest()) == 16
     monkeypatch.setattr(tread_lab, "__file__", str(tmp_path / "__init__.py"))
     nested, digests = tmp_path / "engine" / "cost" / "blocks.py", list[str]()
@@ -298,16 +225,6 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
         nested.write_text(text)
         digests.append(code_digest.__wrapped__())
     assert digests[0] == digests[1] != digests[2]
-
-
-def test_every_attempt_says_what_it_was_made_with(lab: Lab, tiny: Tiny) -> None:
-    run(lab, Task(tiny(steps=4)))
-    (tried,) = lab.run_of(tiny(steps=4)).attempts.read()
-    assert tried.fingerprint == fingerprint(tiny(steps=4), "cpu")
-    data = ["data fashion16", "held-out data fashion16"]
-    names = ["code", *data, "blocks of dit", "attention backend"]
-    assert list(tried.fingerprint) == names
-    assert len({tried.fingerprint[name] for name in data}) == 2
 
 
 def install(version: str, patch: pytest.MonkeyPatch) -> None:
@@ -472,11 +389,3 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
     mixed = lab.run_of(other.spec)
     mixed.evaluation(images).write(images, {"fid": 1.0}, made_with=made | {whats[1]: "another"})
     check_measured([lab.run_of(one), mixed], [(one, HeldoutSpec())])  # which decodes nothing
-
-
-def test_changed_code_between_the_attempts_of_a_run_is_told(lab: Lab) -> None:
-    attempts = lab.run("a").attempts
-    for code in ("a", "b"):
-        attempts.close(attempts.open(fingerprint={"code": code}), "interrupted")
-    (found,) = provenance_differences(provenances_of(lab, ["a"]))
-    assert found.within == ["a"] and "it changed within 1 of them" in str(found)
