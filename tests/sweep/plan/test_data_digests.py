@@ -146,6 +146,9 @@ def test_a_run_that_is_older_than_digests_goes_on_where_its_samples_agree(
         " and these agree; whether the held-out part, labels or captions have changed since is not"
         " on record"
     ]
+    silent = replace(spec, seed=1)  # no attempt has said what it saw
+    lab.run_of(silent).create(silent)
+    assert DataDigests(lab).alone(silent) == silent
     write_set(tmp_path / "one", seed=2)
     assert DataDigests(lab).alone(spec).data.digest is not None
 

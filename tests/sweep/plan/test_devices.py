@@ -30,7 +30,6 @@ def test_a_run_may_meet_any_device_so_the_poorest_decides() -> None:
     [
         (0.0, None, 1, 1, 1),
         (1.0, 8, 8, 1, 1),
-        (0.25, None, 4, 4, 1),
         (0.25, 32, 32, 4, 1),
         (0.5, 1, 1, 1, 1),
         (8.0, None, 1, 1, 8),

@@ -205,8 +205,6 @@ def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
     stated = forecast(lab, [cheap], away, start=2.0, rates="A100")
     assert (stated.timed, stated.slots, stated.start, stated.devices) == (False, 3, 2.0, 2)
     assert stated.rates is RATES["A100"]
-    with pytest.raises(UserError, match="--device-rates: unknown 'H10', did you mean 'H100'"):
-        forecast(lab, [], away, start=0.0, rates="H10")
 
 
 def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab, tiny: Tiny) -> None:

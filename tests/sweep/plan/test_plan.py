@@ -173,7 +173,6 @@ def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured
         ({"route": ["0->1"]}, {"routes": []}, 2, [4]),
         ({"route": ["0->1", "0->2"]}, None, 0, [2, 2]),
         ({"route": ["0->1"], "rate": [0, 0.5]}, {"routes": []}, 2, [4, 4]),  # it runs at rate 0
-        ({"route": ["0->1"], "train.lr": [0.001, 0.002]}, {"routes": []}, 0, [4, 4]),
         ({"route": ["0->1", "0->2"], "train.lr": [0.1, 0.2]}, {"routes": []}, 0, [4] * 4),
     ],
 )
@@ -193,14 +192,10 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
 def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
     dense, routed, _ = (plan := planned(tiny, seeds=[0])).trials
     runs = plan_with_costs(plan)["runs"]
-    assert runs[dense.run]["speedup"] == 1.0
-    assert runs[routed.run] == {
-        "parameters": cost(routed.spec).parameters,
-        "train_flops": cost(routed.spec).train_flops,
-        "speedup": round(cost(routed.spec).speedup, 4),
-        "speedup_on_gpu": round(cost(routed.spec).speedup_on_gpu, 4),
-        "checkpoint_bytes": cost(routed.spec).checkpoint_bytes,
-    }
+    assert runs[dense.run]["speedup"] == 1.0 < runs[routed.run]["speedup"]
+    assert runs[routed.run]["train_flops"] == cost(routed.spec).train_flops
+    names = {"parameters", "train_flops", "speedup", "speedup_on_gpu", "checkpoint_bytes"}
+    assert runs[routed.run].keys() == names
 
 
 @pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])

@@ -32,7 +32,6 @@ from tread_lab.sweep.plan.storage import (
     store_plan,
     to_stored,
     version_of,
-    versions,
     what_is_added,
 )
 
@@ -61,21 +60,6 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     assert loaded.duplicates == (ExcludedCells("written again", 1, ({"route": "0->1"},)),)
     assert version_of(plan) == "4ac6a9d3a384699c"  # of every release
     assert is_stored(lab.sweep("p").plan(), plan) and is_stored(lab.sweep("p").plan(), loaded)
-
-
-def test_when_it_was_stored_first_and_again_stays_on_record(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, plan = lab.sweep("p"), planned(tiny)
-    for now in (100.0, 200.0, 300.0):
-        monkeypatch.setattr("time.time", lambda now=now: now)
-        store_plan(folder, plan)
-        plan = dataclasses.replace(
-            plan, question="again", versions=(*versions(folder.plan()), f"v{now:.0f}")
-        )
-    stored = folder.plan()
-    assert (stored.created, stored.extended) == (100.0, (200.0, 300.0))
-    assert stored.versions[1:] == ("v100", "v200") and len(folder.earlier_plans) == 2
 
 
 def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
@@ -155,9 +139,7 @@ def searched(**fields: Any) -> dict[str, Any]:
         (images(), images(samples={"count": 200}), True),
         (searched(), searched(trials=9), False),
         (searched(), searched(seed=5), True),
-        (searched(), searched(sampler="random"), True),
         (searched(), searched(objectives=["cost/train_flops"]), True),
-        (searched(), searched(startup=2), True),
         ({**searched(), "baseline": None}, {"seeds": [0, 1]}, True),
     ],
 )
@@ -174,6 +156,7 @@ def test_what_is_run_measured_and_searched_makes_a_version(
         else nullcontext()
     ):
         check_plan(lab.sweep("p"), other)
+    assert differs or plan_to_run(lab.sweep("p"), other) is other
     assert sweep != images() or version_of(plan) == "1088ee211cf9c190"  # of every release
 
 
@@ -226,9 +209,7 @@ LOSS, OTHER = ({"kind": "heldout_loss", "images": count} for count in (8, 9))
 @pytest.mark.parametrize(
     ("earlier", "later", "said"),
     [
-        (kept(), kept(a=1), "sweep.a was nothing, is 1"),
         (kept(), kept(a=1, b=2), "sweep.a was nothing, is 1; sweep.b was nothing, is 2"),
-        (kept(), kept(a=1, b=2, c=3), "sweep.b was nothing, is 2; 1 field more"),
         (kept(), kept(a=1, b=2, c=3, d=4), "sweep.b was nothing, is 2; 2 fields more"),
         (kept(a=1, b=None, c=[]), kept(b=2, c=(3,)),
          "sweep.a was 1, is nothing; sweep.b was nothing, is 2; 1 field more"),
@@ -237,14 +218,9 @@ LOSS, OTHER = ({"kind": "heldout_loss", "images": count} for count in (8, 9))
         (kept(), StoredPlan("s", "", "", (), (), {"earlier": [{"a": 1}], "data": {"d": "path"}}),
          "the same trials in another order"),
         (kept(a="x" * 39), kept(a="y"), f"sweep.a was 'xxx{'x' * 33}..., is 'y'"),
-        (kept(a="x" * 38), kept(a="y"), f"sweep.a was '{'x' * 38}', is 'y'"),
         (kept(D, A, B), kept(D, ("e", None), B, ("b", "e"), ("c", "d")),
          "2 trials new (e.g. b s=0 seed 0), 1 trial gone (e.g. a s=0 seed 0)"),
-        (kept(D, A, B), kept(D, A), "0 trials new, 1 trial gone (e.g. b s=0 seed 0)"),
-        (kept(evaluate=(LOSS,)), kept(evaluate=(OTHER, LOSS, {**OTHER, "levels": 2})),
-         "measures heldout_loss too"),
-        (kept(evaluate=(LOSS, OTHER)), kept(evaluate=(LOSS,)), "no longer heldout_loss"),
-        (kept(evaluate=(LOSS,)), kept(evaluate=(OTHER,)),
+        (kept(evaluate=(LOSS,)), kept(evaluate=(OTHER, {**OTHER, "levels": 2})),
          "measures heldout_loss too; no longer heldout_loss"),
         (kept(D), StoredPlan("s", "", "", (Trial("trial", {"route": "d"}, 0, {}, "d", None),),
                              (), {"sweep": {}}),  # the run of a baseline becomes a trial
@@ -288,12 +264,6 @@ def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(folder: Sw
         with pytest.raises(UserError, match=rf"^sweep 's' was planned with other settings: {said}"):
             refuse(folder, later)
     assert folder.plan_path.read_bytes() == text
-
-
-def test_the_same_file_and_another_question_are_no_edit(folder: SweepFolder) -> None:
-    asked = edited({**FIRST, "question": "What now?"})
-    assert plan_to_run(folder, asked) is asked
-    check_plan(folder, asked)
 
 
 def test_how_a_run_is_carried_out_and_where_its_fields_are_written_is_no_other_base(
@@ -356,7 +326,6 @@ BOTH = {"metrics": ["fd", "kid"]}
     [
         (["fd@1k"], ["fd@1k", "kid@1k", "fd@2k"], ["fd", "kid", "fd"]),
         (["heldout_loss"], ["fd@1k"], ["heldout_loss", "fd"]),
-        (["fd@1k"], ["heldout_loss"], ["fd", "heldout_loss"]),
         (["heldout_loss"], ["heldout_loss"], ["heldout_loss"]),
         (["fd@1k"], ["fd@1k", {"samples": {"metrics": [], "count": 64}}], ["fd", ""]),
         ([set_of()], [set_of(sampler={"steps": 20})], ["fd", "fd"]),

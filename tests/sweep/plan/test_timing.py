@@ -101,6 +101,11 @@ def test_an_evaluation_takes_what_it_took_before_where_that_is_readable(lab: Lab
     ):
         path.write_text(text)
         assert list(parts()[0]) == kinds
+    for seed, seconds in ((2, 1.0), (3, 4.0)):  # of several the median
+        other = replace(spec, seed=seed)
+        record(lab, other, 0.1)
+        lab.run_of(other).evaluation(asked).write(asked, {"heldout/loss": 1.0}, seconds=seconds)
+    assert parts()[0] == {"all": pytest.approx(2.5)}
 
 
 @pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
@@ -229,9 +234,7 @@ def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
 
 
 @pytest.mark.parametrize("local", [torch.device("cpu"), None])  # or a node elsewhere
-@pytest.mark.parametrize(
-    ("images", "said"), [(8, ""), (7, " of 7 images"), (2, " of 2 images"), (1, " of 1 image")]
-)
+@pytest.mark.parametrize(("images", "said"), [(8, ""), (7, " of 7 images"), (1, " of 1 image")])
 def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
     lab: Lab,
     tiny: Tiny,
@@ -274,7 +277,7 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
 
 
 @pytest.mark.parametrize("error", [UserError("no data"), RuntimeError("out of memory")])
-@pytest.mark.parametrize(("batches", "raised"), [((8, 9), True), ((8, 4), False), ((4, 4), False)])
+@pytest.mark.parametrize(("batches", "raised"), [((8, 9), True), ((8, 4), False)])
 def test_what_fails_in_steps_of_fewer_images_is_left_to_stated_rates(
     lab: Lab,
     tiny: Tiny,
