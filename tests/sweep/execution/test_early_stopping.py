@@ -16,7 +16,7 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.plan import Plan
@@ -40,11 +40,6 @@ def logged(lab: Lab, run: str, slope: float, steps: int = 60) -> None:
 def saved(lab: Lab, run: str, step: int) -> None:
     """Give a run a checkpoint."""
     save(lab.run(run).checkpoints, Checkpoint(step, {}, {}), keep=1)
-
-
-def test_an_unknown_rule_is_named() -> None:
-    with pytest.raises(UserError, match=r"stop_early\.kind"):
-        decode(StopEarlySpec, "hyperband", "stop_early")
 
 
 def test_runs_of_several_lengths_are_judged_at_equal_steps(lab: Lab, tiny: Tiny) -> None:

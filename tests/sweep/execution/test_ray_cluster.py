@@ -36,22 +36,6 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ray_cluster
 
 
-def test_the_end_of_a_daemon_is_named_and_that_of_others_is_not(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dead = [("dashboard", None)]
-    node = SimpleNamespace(dead_processes=lambda: dead)
-    monkeypatch.setattr(module.ray._private.worker, "_global_node", None)
-    assert module._lost_daemon() == ""
-    monkeypatch.setattr(module.ray._private.worker, "_global_node", node)
-    assert module._lost_daemon() == ""
-    dead.append(("gcs_server", None))
-    lost = "the Ray cluster is lost (its process {} has ended); records and checkpoints are whole"
-    assert module._lost_daemon().startswith(lost.format("gcs_server"))
-    dead.insert(0, ("raylet", None))
-    assert module._lost_daemon().startswith(lost.format("raylet"))
-
-
 @pytest.mark.parametrize(
     ("address", "said"),
     [
@@ -121,18 +105,6 @@ def test_a_cluster_in_use_is_neither_started_nor_ended(
     with module.cluster() as driver:
         assert not driver.stopping()
     assert ended == []
-
-
-def test_what_ray_prints_is_shown_except_the_dump_of_a_killed_raylet(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[Any] = []
-    monkeypatch.setattr(module, "_print", lambda batch, **more: shown.append(batch["lines"]))
-    module._print_but_dumps({"lines": ["a", "b"]}, flush=True)
-    module._print_but_dumps({"lines": ["a", "Raylet is terminated. Termination"]})
-    for dump in ("The node with node id: 1 has been marked dead", "A worker died or was killed."):
-        module._print_but_dumps({"lines": [dump]})
-    assert shown == [["a", "b"]]
 
 
 @pytest.mark.parametrize(

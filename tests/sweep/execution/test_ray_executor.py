@@ -187,17 +187,14 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
     assert verdict(made, "short") == made.CONTINUE
 
 
-def test_rules_of_ray_have_the_settings_of_the_sweep(
-    module: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("least", "last"), [(2, "STOP"), (3, "CONTINUE")])
+def test_the_median_rule_judges_a_run_beside_so_many_others_and_pauses_none(
+    judge: Any, least: int, last: str
 ) -> None:
-    for name in ("ASHAScheduler", "MedianStoppingRule"):
-        monkeypatch.setattr(module, name, lambda **settings: settings)
-    judged_by = {"time_attr": "rung", "metric": "rung_gap", "mode": "min"}
-    asha = {"max_t": 360, "grace_period": 30, "reduction_factor": 2, "stop_last_trials": False}
-    assert module.RULES["asha"](StopEarlySpec(grace=30, reduction=2), 360) == judged_by | asha
-    spec = StopEarlySpec(kind="median", grace=25, least=7)
-    median = {"grace_period": 25, "min_samples_required": 7, "min_time_slice": float("inf")}
-    assert module.RULES["median"](spec, 100) == judged_by | median
+    made = judge(kind="median", grace=30, least=least)
+    gaps = {"short": 0.1, "long": 0.2, "third": 9.0}
+    said = [verdict(made, run, **{RUNG: 30, GAP: gap}) for run, gap in gaps.items()]
+    assert said == ["CONTINUE", "CONTINUE", last]
 
 
 def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
