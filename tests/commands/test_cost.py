@@ -56,10 +56,6 @@ def test_each_evaluation_has_its_times_by_kind_of_work(
         " features of references 19 s",
     ]
     assert rates.startswith("rates of A100 ") and rates.endswith(RATES["A100"].source)
-    for words, said in (
-        (["A10"], "--device-rates: unknown 'A10', did you mean 'A100'"),
-        (["A100", "--json"], "--device-rates: its times are no part of --json; leave one of both"),
-    ):
-        assert main([*command, *words]) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and said in err
+    assert main([*command, "A100", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "--device-rates: its times are no part of --json; leave" in err

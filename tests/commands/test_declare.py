@@ -4,43 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from tests.four_sweeps import same_as_stored
 from tread_lab.cli import parse
 from tread_lab.commands.declare import (
-    argument,
     arguments,
     count,
     not_negative,
-    option,
     positive,
     words_of,
 )
-from tread_lab.commands.options import COMMANDS, Changed, Sweep
-
-
-def test_the_type_of_a_field_is_that_of_its_argument() -> None:
-    @dataclass(kw_only=True)
-    class Shared(Changed):
-        yes: bool = option("really", False)
-
-    @dataclass(kw_only=True)
-    class Own(Shared):
-        name: str = argument("what")
-        out: Path | None = option("where", flag="--to")
-        count: int = option("how many", 3)
-        kind: Literal["a", "b"] = option("which", "a")
-
-    found = dict(arguments(Own))
-    assert list(found) == ["name", "--to", "--count", "--kind", "--yes", "overrides"]
-    assert found["--to"] == {"help": "where", "dest": "out", "default": None, "type": Path}
-    assert found["--count"]["type"] is positive and found["--count"]["default"] == 3
-    assert found["--kind"]["choices"] == ("a", "b") and found["--yes"]["action"] == "store_true"
+from tread_lab.commands.options import COMMANDS, Sweep
 
 
 @pytest.mark.parametrize(

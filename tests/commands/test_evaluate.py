@@ -39,7 +39,6 @@ RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
     ("samples", "words", "reference", "steps", "weight", "compared"),
     [
         (None, ["fd@1k"], None, 7, 3.0, None),  # as the runs were measured so far
-        (None, ["fd@1k", "sampler.steps=8"], None, 8, 3.0, None),
         (None, ["fd@1k", "sampler.guidance={weight: 2, channels: first3}"], None, 7, 2.0, None),
         (None, ["fid@1k"], "imagenet256", 7, 3.0, "imagenet256"),
         (PLANNED, ["fid@2k"], None, 9, 1.0, "imagenet512"),  # the plan comes first
@@ -112,8 +111,6 @@ def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for
     [
         (["fd@1k", "steps=9"], "'steps=9': fields of the sampler alone can be set, e.g."),
         (["sampler.steps=9"], "name what to measure with this sampler: fd@1k sampler.steps=40"),
-        (["heldout_loss", "sampler.steps=9"], "name what to measure with this sampler: fd@1k"),
-        (["fd@1k", "sampler.step=9"], "unknown key 'step', did you mean 'steps'"),
         (["fd@1k", "sampler.steps=[9"], r"sampler.steps=\[9: the value is not valid YAML"),
         (["{heldout_loss: {image: 9}}"], "unknown key 'image', did you mean 'images'"),
         (["{heldout_loss: {images: 9"], "images: 9: the value is not valid YAML"),
@@ -274,7 +271,6 @@ def at(*steps: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("state", "step", "ready"),
     [
-        (RunState.COMPLETED, 20, [None, 5, 10]),
         (RunState.COMPLETED, 10, [None, 5, 10]),
         (RunState.COMPLETED, 9, [None, 5]),
         (RunState.FAILED, 20, []),
@@ -307,35 +303,28 @@ def test_steps_that_a_run_has_reached_or_keeps_are_measured(
         assert [spec.step for spec in _ready(folder, asked)] == ready
 
 
+def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
+    in_folder: Path, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"absent.* does not exist"):
+        evaluate_with(completed(lab, tiny), "fid@1k", root="absent")
+    monkeypatch.setattr(evaluate.RunFolder, "exported", True)
+    ((folder, (spec,)),) = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
+    assert folder.path.resolve() == in_folder
+    assert isinstance(spec, SamplesSpec) and spec.reference is not None
+    assert spec.reference.name == "imagenet512"
+
+
+def test_a_sampler_that_the_run_cannot_have_is_refused_before_anything_is_measured(
+    lab: Lab, tiny: Tiny
+) -> None:
+    with pytest.raises(UserError, match=r"sampler\.solver"):
+        evaluate_with(completed(lab, tiny), "fd@1k", "sampler.solver=ddpm", root=str(lab.root))
+
+
 def test_exported_weights_are_measured_at_their_step_alone(lab: Lab, tiny: Any) -> None:
     folder = lab.run(completed(lab, tiny))
     assert [spec.kind for spec in _of_exported(folder, ["heldout_loss"], None)] == ["heldout_loss"]
     for named in ([], ["heldout_loss at 5"], ["heldout_loss", "heldout_loss at 5"]):
         with pytest.raises(UserError, match="has the weights of one step; name what to measure"):
             _of_exported(folder, named, None)
-
-
-def test_exported_weights_are_measured_in_their_folder_and_need_no_lab(
-    in_folder: Path, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = completed(lab, tiny)
-    with pytest.raises(UserError, match=r"absent.* does not exist"):
-        evaluate_with(run, "fid@1k", root="absent")
-    with pytest.raises(UserError, match=r"run|sweep"):
-        _to_measure(lab, "no such run", [], None)
-    monkeypatch.setattr(evaluate.RunFolder, "exported", True)
-    ((folder, (spec,)),) = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
-    assert folder.path.resolve() == in_folder
-    assert isinstance(spec, SamplesSpec) and spec.reference is not None
-    assert spec.reference.name == "imagenet512"
-    given: list[Any] = []
-
-    def refuse(opened: Any) -> None:
-        given.append(opened)
-        raise UserError("cannot be measured")
-
-    monkeypatch.setattr(evaluate, "open_evaluations", lambda found: [s.kind for _, (s,) in found])
-    monkeypatch.setattr(evaluate, "check_samplers", refuse)
-    with pytest.raises(UserError, match="cannot be measured"):
-        evaluate_with(str(in_folder), "fid@1k", root="absent")
-    assert given == [["samples"]]

@@ -45,7 +45,6 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["export", "placement", "out", "--step", "5"], "--step: of a run; placement is a sweep"),
         (["export", RUN, "out", "--without-weights"], f"has no sweep '{RUN}'"),
         (["export", "placement", "empty"], "empty exists; name another file"),
-        (["export", "placement", "lab"], "lab exists; name another file"),
         (["import"], "the following arguments are required: file"),
         (["import", "absent.zip"], "cannot read absent.zip: No such file or directory"),
         (["sync", "placement", "d"], "no sweep 'd'"),
@@ -55,10 +54,7 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["rm", RUN[:8], "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
         (["evaluate", "placement", "--reference", "coco"], "name what to compare with this refer"),
         (["doctor", "--stand-ins", "made", "--json"], "commands for a shell; leave --json out"),
-        (["note", "placement"], "invalid choice: 'note'"),
         (["figures", "other"], "no sweep 'other'"),
-        (["figures", "placement", "--root", "absent"], "does not exist"),
-        (["report", "placement", "--root", "absent"], "does not exist"),
     ],
 )
 def test_what_is_not_there_is_one_line(

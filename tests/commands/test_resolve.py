@@ -23,7 +23,6 @@ from tread_lab.specs.sweep import Experiment
     ("routes", "rate", "found"),
     [
         (None, None, [(2, 8, 0.5)]),
-        (["1->B-4"], None, [(1, 8, 0.5)]),
         (None, 0.25, [(2, 8, 0.25)]),
         (["1->2", "5->6"], 0.75, [(1, 2, 0.75), (5, 6, 0.75)]),
     ],

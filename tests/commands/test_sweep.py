@@ -14,7 +14,6 @@ from tests.pretender import Pretender
 from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
-from tread_lab.records import run_folder as records
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
@@ -138,20 +137,6 @@ def test_an_extension_is_said_and_draws_again_where_something_is_added(
         assert err.startswith(said)
     assert main([*COMMAND, "stop_early=asha"]) == 2, "the first file, as it is now"
     assert "stop_early: needs trials beside each other" in capsys.readouterr().err
-
-
-def test_the_files_of_each_run_are_checked_once(
-    drawn: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab, checked, changed = ended(state=RunState.COMPLETED), list[str](), records.changed_files
-
-    def counted(folder: Path, stored: Any) -> list[str]:
-        checked.append(folder.name)
-        return changed(folder, stored)
-
-    monkeypatch.setattr(records, "changed_files", counted)
-    assert main(COMMAND) == 0
-    assert sorted(checked) == [folder.name for folder in lab.runs()]
 
 
 def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(

@@ -223,6 +223,22 @@ def test_a_suggestion_depends_on_the_seed_of_the_search_and_on_its_number() -> N
     assert chosen == [28, 19, 18]
 
 
+@pytest.mark.parametrize("kind", ["tpe", "gp"])
+def test_a_sampler_draws_at_random_until_as_many_cells_are_measured_as_it_starts_with(
+    kind: Any,
+) -> None:
+    """Later it does as the results say, whatever the seed draws."""
+    seen = [Observation(cell, "measured", (float(cell),)) for cell in range(5, 11)]
+    chosen = {
+        (name, startup): propose(
+            SearchSpec(sampler=name, startup=startup, seed=4), ["heldout/loss"], Space(CELLS), seen
+        )
+        for name in ("random", kind)
+        for startup in (6, 7)
+    }
+    assert chosen[kind, 7] == chosen["random", 7] == chosen["random", 6] != chosen[kind, 6]
+
+
 def test_values_of_an_axis_become_distributions_of_optuna() -> None:
     def distribution(*values: Any) -> Any:
         return sampler.distribution(Space([{"a": value} for value in values]), "a")
@@ -274,20 +290,3 @@ def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
     assert optuna.logging.get_verbosity() == verbosity
     wish[0] = 2
     assert propose(SearchSpec(), ["heldout/loss"], space, seen) == 2
-
-
-@pytest.mark.parametrize("startup", [8, 1])
-def test_each_sampler_has_the_seed_and_the_start_of_the_search(
-    startup: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: dict[str, Any] = {}
-    for kind in ("TPESampler", "GPSampler", "RandomSampler"):
-        monkeypatch.setattr(sampler, kind, lambda kind=kind, **how: made.setdefault(kind, how))
-    for found in SAMPLERS.values():
-        found.make(SearchSpec(startup=startup), 7)
-    assert made == {
-        "TPESampler": {"seed": 7, "n_startup_trials": startup, "multivariate": True},
-        "GPSampler": {"seed": 7, "n_startup_trials": startup},
-        "RandomSampler": {"seed": 7},
-    }
-    assert [kind.draws for kind in SAMPLERS.values()] == [12, 2, 12]
