@@ -251,11 +251,25 @@ def test_what_is_younger_than_an_hour_is_kept_as_its_driver_may_be_starting(
     assert [(item.path, item.run) for item in found] == [(path, "") for path in orphans][:offered]
 
 
-def test_the_folders_of_ray_are_kept_while_a_driver_lives(lab: Lab) -> None:
-    (lab.root / "ray" / "now").mkdir(parents=True)
-    with lab.sweep("s").lock():
+@pytest.mark.parametrize(
+    ("left", "lock", "what"),
+    [
+        ("ray/now/x", "sweeps/s", "scratch"),
+        (".import/new/log.jsonl", ".import", "unfinished files"),
+    ],
+    ids=["Ray's folder of a driver", "what an import unpacks"],
+)
+def test_what_a_living_process_works_with_is_kept_and_goes_after_it(
+    lab: Lab, left: str, lock: str, what: str
+) -> None:
+    (lab.root / left).parent.mkdir(parents=True)
+    (lab.root / left).write_text("1234")
+    with exclusive(lab.root / lock / ".claim", "its owner"):
         assert find(lab) == []
-    assert [item.path.name for item in find(lab)] == ["now"]
+    (item,) = find(lab)
+    assert (item.what, item.bytes) == (what, 4)
+    clear(lab, [item])
+    assert not (lab.root / left).exists()
 
 
 def test_nothing_behind_a_link_is_the_labs(lab: Lab, finished: RunFolder, tmp_path: Path) -> None:
@@ -292,16 +306,3 @@ def test_samples_of_finished_evaluations_go_and_their_metrics_stay(
     assert not item.path.exists()
     assert place.done and place.read() == record and (place.path / "grid.png").exists()
     assert is_complete(lab, sampled) and find(lab, samples=True) == []
-
-
-def test_what_a_killed_import_has_left_is_an_orphan_and_what_one_unpacks_is_not(lab: Lab) -> None:
-    stage = lab.root / ".import"
-    (stage / "new").mkdir(parents=True)
-    (stage / "new" / "log.jsonl").write_text("1234")
-    with exclusive(stage / ".claim", "the import"):
-        assert find(lab) == []
-    assert [(item.what, item.path, item.bytes) for item in find(lab)] == [
-        ("unfinished files", stage, 4)
-    ]
-    clear(lab, find(lab))
-    assert not stage.exists()

@@ -85,7 +85,6 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
     [
         (2, {"cpus": 17}, "--cpus: 17 for a run, and this machine has 16"),
         (2, {"gpus": 3}, "--gpus: 3 for a run, and this machine has 2"),
-        (2, {"gpus": 2.5}, "--gpus: 2.5 for a run; several are whole ones, such as 2"),
         (2, {"processes": 17}, "--cpus: 17 for a run, and this machine has 16"),
         (2, {"gpus": 2, "processes": 2}, "--processes: on CPUs, say --device cpu"),
         (0, {"device": "cuda:0", "gpus": 1}, "--device cuda:0: this machine has no GPU that torch"),

@@ -26,7 +26,7 @@ from tread_lab.sweep.trial import attempt, trial
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
 from tread_lab.sweep.trial.retry import failed_tasks
 from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report, run_trial
+from tread_lab.sweep.trial.trial import run_trial
 
 CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
@@ -212,14 +212,10 @@ def test_a_run_that_used_up_its_tries_fails_with_their_number(
     for ended in ("exception", "interrupted", "exception"):
         attempts.close(attempts.open(pid=1), ended, reason=f"why {ended}", traceback="where")
     (last,) = run_trial(lab, task, CPU, WorkerInfo())
-    assert last == Report(task.run, "failed", 20, 20, pytest.approx(float("nan"), nan_ok=True),
-                          note="why exception")  # fmt: skip
+    assert (last.phase, last.step, last.note) == ("failed", 20, "why exception")
+    facts = {"state": RunState.FAILED, "kind": "exception", "reason": "why exception"}
     result = lab.run(task.run).result() or {}
-    facts = {name: result[name] for name in ("kind", "reason", "traceback", "attempts")}
-    assert facts == {
-        "kind": "exception", "reason": "why exception", "traceback": "where", "attempts": 3
-    }  # fmt: skip
-    assert lab.run(task.run).state() is RunState.FAILED
+    assert result.items() >= {**facts, "traceback": "where", "attempts": 3}.items()
 
 
 def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
