@@ -52,6 +52,7 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
         (["stop", RUN[:8]], f"no sweep '{RUN[:8]}' in "),
         (["rm", RUN[:8], "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
+        (["evaluate", "absent"], "no run 'absent' in "),
         (["evaluate", "placement", "--reference", "coco"], "name what to compare with this refer"),
         (["doctor", "--stand-ins", "made", "--json"], "commands for a shell; leave --json out"),
         (["figures", "other"], "no sweep 'other'"),
