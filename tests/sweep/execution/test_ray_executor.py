@@ -187,13 +187,21 @@ def test_the_worst_run_of_a_rung_is_stopped_and_the_sweep_notes_it(
     assert verdict(made, "short") == made.CONTINUE
 
 
-@pytest.mark.parametrize(("least", "last"), [(2, "STOP"), (3, "CONTINUE")])
-def test_the_median_rule_judges_a_run_beside_so_many_others_and_pauses_none(
-    judge: Any, least: int, last: str
+@pytest.mark.parametrize(
+    ("settings", "gaps", "last"),
+    [
+        ({"reduction": 2}, (0.3, 0.1, 0.18), "CONTINUE"),
+        ({"reduction": 4}, (0.3, 0.1, 0.18), "STOP"),
+        ({"kind": "median", "least": 2}, (0.1, 0.2, 9.0), "STOP"),
+        ({"kind": "median", "least": 3}, (0.1, 0.2, 9.0), "CONTINUE"),
+    ],
+    ids=["one in two goes on", "one in four", "beside two others", "two are too few"],
+)
+def test_a_rule_has_the_settings_of_the_sweep_and_pauses_no_run(
+    judge: Any, settings: dict[str, Any], gaps: tuple[float, ...], last: str
 ) -> None:
-    made = judge(kind="median", grace=30, least=least)
-    gaps = {"short": 0.1, "long": 0.2, "third": 9.0}
-    said = [verdict(made, run, **{RUNG: 30, GAP: gap}) for run, gap in gaps.items()]
+    made = judge(grace=30, **settings)
+    said = [verdict(made, run, **{RUNG: 30, GAP: gap}) for run, gap in zip(JUDGED, gaps)]
     assert said == ["CONTINUE", "CONTINUE", last]
 
 
