@@ -25,6 +25,7 @@ TRAIN = {"steps": 100, "schedule": "sqrt_decay", "warmup": 0.1, "ema": {"halflif
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": TRAIN}
 SHARE = " that is a share of all steps"
 CONSTANT = {"train": {"schedule": "constant", "warmup": 4, "ema": 0.97}}
+FALLING = {"routes": [], "train.schedule": "sqrt_decay"}
 
 
 def price(spec: RunSpec) -> float:
@@ -63,9 +64,9 @@ def test_a_route_for_a_share_of_the_steps_is_priced_at_the_length_that_it_gets()
     assert trial.spec.train.steps == 110, "30 steps at two thirds pay for 10 more"
 
 
-@pytest.mark.parametrize(("spent", "steps"), [(100.0, 100), (49.4, 49), (0.2, 1), (3e5, 300_000)])
-def test_the_nearest_number_of_steps_is_taken_and_never_none(spent: float, steps: int) -> None:
-    assert matched_steps(float, spent, 7) == steps
+def test_the_nearest_number_of_steps_is_taken_and_never_none() -> None:
+    nearest = {49.4: 49, 0.2: 1, 3e5: 300_000}
+    assert {spent: matched_steps(float, spent, 7) for spent in nearest} == nearest
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -117,13 +118,14 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
         ),
         *(
             (
-                {"fixed": {**CONSTANT, **share}, "evaluate": ["heldout_loss at baseline"]},
-                f"^evaluate: .* under {what} that is a share of all steps an earlier step is no",
+                {"fixed": {**CONSTANT, **own}, "evaluate": ["heldout_loss at baseline"], **more},
+                f"^evaluate: .* under {what} an earlier step is no",
             )
-            for what, share in {
-                "a warm-up": {"train.warmup": 0.1},
-                "a routed phase": {"routes_until": 0.5},
-            }.items()
+            for what, own, more in (
+                (f"a warm-up{SHARE}", {"train.warmup": 0.1}, {}),
+                (f"a routed phase{SHARE}", {"routes_until": 0.5}, {}),
+                ("schedule sqrt_decay", {}, {"baseline": FALLING}),  # of the baseline alone
+            )
         ),
         (
             {
