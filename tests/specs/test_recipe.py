@@ -9,7 +9,7 @@ import pytest
 
 from tests.four_sweeps import same_as_stored
 from tread_lab.specs import UserError
-from tread_lab.specs.recipe import EmaSpec
+from tread_lab.specs.recipe import EmaSpec, TrainSpec
 from tread_lab.systems.repa.spec import RepaSpec
 
 
@@ -34,3 +34,7 @@ def test_after_a_halflife_half_of_the_first_weights_is_left() -> None:
     assert EmaSpec(halflife=0.1).at(400_000) ** 40_000 == pytest.approx(0.5)
     assert EmaSpec(halflife=0.5).at(0) == EmaSpec().decay == 0.9999
     assert EmaSpec(decay=0.99).at(10) == EmaSpec(decay=0.99).at(400_000) == 0.99
+
+
+def test_a_warm_up_that_is_a_share_of_the_steps_is_the_nearest_step() -> None:
+    assert [TrainSpec(steps=7, warmup=share).warmup for share in (0.2, 0.25, 0.3)] == [1, 2, 2]
