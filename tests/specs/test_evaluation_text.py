@@ -26,34 +26,22 @@ from tread_lab.specs.evaluation_text import MetricNames, evaluation_label
 from tread_lab.specs.metrics import ReferenceSpec
 
 
-def guided(weight: float, steps: int = 20) -> SamplesSpec:
-    return SamplesSpec(
-        metrics=("fd",),
-        count=1000,
-        sampler=SamplerSpec(steps=steps, guidance=GuidanceSpec(weight=weight)),
-    )
+def guided(weight: float, steps: int = 20, **more: Any) -> SamplesSpec:
+    guidance = decode(GuidanceSpec, {"weight": weight, **more})
+    sampler = SamplerSpec(steps=steps, guidance=guidance)
+    return SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
 
 
-@pytest.mark.parametrize(
-    ("spec", "label"),
-    [
-        (HeldoutSpec(), "heldout_loss"),
-        (SamplesSpec(metrics=("fd", "kid"), count=1000, step=10), "fd+kid@1k at 10"),
-        (SamplesSpec(metrics=(), count=64), "samples@64"),
-    ],
-)
-def test_a_label_says_kind_metrics_and_count(spec: EvaluationSpec, label: str) -> None:
-    assert evaluation_label(encode(spec)) == label
-
-
-def test_a_label_says_that_held_out_images_stand_in_for_a_file() -> None:
+def test_a_label_says_metrics_count_and_that_held_out_images_stand_in_for_a_file() -> None:
+    assert evaluation_label(encode(HeldoutSpec())) == "heldout_loss"
+    assert evaluation_label(encode(SamplesSpec(metrics=(), count=64))) == "samples@64"
     both = SamplesSpec(metrics=("fid", "is", "precision"), count=10_000)
     assert evaluation_label(encode(both)) == "fid[heldout]+is+precision@10k"
     assert evaluation_label(encode(both), "latents") == "fid[heldout]+is+precision[heldout]@10k"
     against = replace(both, reference=ReferenceSpec(name="imagenet256"))
     assert evaluation_label(encode(against), "latents") == "fid+is+precision@10k"
-    own = SamplesSpec(metrics=("fd", "kid"), count=1000)
-    assert evaluation_label(encode(own), "fashion16") == "fd+kid@1k"
+    own = SamplesSpec(metrics=("fd", "kid"), count=1000, step=10)
+    assert evaluation_label(encode(own), "fashion16") == "fd+kid@1k at 10"
 
 
 def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -> SamplesSpec:
@@ -65,7 +53,14 @@ def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -
 PROBE, FEW, MANY = (HeldoutSpec(images=images) for images in (512, 8, 64))
 PROBE_OF_64 = "heldout/loss images=64"
 BASE = {"sampler": {"steps": 20, "guidance": 3}, "reference": {"name": "imagenet256"}}
+SG = {"strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 USUAL = {
+    ("fd[x]@1k", guided(1.0)): "fd[x]@1k",
+    ("fd[x]@1k", guided(1.0, strong=SG["strong"])): "fd[x]@1k routed(0.5)",
+    ("fd[x]@1k", guided(2.0, weak={"step": 5})): "fd[x]@1k w=2 AG(5)",
+    ("fd[x]@1k", guided(2.0, interval=[0.3, 5])): "fd[x]@1k w=2 interval=[0.3,5.0]",
+    ("fd[x]@1k", guided(2.0, channels="first3")): "fd[x]@1k w=2 channels=first3",
+    ("fd[x]@1k", guided(1.5, **SG, routes=["2->8"])): "fd[x]@1k w=1.5 SG(0.5/0.9) routes=2->8",
     ("heldout/loss", PROBE): "heldout/loss",
     ("heldout/loss", FEW): "heldout/loss images=8",
     ("fd[x]@1k", guided(2.0, 50)): "fd[x]@1k steps=50 w=2",
