@@ -68,8 +68,7 @@ NOT_ALLOWED = "is not allowed here; compare fields and numbers"
         ("1e308 * 10", "the result is too large"),
         ("'a' + 'b'", "'a' is not a number"),
         ("[1] * 9", "is not a number"),
-        *((text, NOT_ALLOWED) for text in ("B ** 2", "min()", "~B", "B.real()", "B(1)")),
-        *((text, NOT_ALLOWED) for text in ("[x for x in [B]]", "1 if B else 2")),
+        *((text, NOT_ALLOWED) for text in ("B ** 2", "min()", "~B", "B.real()", "B(1)", "[*B]")),
         ("1 / 0", r"^cannot evaluate '1 / 0': division by zero"),
         ("1 < 'a'", r"^cannot evaluate \"1 < 'a'\": '<' not supported"),
         ("1 +", r"'1 \+' is not an expression; write e.g."),
@@ -91,22 +90,10 @@ def names(tree: dict[str, Any], **cell: Any) -> CellNames:
     return CellNames({**TREE, **tree}, cell)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("start", 2),
-        ("end", 8),
-        ("length", 7),
-        ("rate", 0.25),
-        ("B", 12),
-        ("N", 16),  # 16 x 16 pixels in patches of 4
-        ("model.width", 32),
-        ("train.batch", 256),
-        ("precision", "bf16"),
-    ],
-)
-def test_a_name_means_the_first_route_the_network_or_a_field(name: str, value: Any) -> None:
-    assert names({})(name) == value
+def test_a_name_means_the_first_route_the_network_or_a_field() -> None:
+    meant = {"start": 2, "end": 8, "length": 7, "rate": 0.25, "B": 12, "model.width": 32}
+    meant |= {"N": 16, "train.batch": 256}  # 16 x 16 pixels in patches of 4, a default
+    assert {name: names({})(name) for name in meant} == meant
 
 
 def test_a_rate_is_one_half_unless_told_and_a_place_needs_a_route() -> None:
@@ -133,7 +120,6 @@ def test_what_begins_with_an_equals_sign_is_computed() -> None:
     ("name", "said"),
     [
         ("strat", "unknown name 'strat', did you mean 'start'"),
-        ("lenght", "unknown name 'lenght', did you mean 'length'"),
         ("seed", "'seed' is no name here"),
     ],
 )

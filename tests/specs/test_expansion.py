@@ -272,24 +272,14 @@ def test_a_baseline_has_a_phase_that_differs_in_its_routes_alone() -> None:
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
 
 
-def sampled(axes: Any, *evaluate: Any) -> list[tuple[Any, ...]]:
-    """Count, steps, weight, method and weak rate of each evaluation of samples."""
-    evaluate = evaluate or ("heldout_loss", "fd@1k", {"samples": {"count": 64}})
-    found = expansion(sampler=SAMPLER, sampler_axes=axes, evaluate=evaluate, trials=[{}])
+def sampled(axes: Any, evaluation: Any) -> list[tuple[float, str, str]]:
+    """Weight, method and weak rate of each setting of an evaluation of samples."""
+    found = expansion(sampler=SAMPLER, sampler_axes=axes, evaluate=[evaluation], trials=[{}])
     assert len(found.trials) == 2, "no run is added"
     specs = [spec for spec in found.evaluations if isinstance(spec, SamplesSpec)]
-    assert len(specs) == len(found.evaluations) - ("heldout_loss" in evaluate)
-    assert {spec.sampler.solver for spec in specs} == {"euler"}
-    guided = [(spec, spec.sampler, spec.sampler.guidance) for spec in specs]
-    return [(s.count, p.steps, g.weight, g.method, str(g.weak.rate)) for s, p, g in guided]
-
-
-def test_every_evaluation_of_samples_is_made_with_every_setting() -> None:
-    found = sampled({"guidance.weight": [1, 2], "steps": "4..6 step 2"})
-    assert {own[:3] for own in found} == {
-        (count, steps, w) for count in (1000, 64) for steps in (4, 6) for w in (1, 2)
-    }
-    assert len(found) == 8
+    assert {(spec.count, spec.sampler.solver) for spec in specs} == {(64, "euler")}
+    guidances = [spec.sampler.guidance for spec in specs]
+    return [(own.weight, own.method, str(own.weak.rate)) for own in guidances]
 
 
 SPARSE = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
@@ -310,25 +300,22 @@ OWN = {"samples": {"count": 64, "sampler": {"guidance": {"weight": 5, "weak": {"
     ],
 )
 def test_settings_of_the_sampler_are_written_as_axes_are(axes: Any, methods: list[str]) -> None:
-    assert [own[3] for own in sampled(axes, {"samples": {"count": 64}})] == methods
+    assert [own[1] for own in sampled(axes, {"samples": {"count": 64}})] == methods
 
 
 def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthands() -> None:
-    assert [own[2] for own in sampled({"guidance.weight": [1, 2]}, OWN)] == [1, 2]
-    assert [own[2:] for own in sampled({"guidance.weak.rate.last": [0.1]}, OWN)] == [
-        (5, "SG(0/0.4->0.1)", "0.4->0.1")
-    ]
+    assert [own[0] for own in sampled({"guidance.weight": "1..2"}, OWN)] == [1, 2]
+    decayed = sampled({"guidance.weak.rate.last": [0.1]}, OWN)
+    assert decayed == [(5, "SG(0/0.4->0.1)", "0.4->0.1")]
 
 
 @pytest.mark.parametrize(
     ("sweep", "said"),
     [
         ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
-        ({"axes": {"train": {"step": [1]}}}, "axes.train.step: no such field"),
         ({"axes": {"xyz": [1]}}, "axes.xyz: no such field (known: bypass, captions, data, exe"),
         ({"fixed": {"route": "2"}}, "fixed: '2' is not a route"),
         ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
-        ({"axes": {"train.seed": [1]}}, "train.seed: no such field, did you mean 'seed'?"),
         ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
         ({"trials": [{"depth": 3}]}, "trials.depth: no such field, did you mean 'model.depth'?"),
         ({"trials": [3]}, "trials[0]: expected a mapping"),
@@ -337,21 +324,11 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
             {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
             "axes.zip: axes that vary together have equally many values; train.lr has 2",
         ),
-        ({"axes": {"route": {"start": "0..9", "end": "=strat+1"}}}, "did you mean 'start'?"),
         ({"axes": {"train.lr": "=train.lr / 2"}}, "a circle"),
-        ({"axes": {"train.lr": "=1 +"}}, "'1 +' is not an expression"),
-        ({"axes": {"train.lr": "=1e308 * 10"}}, "too large"),
-        ({"axes": {"rate": [0]}, "where": "seed > 1"}, "'seed' is no name here"),
-        ({"axes": {"rate": [0]}, "where": "train.step > 1"}, "did you mean 'train.steps'?"),
-        ({"axes": {f"train.{n}": "1..99" for n in ("lr", "eps", "clip")}}, "axes: 970,299 cells"),
         ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
         (
             {"axes": {"zip": {"train.lr": [1], "rate": [0]}, "train": {"lr": [2]}}},
             "axes.zip and axes.train both set train.lr; write one of them",
-        ),
-        (
-            {"axes": {"zip": [{"rate": [0]}, {"rate": [0.5]}]}},
-            "axes.zip[0] and axes.zip[1] both set rate",
         ),
         (
             {"axes": {"zip": {"train": {"lr": [1]}, "train.lr": ["=rate"]}}},
@@ -362,7 +339,6 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
             "trials[0].train and trials[0].train.lr both set train.lr",
         ),
         ({"axes": {"route": ["2->8"], "routes": [["2->5"]]}}, "routes and route both set routes"),
-        ({"axes": {"route": ["2->8"], "route.end": [7]}}, "route and route.end both set route.end"),
         (
             {"axes": {"routes": [[{"start": 0, "end": 1, "rate": 0.5}]], "rate": [0.25]}},
             "routes and rate both set route.rate",
@@ -370,10 +346,6 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
         (
             {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},
             "variants.m.a and train.lr both set train.lr",
-        ),
-        (
-            {"variants": {"m": {"a": {"route": "0->1"}}, "n": {"b": {"routes": []}}}},
-            "variants.m.a and variants.n.b both set routes",
         ),
         ({"variants": {"m": {}}}, "variants.m: has no values"),
         (
@@ -384,7 +356,6 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
             {"fixed": {"rate": 0.5}, "trials": [{"route": "0->1", "route.rate": 0.25}]},
             "fixed and route.rate both set route.rate",
         ),
-        ({"fixed": {"route": "2->8"}, "axes": {"route.end": [7]}}, "fixed and route.end both set"),
         (
             {"fixed": {"process.p_mean": -1}, "trials": [{"train.lr": 1}, {"process": "flow"}]},
             "fixed.process.p_mean: process sets process whole; write it there",
@@ -396,14 +367,10 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
         ({"fixed": {"seed": 1}}, "fixed.seed: write `seeds: [0, 1]`"),
         ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: write `seeds: [0, 1]`"),
         ({"baseline": {"seed": 3}}, "baseline.seed: write `seeds: [0, 1]`"),
-        ({"seeds": ["a"]}, "seeds[0]: expected a whole number"),
         ({"axes": {"rate": []}}, "axes.rate: has no values"),
         ({"axes": [1]}, "axes: expected a mapping of axes"),
         ({"axes": [], "fixed": {"train.lr": 1}}, "axes: has no values"),
-        ({"axes": {"zip": [], "rate": [0]}}, "axes.zip: has no values"),
-        ({"sampler_axes": []}, "sampler_axes: has no values"),
         ({"fixed": {"train": {"stepss": 3}}}, "train: unknown key 'stepss'"),
-        ({"axes": {"rate": [0.5]}, "where": "start > 1"}, "'start' needs a route"),
         (
             {"axes": {"rate": [0.5]}},
             "routes[0]: missing key 'start': a route has a start and an end, as route=2->8 gives",
@@ -411,7 +378,6 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
         ({"variants": {"m": ["a", "b"]}}, "variants.m: expected {name: {field: value}}"),
         ({"variants": {"m": {"a": {"then": {"rotes": []}}}}}, "did you mean 'routes'"),
         ({"sampler_axes": {"guidnce.weight": [1]}}, "unknown key 'guidnce', did you mean 'gui"),
-        ({"sampler_axes": {"steps": []}}, "sampler_axes.steps: has no values"),
         ({"sampler_axes": ["steps"]}, "sampler_axes: expected a mapping of axes, got 'steps'"),
         (
             {"sampler_axes": {"steps": [4]}, "evaluate": ["heldout_loss"]},

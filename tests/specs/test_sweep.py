@@ -10,20 +10,11 @@ from tread_lab.specs import UserError, decode
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
 
 
-@pytest.mark.parametrize(
-    ("tree", "message"),
-    [
-        ({"sampler": "tpo"}, "search.sampler"),
-        ({"trails": 3}, "did you mean 'trials'"),
-        ({"trials": 0}, "search: trials: must be positive"),
-        ({"sampler": "nsgaii"}, "search.sampler: 'nsgaii' is not one of tpe, gp, random"),
-        ({"objectives": ["gap/heldout", "gap/heldout"]}, "must be distinct"),
-    ],
-)
-def test_a_mistake_in_a_search_is_named(tree: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match="search") as raised:
-        decode(SearchSpec, tree, "search")
-    assert message.removeprefix("search: ") in str(raised.value)
+def test_a_mistake_in_a_search_is_named() -> None:
+    with pytest.raises(UserError, match=r"^search: unknown key 'trails', did you mean 'trials'"):
+        decode(SearchSpec, {"trails": 3}, "search")
+    with pytest.raises(UserError, match=r"^search: objectives: .* must be distinct"):
+        decode(SearchSpec, {"objectives": ["gap/heldout", "gap/heldout"]}, "search")
 
 
 def test_limits_are_told_with_what_is_spent() -> None:
@@ -46,16 +37,14 @@ def test_a_run_of_a_few_steps_is_first_judged_at_its_first_step() -> None:
     assert StopEarlySpec().rungs(8) == (1, 3)
 
 
-def test_a_rule_may_be_its_kind_alone_and_one_objective_is_enough_for_most_samplers() -> None:
+def test_a_rule_may_be_its_kind_alone() -> None:
     assert decode(StopEarlySpec, "median") == StopEarlySpec(kind="median")
-    for sampler in ("tpe", "gp", "random"):
-        assert decode(SearchSpec, {"sampler": sampler}).objectives == ()
 
 
 @pytest.mark.parametrize(
     ("seeds", "said"),
-    [([], "seeds: \\[\\] must be distinct, at least one"), ([1, 1], "must be distinct"),
-     ([3, -1], "seeds: must not be negative, got -1"), ("0..x", "is not a range"),
+    [([], "seeds: \\[\\] must be distinct, at least one"),
+     ([3, -1], "seeds: must not be negative, got -1"),
      ("0.5..1.5 linear 3", "seeds: whole numbers, got 0.5..1.5")],
 )  # fmt: skip
 def test_seeds_that_cannot_be_are_refused(seeds: Any, said: str) -> None:
