@@ -67,15 +67,10 @@ def test_evaluations_that_are_encoded_are_decoded_to_the_same() -> None:
         ({**BASE, "sed": 1}, "unknown key 'sed', did you mean 'seed'?"),
         ({**BASE, "train": {"batchh": 1}}, "train: unknown key 'batchh', did you mean 'batch'?"),
         ({**BASE, "routes": [{"start": 1, "end": 2, "rat": 0.5}]}, "routes[0]: unknown key 'rat'"),
-        ({**BASE, "train": {"betas": [0.9]}}, "train.betas: expected 2 values, got 1"),
-        ({**BASE, "train": {"betas": [0.9, 0.99, 0.5]}}, "train.betas: expected 2 values, got 3"),
         ({**BASE, "train": {"lr": True}}, "train.lr: expected a number, got True"),
-        ({**BASE, "train": {"steps": 1.5}}, "train.steps: expected a whole number, got 1.5"),
-        ({**BASE, "train": {"steps": True}}, "train.steps: expected a whole number, got True"),
         ({**BASE, "train": None}, "train: expected a mapping, got nothing"),
         ({**BASE, "process": {"kind": "ddpn"}}, "process: unknown kind 'ddpn', did you mean"),
         ({}, "missing key 'model'"),
-        ({"model": {"depth": 2, "width": 30, "heads": 4}}, "model: heads: 4 does not divide"),
     ],
 )
 def test_a_mistake_is_named_by_its_dotted_path(tree: dict, message: str) -> None:
@@ -130,11 +125,10 @@ def test_what_is_decoded_already_is_the_same_object() -> None:
     assert decode(RunSpec, {**BASE, "train": spec.train}).train is spec.train
 
 
-@pytest.mark.parametrize("value", [[0.9], None, (0.9,)])
-def test_a_list_is_no_shorthand(value: object) -> None:
-    with pytest.raises(UserError, match="ema: expected a mapping, got "):
-        decode(EmaSpec, value, "ema")
-    assert decode(EmaSpec, 0.9) == EmaSpec(decay=0.9)
+def test_a_list_is_no_shorthand() -> None:
+    for value in ([0.9], None, (0.9,)):
+        with pytest.raises(UserError, match="ema: expected a mapping, got "):
+            decode(EmaSpec, value, "ema")
 
 
 def test_a_setting_that_is_gone_is_left_out_of_earlier_files_with_a_warning() -> None:

@@ -1,13 +1,11 @@
-"""Claims about mistakes: one line each, near names, limits, and what is no positive number."""
+"""Claims about mistakes: one line each, near names, and limits."""
 
 from __future__ import annotations
-
-from types import SimpleNamespace
 
 import pytest
 
 from tread_lab.specs import UserError
-from tread_lab.specs.errors import Unavailable, check_positive, first_line, lookup, shown, suggest
+from tread_lab.specs.errors import Unavailable, first_line, lookup, shown, suggest
 
 
 def test_a_mistake_is_one_line_of_at_most_a_thousand_characters() -> None:
@@ -36,13 +34,3 @@ def test_a_value_is_quoted_with_at_most_60_characters() -> None:
     assert shown(None) == "nothing" and shown("a") == "'a'"
     assert shown("x" * 58) == repr("x" * 58)
     assert shown("x" * 59) == "'" + "x" * 56 + "..."
-
-
-@pytest.mark.parametrize(("value", "refused"), [(None, False), (0.1, False), (0, True), (-1, True)])
-def test_a_field_must_be_above_zero_or_absent(value: float | None, refused: bool) -> None:
-    spec = SimpleNamespace(a=1, b=value)
-    if not refused:
-        check_positive(spec, "a", "b")
-        return
-    with pytest.raises(UserError, match=f"^b: must be positive, got {value}$"):
-        check_positive(spec, "a", "b")

@@ -82,8 +82,6 @@ def test_a_share_is_the_nearest_step_and_equal_steps_are_one(
     ("items", "said"),
     [
         (["fd@1k at 0"], r"evaluate\[0\].samples: '0' is no step; the first one is 1"),
-        (["fd@1k at soon"], r"'soon' is no step; steps are written as in `fd@1k at 250, 50%, end`"),
-        ([{"heldout_loss": {"step": -1}}], "-1 is no step"),
         ([{"heldout_loss": {"at": 5, "step": 5}}], "say the same; leave one"),
         (["a at 5"], r"evaluate\[0\]: unknown evaluation 'a'"),
         ("fd@1k", r"^evaluate: expected a list such as \[heldout_loss, fd@1k\], got 'fd@1k'"),
@@ -91,7 +89,6 @@ def test_a_share_is_the_nearest_step_and_equal_steps_are_one(
         ([{"a": {}, "b": {}}], r"evaluate\[0\]: expected a name or"),
         ([{"samples": {"sampler": 5}}], r"samples.sampler: expected a mapping, got 5"),
         (["fid@0"], "count"),
-        (["fd@1k at "], "no step"),
         (["heldout_loss at "], "no step"),
     ],
 )
@@ -131,17 +128,12 @@ def test_ddpm_has_a_thousand_levels() -> None:
     check_solver(run, SamplerSpec(solver="ddpm", steps=1000))
     with pytest.raises(UserError, match="ddpm has 1,000 levels, got 1,001"):
         check_solver(run, SamplerSpec(solver="ddpm", steps=1001))
-    with pytest.raises(UserError, match="steps: at most 10,000, got 100,000,000"):
-        SamplerSpec(steps=10**8)
 
 
 def test_the_sde_ends_as_sits_unless_told_otherwise_and_no_other_solver_has_a_last_step() -> None:
     assert SamplerSpec(solver="sde").last_step == 0.04
     assert SamplerSpec(solver="sde", last_step=0.1).last_step == 0.1
     assert signature(SamplerSpec(last_step=0.1)) == signature(SamplerSpec())
-    for last in (0, 1.5):
-        with pytest.raises(UserError, match=rf"last_step: {last} is outside \(0, 1\)"):
-            SamplerSpec(solver="sde", last_step=last)
 
 
 def names(items: Any, **more: Any) -> list[tuple[Any, ...]]:

@@ -39,7 +39,8 @@ WEAK: tuple[dict[str, Any], ...] = (
 
 def test_methods_by_what_the_weak_branch_lacks() -> None:
     lines = list[str]()
-    for weight, strong, weak in itertools.product((1, 1.3), STRONG, WEAK):
+    for weight, strong, weak in [*itertools.product([1], STRONG, WEAK[:1]),
+                                 *itertools.product([1.3], STRONG, WEAK)]:  # fmt: skip
         spec = guidance({"weight": weight, "strong": strong, "weak": weak})
         assert guidance(encode(spec)) == spec
         labels = [branch.label for branch in spec.branches]
@@ -86,11 +87,9 @@ def test_a_rate_over_sampling() -> None:
     [
         ({"wieght": 2}, "unknown key 'wieght', did you mean 'weight'?"),
         ("two", "guidance.weight: expected a number, got 'two'"),
-        ({"weak": {"rate": 1.0}}, "guidance.weak.rate: 1.0 is outside [0, 1)"),
         ({"weak": {"rate": "0.6-0"}}, "guidance.weak.rate: '0.6-0' is not a rate; write 0.5"),
         ({"weak": {"label": "null"}}, "guidance.weak.label: 'null' is not one of class, none"),
         ({"weight": 2, "interval": [2, 1]}, "guidance: interval: [2.0, 1.0] ends before it starts"),
-        ({"channels": "3"}, "guidance.channels: '3' is not one of all, first3"),
     ],
 )
 def test_mistakes_are_one_line_with_their_path(tree: Any, said: str) -> None:

@@ -35,12 +35,9 @@ def run(**fields: Any) -> RunSpec:
     "fields",
     [
         {"bypass": "sprint"},
-        {"bypass": MASK, "loss": {"kind": "ensemble"}},
-        {"bypass": {"re_entry": "v1_sum"}},
-        {"routes_until": 0.5},
+        {"bypass": {"re_entry": "v1_sum"}, "routes_until": 0.5},
         {"routes_from": 5, "loss": "both"},
         {"fp32_block": "j"},
-        {"fp32_block": "off"},
         {"routes": [{"start": 2, "end": 8, "rate": 0}]},
         {"bypass": MASK, "routes": [{"start": 0, "end": "B-1", "rate": 0}]},
     ],
@@ -83,11 +80,9 @@ def test_weights_are_handed_on_between_bypasses_of_equal_parts() -> None:
     ("route", "model", "said"),
     [
         ("0->10", MODEL, None),
-        ("0->9", MODEL, None),
         ("0->11", MODEL, "needs a block after the route"),
         ("1->9", MODEL, "mdt masks from block 0 on"),
         ("0->2", {"backbone": "rwkv", "depth": 4, "width": 32}, "rwkv has none"),
-        ("0->2", {"backbone": "mamba", "depth": 4, "width": 32}, "mamba has none"),
     ],
 )
 def test_mdt_masks_from_block_0_and_leaves_a_block(
@@ -120,15 +115,10 @@ def test_fractions_of_the_depth_round_half_up_and_b_is_the_depth() -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        (["2->12"], "leaves the network: blocks are 0..11"),
         (["-1->3"], "leaves the network"),
-        (["8->2"], "starts after its end"),
         (["2->6", "6->8"], "must start after 2->6 has ended"),
-        (["5->8", "0->2"], "list routes in order"),
-        ([{"start": 2, "end": 8, "rate": 1.0}], "outside [0, 1): at 1 no token would be left"),
         ([{"start": 2, "end": 8, "rate": -0.1}], "outside [0, 1)"),
         ([{"start": 1.5, "end": 8}], "a fraction of the depth lies in [0, 1]"),
-        ([{"start": "two", "end": 8}], "is not a position"),
         ([{"start": "b", "end": 8}], "'b' is not a position; write 2, B-4"),
     ],
 )
@@ -159,7 +149,7 @@ def test_a_route_in_one_line(written: str, said: dict[str, object]) -> None:
     assert RouteSpec.from_shorthand(written) == said
 
 
-@pytest.mark.parametrize("written", ["2", "2->", "->8", "", 5, None, "2->8" + " " * 2 + "x" * 100])
+@pytest.mark.parametrize("written", ["2", "2->", "->8", 5, "2->8" + " " * 2 + "x" * 100])
 def test_what_is_no_route_is_said_with_an_example(written: object) -> None:
     with pytest.raises(UserError, match=r"is not a route; write '2->8'"):
         RouteSpec.from_shorthand(written)

@@ -36,7 +36,6 @@ from tread_lab.specs.evaluation_text import count_label
 from tread_lab.specs.guidance import BranchSpec, RateSpec
 from tread_lab.specs.guidance import in_short as in_few_words
 from tread_lab.specs.metrics import METRICS, ReferenceSpec
-from tread_lab.specs.model import COUNTED, SIZES
 from tread_lab.specs.recipe import (
     DDPM_LEVELS,
     EmaSpec,
@@ -196,11 +195,7 @@ def test_guidance_in_few_words_leaves_out_what_is_usual() -> None:
     assert in_few_words(special) == {**usual, "interval": (0.1, 1.0), "channels": "first3"}
 
 
-def test_the_tables_of_models_and_data_are_those_of_the_papers() -> None:
-    assert SIZES == {
-        "S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)
-    }  # fmt: skip
-    assert COUNTED == {"RWKV-210M": (12, 952), "Mamba-111M": (12, 960)}
+def test_the_widths_of_encoders_and_the_factors_of_data_are_those_of_the_papers() -> None:
     assert ENCODERS == {
         "fashion16-v1": 64, "dinov2-small": 384, "dinov2-base": 768, "dinov2-large": 1024,
         "dinov2-giant": 1536,
