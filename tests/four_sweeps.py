@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.synthetic import Synthetic, write_sweep
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
+from tread_lab.specs.errors import shown
 
 ENDINGS = {(0, 10): "diverged", (7, 8): "failed", (1, 8): "stopped", (0, 3): "pending"}
 
@@ -156,6 +157,19 @@ def outcome(make: Callable[..., Any], *what: Any, **how: Any) -> str:
         return repr(make(*what, **how))
     except UserError as error:
         return f"refused: {error}"
+
+
+def outcomes(make: Callable[[Any], Any], values: Iterable[Any]) -> str:
+    """Return what is made of each value, and each refusal once with all the values that it met."""
+    made, refused = list[str](), dict[str, list[str]]()
+    for value in values:
+        text, written = outcome(make, value), repr(value)
+        if text.startswith("refused"):
+            quoted = rf"(?<![\w.]){re.escape(shown(value))}(?![\w.])"
+            refused.setdefault(re.sub(quoted, "_", text), []).append(written)
+        else:
+            made.append(written if text == written else f"{written} as {text}")
+    return "; ".join([*made, *(f"{', '.join(own)} {text}" for text, own in refused.items())])
 
 
 def said(tree: Any, place: str = "") -> Iterator[str]:

@@ -14,11 +14,10 @@ from tread_lab.systems.repa.spec import RepaSpec
 
 
 def test_the_aligned_block_follows_the_depth_or_is_written_as_positions_are() -> None:
-    written = (None, 0, 2, "B-1", "1/2", 0.25)
+    written, depths = (None, 0, 2, "B-1", "1/2", 0.25), (3, 4, 5, 8, 12, 13, 24, 28)
     lines = [
-        f"{block} of {depth}: {RepaSpec(block=block).block_of(depth)}"
+        f"{block} of {depths}: {[RepaSpec(block=block).block_of(depth) for depth in depths]}"
         for block in written
-        for depth in (3, 4, 5, 8, 12, 13, 24, 28)
     ]
     same_as_stored(Path(__file__).parent / "stored" / "aligned.txt", "\n".join(lines) + "\n")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.four_sweeps import outcome, same_as_stored
+from tests.four_sweeps import outcome, outcomes, same_as_stored
 from tests.frozen import not_frozen
 from tread_lab import specs
 from tread_lab.specs import (
@@ -128,24 +129,24 @@ TRIED_TOGETHER: tuple[tuple[Any, dict[str, Any]], ...] = (
 )
 
 
-def with_values(spec: Any, **values: Any) -> Any:
-    """What fields stand at that are given values."""
-    made = spec(**values) if isinstance(spec, type) else replace(spec, **values)
-    found = [getattr(made, name) for name in values]
-    return found[0] if len(found) == 1 else found
+def with_value(spec: Any, name: str, value: Any) -> Any:
+    """What a field stands at that is given a value."""
+    return getattr(replace(spec, **{name: value}), name)
+
+
+def with_values(cls: Any, **values: Any) -> list[Any]:
+    made = cls(**values)
+    return [getattr(made, name) for name in values]
 
 
 def test_what_numbers_may_be_and_what_is_said_of_others() -> None:
     """Of each number of each spec, and of some that go together."""
-    lines = [
-        f"{type(spec).__name__}.{field.name} of {value}:"
-        f" {outcome(with_values, spec, **{field.name: value})}"
-        for spec in of_nothing()
-        for field in fields(spec)
-        for kind, values in TRIED.items()
-        if kind in field.type.split(" | ")
-        for value in values
-    ]
+    lines = list[str]()
+    for spec, field in [(own, field) for own in of_nothing() for field in fields(own)]:
+        kinds = [kind for kind in TRIED if kind in field.type.split(" | ")]
+        if values := [value for kind in kinds for value in TRIED[kind]]:
+            said = outcomes(partial(with_value, spec, field.name), values)
+            lines.append(f"{type(spec).__name__}.{field.name}: {said}")
     lines += [
         f"{cls.__name__} of {own}: {outcome(with_values, cls, **own)}"
         for cls, own in TRIED_TOGETHER

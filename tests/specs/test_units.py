@@ -33,7 +33,7 @@ HALVES = (0.0, 1e-17, 1e-7, 2.6e-6, 2.6e-5, 0.000347, 2.4269, 222.0)
 
 def test_numbers_and_durations_of_every_size_are_written_so() -> None:
     lines = [f"{s}: {duration(s)}" for edge in EDGES for s in (edge - HOUR / 1e6, edge, 1.2 * edge)]
-    lines += [f"{n} {unit}: {quantity(n, unit)}" for unit in UNITS for n in NUMBERS]
+    lines += [f"{n}: {[quantity(n, unit) for unit in UNITS]}" for n in NUMBERS]
     lines += [f"{n}: {short(n)}, {ratio(n)}" for n in (0.5, 3.0, 0.1 + 0.2, 1e-5, 1_234_567.0)]
     lines += [f"{n}, signed: {quantity(n, 'byte', signed=True)}" for n in (-1e6, 0.0, 1e6)]
     lines += [f"{n}: {counted(n, 'run')}" for n in (0, 1, 2, 5000)]
@@ -43,9 +43,9 @@ def test_numbers_and_durations_of_every_size_are_written_so() -> None:
 
 def test_digits_follow_the_interval() -> None:
     lines = [
-        f"{v} and {half}: {with_interval(v, v - half, v + half, signed=signed)}"
+        f"{v} and {half}: {with_interval(v, *ends)}, {with_interval(v, *ends, signed=True)}"
         for v in (*VALUES, *(-v for v in VALUES if v))
         for half in (*HALVES, math.nan)
-        for signed in (False, True)
+        for ends in [(v - half, v + half)]
     ]
     same_as_stored(STORED / "intervals.txt", "\n".join(lines) + "\n")
