@@ -139,13 +139,6 @@ def test_a_baseline_that_lacks_a_result_has_one_line(state: str, lines: list[str
     assert without_baseline(pd.concat([frame, frame])) == lines
 
 
-def test_equal_cells_stand_in_plan_order_however_many() -> None:
-    names = ["dense", *(f"c{k}" for k in range(60))]
-    equal = table(*names, **{"heldout/loss": [float(k % 2) for k in range(61)]})
-    cells = list(ranked_cells(equal, "heldout/loss")["cell"])
-    assert cells == [*names[::2], *names[1::2]]
-
-
 def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +191,16 @@ def test_cells_that_their_images_alone_tell_apart_tie_where_these_are_lost(
     (run,) = frame.loc[frame["cell"] == cells[1], "run"]
     for path in lab.run(run).path.glob("evaluations/*/losses.npz"):
         lost(path)
+    assert tied_with_best(lab, frame, cells) == cells[1:2]
+
+
+def test_a_rival_that_two_cells_would_tell_apart_ties_beside_many(tmp_path: Path) -> None:
+    """Half an interval of the difference is less than 0.001, and of ten cells together more."""
+    gaps = {(2, 8): 0.0, (0, 4): 0.001, **{(0, end): 0.1 for end in range(2, 11) if end != 4}}
+    lab = write_sweep(tmp_path, small(routes=tuple(gaps), heldout=gaps.__getitem__))
+    frame = trials_frame(lab, "placement")
+    cells = [f"{start}->{end} s=0.5" for start, end in gaps]
+    assert tied_with_best(lab, frame, cells[:2]) == []
     assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 
