@@ -28,7 +28,6 @@ from tread_lab.frames import (
     SweepReader,
     cells_frame,
     metric_columns,
-    own_metrics,
     ranking_key,
     trials_frame,
 )
@@ -36,7 +35,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import SamplesSpec, UserError, encode, signature
+from tread_lab.specs import SamplesSpec, encode, signature
 from tread_lab.specs.evaluation import GuidanceSpec, SamplerSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 
@@ -96,15 +95,6 @@ def test_a_trial_without_routes_of_its_own_keeps_the_place_that_its_axes_name(mi
     assert places == [[2, 8, 0, 0.0, "dense"], [2, 8, 0, 0.5, "dense"]]
 
 
-def test_gaps_are_the_true_ones_with_their_intervals(mixed: Lab) -> None:
-    found = row(trials_frame(mixed, "placement"), (2, 8))
-    assert found["gap/heldout"] == pytest.approx(heldout_gap((2, 8)))
-    assert found["gap/train"] == pytest.approx(train_gap((2, 8)))
-    assert found["gap/heldout:low"] < found["gap/heldout"] < found["gap/heldout:high"]
-    assert found["gap/heldout:n"] == 32
-    assert found["cost/train_flops"] == pytest.approx(8.5e12)
-
-
 def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
     frame = trials_frame(mixed, "placement")
     for route, state in STATES.items():
@@ -115,7 +105,7 @@ def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
     assert frame.loc[frame["state"] == "completed", "heldout/loss"].notna().all()
 
 
-@pytest.mark.parametrize("state", ["diverged", "stopped", "interrupted"])
+@pytest.mark.parametrize("state", ["diverged", "interrupted"])
 def test_a_run_that_was_evaluated_before_it_broke_shows_no_numbers(
     tmp_path: Path, state: str
 ) -> None:
@@ -208,16 +198,13 @@ def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:
     assert frame["gap/heldout"].iloc[-1] == frame["gap/heldout"].iloc[-2]
 
 
-def test_an_unknown_sweep_names_what_there_is(mixed: Lab) -> None:
-    with pytest.raises(UserError, match="did you mean 'placement'"):
-        trials_frame(mixed, "placment")
-
-
 def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> None:
     frame = trials_frame(mixed, "placement")
     assert [row(frame, route)["steps_done"] for route in ((2, 8), (0, 4))] == [400, 200]
     assert str(frame["steps_done"].dtype) == str(frame["start"].dtype) == "Int64"
-    assert 0 < row(frame, (2, 8))["gap/heldout:kept"] < 0.01
+    found = row(frame, (2, 8))
+    assert 0 < found["gap/heldout:kept"] < 0.01 and found["gap/heldout:n"] == 32
+    assert found["gap/train"] == pytest.approx(train_gap((2, 8)))
     baseline = frame.iloc[0]
     assert baseline["cell"] == "dense" and pd.isna(baseline["baseline"])
     assert frame["baseline"].iloc[2] == frame["run"].iloc[0]
@@ -249,68 +236,26 @@ def test_what_is_wrong_with_losses_is_said_before_what_ended_the_run(tmp_path: P
 SG = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 
 
-def columns(root: Path, *guidances: Any, unplanned: Any = ()) -> dict[str, float]:
-    """A finished run, measured once per guidance; values are their numbers."""
-    lab, spec = Lab(root), tiny_spec(None)
-    items = [
-        {"samples": {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": g}}}
-        for g in guidances
-    ]
-    evaluations = decode_evaluations(items)
-    assert len(evaluations) == len(guidances)
+def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
+    """A finished run that was measured once per guidance, with what an image cost."""
+    decayed = {**SG, "weak": {"rate": "0.9->0", "label": "none"}}
+    guidances: dict[str, Any] = {"": 1, " w=2": 2, " w=1.5 SG(0.5/0.9)": SG}
+    guidances |= {" w=1.5 CFG+SG(0.5/0.9->0)": decayed}
+    evaluations = decode_evaluations([
+        {"samples": {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": own}}}
+        for own in guidances.values()
+    ])  # fmt: skip
+    lab, spec, flops = Lab(tmp_path), tiny_spec(None), metric_names.SAMPLE_FLOPS
     trial = {"run": signature(spec), "role": "baseline", "cell": {}, "seed": 0, "baseline": None}
     plan = {"format": 1, "name": "g", "evaluate": encode(evaluations)}
     write_json(lab.sweep("g").plan_path, {**plan, "trials": [{**trial, "spec": encode(spec)}]})
-    run = lab.run_of(spec)
-    for number, evaluation in enumerate((*evaluations, *decode_evaluations(unplanned))):
-        facts = {metric_names.SAMPLE_FLOPS: 1e9 * (number + 1)}
-        run.evaluation(evaluation).write(evaluation, {FD: float(number)}, **facts)
-    run.finish(RunState.COMPLETED, step=400, metrics={})
+    for number, evaluation in enumerate(evaluations):
+        folder = lab.run_of(spec).evaluation(evaluation)
+        folder.write(evaluation, {FD: float(number)}, **{flops: 1e9 * number})
+    lab.run_of(spec).finish(RunState.COMPLETED, step=400, metrics={})
     (row,) = trials_frame(lab, "g").to_dict("records")
-    return {c: v for c, v in row.items() if c.startswith((FD, metric_names.SAMPLE_FLOPS))}
-
-
-def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
-    settings = (1, 2, SG, {**SG, "weak": {"rate": "0.9->0", "label": "none"}})
-    found = columns(tmp_path, *settings)
-    suffixes = ["", " w=2", " w=1.5 SG(0.5/0.9)", " w=1.5 CFG+SG(0.5/0.9->0)"]
-    assert found == {
-        **{f"{FD}{suffix}": number for number, suffix in enumerate(suffixes)},
-        **{f"cost/sample_flops{s}": 1e9 * (n + 1) for n, s in enumerate(suffixes)},
+    assert {name: value for name, value in row.items() if name.startswith((FD, flops))} == {
+        f"{metric}{suffix}": price * number
+        for metric, price in ((FD, 1.0), (flops, 1e9))
+        for number, suffix in enumerate(guidances)
     }
-
-
-@pytest.mark.parametrize(
-    ("guidance", "suffix"),
-    [
-        (1, ""),
-        (3, " w=3"),
-        ({"weight": 1, "strong": {"rate": 0.5}}, " routed(0.5)"),
-        ({"weight": 2, "weak": {"step": 5}}, " w=2 AG(5)"),
-        ({"weight": 2, "interval": [0.3, 5]}, " w=2 interval=[0.3,5.0]"),
-        ({"weight": 2, "channels": "first3"}, " w=2 channels=first3"),
-        ({**SG, "routes": ["2->8"]}, " w=1.5 SG(0.5/0.9) routes=2->8"),
-    ],
-)
-def test_a_column_says_its_guidance_whatever_else_was_planned_or_measured(
-    guidance: Any, suffix: str, tmp_path: Path
-) -> None:
-    other = {"samples": {"metrics": ["fd"], "count": 1000, "sampler": {"guidance": 2}}}
-    alone = columns(tmp_path / "a", guidance)
-    assert list(alone) == [FD + suffix, metric_names.SAMPLE_FLOPS + suffix]
-    assert alone.items() <= columns(tmp_path / "b", guidance, 2).items()
-    assert alone.items() <= columns(tmp_path / "c", guidance, unplanned=[other]).items()
-
-
-def test_what_another_sweep_has_measured_of_few_runs_is_none_of_this_sweeps_metrics(
-    tmp_path: Path,
-) -> None:
-    routes = [(2, 8), (0, 4)]
-    lab = write_sweep(tmp_path, Synthetic(routes=routes, seeds=(0,)))
-    before = own_metrics(trials_frame(lab, "placement"))
-    other = SamplesSpec(metrics=("fd",), count=500, sampler=SamplerSpec())
-    for number, route in enumerate([None, *routes]):
-        folder = lab.run_of(tiny_spec(route)).evaluation(other)
-        folder.write(other, {"fd[fashion16-v1]@500": 9.0})
-        found = own_metrics(trials_frame(lab, "placement"))
-        assert (found == before) == (number < 2)
