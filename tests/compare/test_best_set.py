@@ -47,7 +47,7 @@ def test_quantiles_are_the_tabled_ones_and_those_of_the_t_test(
     assert found == pytest.approx(expected, abs=0.006)
 
 
-@pytest.mark.parametrize(("seeds", "absent"), [(2, 0.0), (3, 0.0), (3, 0.3)])
+@pytest.mark.parametrize(("seeds", "absent"), [(2, 0.0), (3, 0.3)])
 def test_one_of_equal_cells_is_called_worse_in_5_of_100_sweeps(seeds: int, absent: float) -> None:
     rng, rounds, wrong, found = np.random.default_rng(seeds), 1500, 0, 0
     for _ in range(rounds):
@@ -87,7 +87,7 @@ def test_the_shift_of_a_seed_changes_nothing() -> None:
     assert np.array_equal(one, other)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("difference", "seeds"), [(2.0, 3), (3.0, 3), (2.0, 6)])
+@pytest.mark.parametrize(("difference", "seeds"), [(2.0, 3), (2.0, 6)])
 def test_power_is_how_often_simulation_separates_two_cells(difference: float, seeds: int) -> None:
     rng, rounds, apart = np.random.default_rng(9), 1500, np.full(10, 50.0)
     apart[:2] = 0, difference
