@@ -19,7 +19,6 @@ from tests.terminal.conftest import Screen
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost import training
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
@@ -30,7 +29,6 @@ from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.terminal import status
 from tread_lab.terminal.status import (
     _row,
-    _SweepStatus,
     show_lab,
     show_run,
     show_sweep,
@@ -142,23 +140,6 @@ def test_the_most_urgent_runs_are_shown_where_there_is_no_room_for_all(
         screen(f"room for {rows} runs", show_sweep, lab, "s", as_json=False)
 
 
-def test_urgent_runs_are_shown_wherever_they_stand_and_no_more_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-
-    def counted(folder: RunFolder, stopped: object) -> RunStatus:
-        read.append(folder.name)
-        return RunStatus(folder.name, RunState.COMPLETED, "", "", (), 400, None)
-
-    monkeypatch.setattr("tread_lab.terminal.status.run_status", counted)
-    states = {PAPER_PLACEMENTS[-1]: "failed"}
-    swept = small(name="s", routes=PAPER_PLACEMENTS, states=states)
-    sweep = _SweepStatus.read(write_sweep(tmp_path, swept), "s")
-    runs = list(sweep.runs)
-    assert sweep.table(2).row_count == 2 and read == [runs[-1], runs[0]]
-
-
 def test_a_row_has_what_is_known_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "time", SimpleNamespace(time=lambda: 1000.0))
     failed = RunStatus("r", RunState.FAILED, "exception", 100 * "x", (), 5, 940.0)
@@ -188,6 +169,9 @@ def test_what_failed_or_lacks_measurements_is_said_with_the_remedy(
     third.finish(RunState.COMPLETED, step=found.tasks[3].spec.train.steps, reason="no weights")
     screen("two failed, one lacks measurements", show_unfinished, lab, "s")
     assert show_unfinished(lab, "s") is True
+    screen(
+        "of the one it is known that it lacks none", show_unfinished, lab, "s", whole={third.name}
+    )
 
 
 def test_a_run_is_shown_with_its_attempts_and_metrics(
