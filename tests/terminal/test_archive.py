@@ -11,7 +11,6 @@ import pytest
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import DIFFERENT, NEW, Transfer
-from tread_lab.terminal import progress
 from tread_lab.terminal.archive import bytes_line, show_bytes, show_imported
 
 
@@ -21,11 +20,10 @@ def test_a_line_says_how_much_is_done_and_what_is_left() -> None:
     )
     assert bytes_line(20, 10, "packed", 86.0) == "20 B of 10 B packed, 0 s left", "it has grown"
     assert bytes_line(0, 10, "unpacked", 9.0) == "0 B of 10 B unpacked"
-    assert bytes_line(5, 10, "unpacked", 1.0) == "5 B of 10 B unpacked"
 
 
-def test_a_log_gets_lines_and_the_result_is_returned(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_result_is_returned_without_a_line_of_progress_in_less_than_20_seconds(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def steps() -> Generator[tuple[int, int], None, str]:
         yield 1, 2
@@ -33,11 +31,6 @@ def test_a_log_gets_lines_and_the_result_is_returned(
         return "result"
 
     assert show_bytes(steps(), "packed") == "result" and capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.0)
-    show_bytes(steps(), "packed")
-    said = capsys.readouterr().err.splitlines()
-    assert said[:2] == ["1 B of 2 B packed", "2 B of 2 B packed"]
-    assert said[2:] == ["bytes done in 0 s"]
 
 
 def test_what_became_of_each_run_is_counted_and_how_they_are_shown_is_said(

@@ -37,7 +37,6 @@ MEASURED = Measured(
     [
         (Steps(0, 100), 0.0, "0/100 images"),
         (Steps(50, 1000, 1), 1.0, "50/1,000 images, 1 damaged"),
-        (Steps(500, 2000), 10.0, "500/2,000 images, 50 images/s, 30 s left"),
         (Steps(1234, 5678), 1.99, "1,234/5,678 images"),
         (Steps(1234, 5678), 2.0, "1,234/5,678 images, 617 images/s, 7 s left"),
         (Steps(100, 5678, 3), 81.0, "100/5,678 images, 1.23 images/s, 75 min left, 3 damaged"),
