@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.synthetic import Synthetic, write_sweep
+from tests.synthetic import Synthetic, heldout_gap, write_sweep
 from tread_lab.analysis.figures.sentences import joined, routed
 from tread_lab.analysis.recommend.recommendation import (
     Rule,
@@ -90,6 +90,24 @@ def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
     found = recommend(lab, "placement")
     assert found.evidence[0].table.unfinished == 2 and found.rule.at(12) != (2, 8, 0.5)
     assert any("2 placements are left out" in line for line in as_lines(found))
+
+
+def test_a_rule_that_means_another_placement_than_the_best_of_a_depth_is_undecided(
+    tmp_path: Path,
+) -> None:
+    """Of 24 blocks 0->8 and 0->10 are there alone, which are no rule that means 2->8 of 12."""
+    better = {"heldout": lambda route: heldout_gap(route) - 0.02}
+    lab = swept(tmp_path, seeds=3, noise=1e-5, **better)
+    path = lab.sweep("placement").plan_path
+    plan = json.loads(path.read_text())
+    for trial in plan["trials"]:
+        if (trial["cell"].get("start"), trial["cell"].get("end")) in ((0, 8), (0, 10)):
+            trial["spec"]["model"]["depth"] = 24
+    path.write_text(json.dumps(plan))
+    found = recommend(lab, "placement")
+    assert found.rule == Rule(0, "4/12", 0.5)
+    assert [evidence.members_K.sum() for evidence in found.evidence] == [1, 1]
+    assert found.verdict == "undecided"
 
 
 def test_the_experiment_is_the_sweeps_run_with_the_rule(tmp_path: Path) -> None:
