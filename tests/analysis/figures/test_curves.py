@@ -157,6 +157,12 @@ def test_samples_of_a_stopped_run_are_not_shown_as_those_of_a_trained_one(tmp_pa
     assert rows is not None and rows.rows[0].images is not None
 
 
+def test_of_two_evaluations_of_samples_the_more_guided_one_is_shown(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(pictures=True, guided=True, routes=((2, 8),)))
+    rows = sample_rows(lab, trials_frame(lab, "placement"))
+    assert rows is not None and rows.drawn == "guidance w = 2, heun 40 steps"
+
+
 def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     plan = lab.sweep("placement").plan()
@@ -186,18 +192,17 @@ def test_less_or_more_is_better(metric: str, best: int) -> None:
     assert rates_caption(three_rates(metric)).startswith(f"Best is s = {0.25 * best:g} on 2→8:")
 
 
-def test_a_rate_that_only_costs_quality_is_not_best() -> None:
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([1.0, 2.0], "No rate has a better mean than dense training (\u0394 held-out loss)."),
+        ([np.nan, np.nan], "No rate has a number yet."),
+    ],
+)
+def test_rates_that_cost_quality_and_those_without_a_number_are_not_best(
+    values: list[float], said: str
+) -> None:
     (curve,) = three_rates("gap/heldout").curves
-    worse = Curves("gap/heldout", (replace(curve, value=np.abs(curve.value)),), "")
-    said = "No rate has a better mean than dense training (\u0394 held-out loss)."
-    assert rates_caption(worse) == said
-
-
-def test_no_rate_is_best_by_what_is_no_quality() -> None:
-    assert best_rate(three_rates("gap/train")) is None
-
-
-def test_rates_without_a_number_are_not_called_worse_than_dense() -> None:
-    (curve,) = three_rates("gap/heldout").curves
-    unknown = replace(curve, value=np.where(curve.x > 0, np.nan, 0.0))
-    assert rates_caption(Curves("gap/heldout", (unknown,), "")) == "No rate has a number yet."
+    own = Curves("gap/heldout", (replace(curve, value=np.array([0.0, *values])),), "")
+    assert rates_caption(own) == said
+    assert best_rate(three_rates("gap/train")) is None  # which is no quality
