@@ -16,10 +16,7 @@ from tread_lab.analysis.notebooks.execute import NOTEBOOKS, execute, main
 from tread_lab.records.lab import Lab
 
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
-FIGURES = {"fig4", "fig8", "figS9", "figS10", "teaser", "pareto", "samples"}
-FIGURES |= {"selection_rate", "guidance_costs"}
 Executed = dict[str, tuple[list[dict[str, Any]], str]]  # cells of a notebook, why it did not run
-TABLES = {"table2", "table4", "table5", "table6", "tableS7", "tableS8"}
 
 
 def stored(path: Path) -> list[dict[str, Any]]:
@@ -56,13 +53,6 @@ def executed(finished: Lab) -> Executed:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TREAD_LAB_ROOT", str(finished.root))
         return {p.stem: (json.loads(text)["cells"], why) for p, text, why in execute(PATHS)}
-
-
-def test_there_is_one_for_every_figure_and_table() -> None:
-    names = {path.stem for path in PATHS}
-    for start in FIGURES | TABLES:
-        assert any(name.startswith(start) for name in names), start
-    assert len(names) == len(FIGURES | TABLES)
 
 
 @pytest.mark.slow

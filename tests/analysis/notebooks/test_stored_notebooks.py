@@ -18,12 +18,10 @@ from tests.analysis.notebooks.test_execute import PATHS, shown, stored
 class TestStored:
     """What lies in the repository."""
 
-    def test_it_asks_in_few_lines_and_every_cell_ran_in_order(self, path: Path) -> None:
+    def test_it_asks_and_every_cell_ran_in_order(self, path: Path) -> None:
         head, *cells = stored(path)
         title = "".join(head["source"]).splitlines()[0]
         assert head["cell_type"] == "markdown" and title.startswith("# ") and title.endswith("?")
-        lines = [line for cell in cells for line in "".join(cell["source"]).splitlines()]
-        assert len(lines) < 45 and max(map(len, lines)) <= 100
         code = [cell for cell in cells if cell["cell_type"] == "code"]
         assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
         outputs = [out for cell in code for out in cell["outputs"]]
