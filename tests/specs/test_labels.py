@@ -265,16 +265,6 @@ def test_trials_of_one_cell_that_an_early_version_mixed_are_told_apart_by_digits
         assert seed or with_baseline_cells(own) == with_baseline_cells(own, mixed=True)
 
 
-def test_seeds_of_one_cell_are_no_reason_to_compare_settings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    then = {"then": {"routes": [], "train": {"steps": 5, "warmup": 0}}}
-    trials = planned(axes={"route": ["2->8"]}, fixed=then, baseline=None, seeds=[0, 1])
-    monkeypatch.setattr("tread_lab.specs.labels.settings_of", None)  # slow: a hash of each run
-    for own in (trials, tuple(map(Trial.stored, trials))):
-        assert with_baseline_cells(own) == tuple(own)
-
-
 def test_a_run_that_is_two_cells_stays_two_and_seeds_have_the_values_that_were_planned_first() -> (
     None
 ):

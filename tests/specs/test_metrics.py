@@ -8,27 +8,11 @@ from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs import UserError
 from tread_lab.specs.metrics import (
     DINOV2,
-    HELDOUT,
     INCEPTION,
     METRICS,
-    OWN_FEATURES,
-    PUBLISHED,
     by_extractor,
     extractor_for,
 )
-
-
-def test_the_published_files_have_these_names() -> None:
-    assert (HELDOUT, OWN_FEATURES) == ("heldout", {"fashion16": "fashion16-v1"})
-    assert PUBLISHED == {
-        "imagenet64": "VIRTUAL_imagenet64_labeled.npz",
-        "imagenet128": "VIRTUAL_imagenet128_labeled.npz",
-        "imagenet256": "VIRTUAL_imagenet256_labeled.npz",
-        "imagenet512": "VIRTUAL_imagenet512.npz",
-        "lsun_bedroom256": "VIRTUAL_lsun_bedroom256.npz",
-        "lsun_cat256": "VIRTUAL_lsun_cat256.npz",
-        "lsun_horse256": "VIRTUAL_lsun_horse256.npz",
-    }
 
 
 @pytest.mark.parametrize("source", ["fashion16", "latents"])
