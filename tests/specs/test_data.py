@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import DataSpec, signature
-from tread_lab.specs.data import SOURCES, Source
 
 
 @pytest.mark.parametrize(
@@ -21,6 +20,9 @@ from tread_lab.specs.data import SOURCES, Source
         ("shards", None, None, (1.0, 0.18215)),
         ("shards", 0.5, None, (0.5, None)),
         ("shards", 0.5, 0.5, (0.5, None)),
+        ("folder", None, 0.5, (0.5, None)),
+        ("images", None, 0.5, (1.0, None)),
+        ("safetensors", None, 0.5, (1.0, 0.5)),
     ],
 )
 def test_factors_that_a_spec_leaves_out(
@@ -46,17 +48,6 @@ def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
     assert [DataSpec(source=source, normalise=said).normalised for source, said in given] == [
         True, True, False, False, True, False
     ]  # fmt: skip
-
-
-def test_what_each_source_holds() -> None:
-    def facts(s: Source) -> tuple[object, ...]:
-        return s.latents, s.scaled, s.decoder_scale, s.normalised, s.enlarges
-
-    assert {name: facts(source) for name, source in SOURCES.built_in.items()} == {
-        "fashion16": (False, True, None, False, 1), "images": (False, True, None, False, 1),
-        "latents": (True, False, None, False, 8), "folder": (True, False, None, False, 8),
-        "shards": (True, True, 0.18215, False, 8), "safetensors": (True, True, None, True, 8),
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
