@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tread_lab.compare.intervals import half_width, pairing_kept, t_interval
+from tread_lab.compare.intervals import half_width, pairing_kept
 
 
 @pytest.mark.parametrize(("n", "tabled"), [(2, 12.706), (3, 4.303), (10, 2.262), (61, 2.000)])
@@ -15,10 +15,6 @@ def test_half_widths_are_those_of_the_t_tables(n: int, tabled: float) -> None:
 
 def test_one_value_has_no_half_width() -> None:
     assert np.isnan(half_width(np.array([np.nan, np.nan]), np.array([0, 1]))).all()
-
-
-def test_an_interval_lies_around_the_mean_of_its_values() -> None:
-    assert t_interval(np.array([1.0, 3.0])) == pytest.approx((2.0, 2 - 12.7062, 2 + 12.7062))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])

@@ -81,15 +81,6 @@ def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
     assert busy["cell"].tolist() == ["2->8 s=0.5"]
 
 
-def test_markdown_and_latex_hold_the_same_rows(paper_frame: pd.DataFrame) -> None:
-    texts = formatted(ranking(paper_frame), "gap/heldout")
-    markdown, latex = to_markdown(texts), to_latex(texts)
-    assert markdown.splitlines()[2].startswith("| 1 | 2->8 s=0.5 | -0.0015")
-    assert len(markdown.splitlines()) == 19
-    assert r"1 & 2$\to$8 s=0.5 & $-$0.0015" in latex and r" $\pm$ 0.0" in latex
-    assert latex.count(r"\\") == 18 and "failed: failed on purpose" in latex
-
-
 def test_texts_from_records_cannot_break_a_table() -> None:
     texts = pd.DataFrame({"state": ["failed: a|b\nc", r"50% of \x_1 & more #2"]})
     assert to_markdown(texts).splitlines()[2] == r"| failed: a\|b c |"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matplotlib import patches
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import slug
@@ -23,22 +22,6 @@ def test_a_file_name_is_short_and_tells_two_long_texts_apart() -> None:
     assert slug("gap/heldout w=2") == "gap-heldout-w=2"
     first, second = slug(f"{LONG}1"), slug(f"{LONG}2")
     assert len(first) == len(second) == 80 and first != second
-
-
-@pytest.mark.parametrize(
-    ("names", "inside", "place"),
-    [
-        (["2->8"] * 3, 8, "best"),
-        (["2->8"] * 9, 8, "center left"),
-        (["2->8"], 0, "center left"),
-        (["2->8 s=0.5 bypass=sprint"], 8, "upper center"),
-    ],
-)
-def test_a_legend_of_many_or_of_long_names_leaves_the_axes(
-    names: list[str], inside: int, place: str
-) -> None:
-    handles = [patches.Patch(label=name) for name in names]
-    assert style.place_legend(handles, inside)["loc"] == place
 
 
 @pytest.mark.parametrize(

@@ -248,20 +248,10 @@ def test_placements_that_no_rule_joins_are_refused() -> None:
         best_rule(tables)
 
 
-@pytest.mark.parametrize(
-    ("rule", "depth", "place"),
-    [
-        (Rule(2, "B-4", 0.5), 12, (2, 8, 0.5)),
-        (Rule(2, "B-4", 0.25), 28, (2, 24, 0.25)),
-        (Rule("2/12", "8/12", 0.5), 24, (4, 16, 0.5)),
-        (Rule(0, 3, 0.5), 24, (0, 3, 0.5)),
-    ],
-)
-def test_a_rule_means_a_placement_at_each_depth(
-    rule: Rule, depth: int, place: tuple[int, int, float]
-) -> None:
-    assert rule.at(depth) == place
-    assert str(rule) == f"{rule.start}->{rule.end} at rate {rule.rate:g}"
+def test_a_rule_means_a_placement_at_each_depth() -> None:
+    from_the_end, share = Rule(2, "B-4", 0.25), Rule("2/12", "8/12", 0.5)
+    assert [from_the_end.at(depth) for depth in (12, 28)] == [(2, 8, 0.25), (2, 24, 0.25)]
+    assert share.at(24) == (4, 16, 0.5) and str(share) == "2/12->8/12 at rate 0.5"
 
 
 def frame_of(folder: Path, *routes: tuple[int, int]) -> pd.DataFrame:
