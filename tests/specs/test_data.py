@@ -65,7 +65,7 @@ def test_what_a_spec_says_comes_before_what_its_source_holds() -> None:
         ("shards", {"normalise": True}, True),
         ("folder", {"posterior": "mean"}, True),
         ("images", {"scale": 2.0}, True),
-        ("latents", {"decoder_range": "unit"}, True),
+        *((s, {"decoder_range": "unit"}, True) for s in ("latents", "folder", "safetensors")),
         ("images", {"decoder_range": "unit"}, False),
     ],
 )
