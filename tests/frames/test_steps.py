@@ -24,7 +24,6 @@ from tread_lab.frames import (
     training_frame,
     trials_frame,
 )
-from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode
@@ -58,20 +57,6 @@ def planned(lab: Lab, name: str, at: list[Any], **more: Any) -> Plan:
 def carry_out(lab: Lab, plan: Plan) -> None:
     tasks = plan.open_tasks(lab)
     InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
-
-
-@pytest.mark.parametrize("columns", [[f"{FD} w=2", FD], [FD, f"{FD} w=2"]])
-def test_metrics_of_stages_stand_in_the_order_of_the_plan(
-    columns: list[str], tmp_path: Path
-) -> None:
-    swept = small(routes=((2, 8),), guided=True, stages=(200,))
-    lab = write_sweep(tmp_path, swept)
-    path = lab.sweep("placement").plan_path
-    plan = read_json(path)
-    order = plan["evaluate"] if columns[1] == FD else plan["evaluate"][::-1]
-    write_json(path, {**plan, "evaluate": order})
-    frame = steps_frame(lab, "placement")
-    assert [column for column in frame if "@" in column and "/" not in column] == columns
 
 
 @pytest.fixture(scope="module")
