@@ -151,6 +151,7 @@ def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
             if trial.steps == 200:
                 np.savez(path, **{**losses, "dense": losses["dense"] - 0.3})
     frame = trials_frame(lab, "placement")
+    assert list(frame["cell"][:2]) == ["dense steps=100", "dense steps=200"]
     cells = [name for name in ranked_cells(frame, "gap/heldout")["cell"] if "->" in name]
     assert [cell.split()[0] for cell in cells] == ["2->8", "2->8", "0->4", "0->4"]
     assert tied_with_best(lab, frame, cells) == cells[1:2]
