@@ -44,21 +44,18 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: visible() > 0)
     monkeypatch.setattr(torch.cuda, "device_count", visible)
-    for name in ("set_device", "empty_cache", "reset_peak_memory_stats"):
+    told = ("set_device", "empty_cache", "reset_peak_memory_stats")
+    for name in (*told, "set_per_process_memory_fraction"):
         monkeypatch.setattr(torch.cuda, name, noted(name))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", noted("max_memory_allocated", 7))
     return calls
 
 
-def test_a_gpu_is_picked_with_its_index(gpus: list[tuple[Any, ...]]) -> None:
-    assert pick() == pick("cuda") == torch.device("cuda", 0)
-    assert pick("cuda:1") == GPU_1
-    assert pick("cpu") == CPU
-
-
-def test_cuda_alone_is_the_current_device(
+def test_a_gpu_is_picked_with_its_index_and_cuda_alone_is_the_current_one(
     gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert pick() == pick("cuda") == torch.device("cuda", 0)
+    assert (pick("cuda:1"), pick("cpu")) == (GPU_1, CPU)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     assert pick("cuda") == pick() == GPU_1
@@ -78,8 +75,7 @@ def test_an_index_beyond_the_gpus_is_refused_with_their_number(
 
 
 def test_accelerate_gets_the_device_that_was_picked() -> None:
-    accelerator = ranks._accelerator(GPU_1)
-    assert accelerator.device == GPU_1
+    assert ranks._accelerator(GPU_1).device == GPU_1
     assert ranks._accelerator(CPU).device == CPU
 
 
@@ -94,11 +90,13 @@ def test_the_peak_of_a_gpu_counts_from_the_attempts_start(
     assert peak.bytes() == 7 and gpus[-1] == ("max_memory_allocated", GPU_1)
 
 
-def test_what_an_earlier_run_cached_on_a_gpu_is_given_back(gpus: list[tuple[Any, ...]]) -> None:
-    release(CPU)
-    assert gpus == []
-    release(GPU_1)
-    assert gpus == [("empty_cache",)]
+def test_runs_that_share_a_gpu_have_a_part_of_its_memory_and_give_back_what_they_cached(
+    gpus: list[tuple[Any, ...]],
+) -> None:
+    for device in (CPU, GPU_1):
+        limit_share(device, 4)
+        release(device)
+    assert gpus == [("set_per_process_memory_fraction", 0.25, GPU_1), ("empty_cache",)]
 
 
 def _touch(size: int) -> None:
@@ -138,24 +136,13 @@ def test_a_run_that_asks_for_it_refuses_kernels_that_add_in_any_order(tmp_path: 
     assert seen == [True] * 6 + [False] * 6
 
 
-def test_runs_that_share_a_gpu_have_a_part_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: list[Any] = []
-    monkeypatch.setattr(
-        torch.cuda, "set_per_process_memory_fraction", lambda *what: limits.append(what)
-    )
-    limit_share(torch.device("cuda", 1), 4)
-    limit_share(CPU, 4)
-    assert limits == [(0.25, torch.device("cuda", 1))]
-
-
 @pytest.mark.parametrize(
     ("label", "peak"),
     [
-        ("NVIDIA A100 80GB PCIe", 312e12),
         ("NVIDIA H100 80GB HBM3", 989e12),
         ("NVIDIA H100 PCIe", 756e12),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),  # a seventh of one
         ("NVIDIA H200 NVL", 835e12),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),  # a seventh of one
         ("NVIDIA GeForce RTX 3090", None),
     ],
 )
@@ -169,7 +156,6 @@ def test_the_peak_is_that_of_the_form_of_a_gpu(
 @pytest.mark.parametrize(
     ("files", "cpus", "memory"),
     [
-        ({}, 8.0, None),
         ({"cpu.max": "max 100000\n", "memory.max": "max\n"}, 8.0, None),
         ({"cpu.max": "250000 100000\n", "memory.max": "1000000\n"}, 2.5, 1000000),
         ({"cpu.max": "1600000 100000\n", "memory.max": f"{2**62}\n"}, 8.0, None),
