@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,24 @@ import torch
 from torch import Tensor, nn
 
 from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tests.sampling.images import drawn
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
-from tread_lab.engine.assemble import build_network, check_start, fresh_network, no_init, trained
+from tread_lab.engine.assemble import (
+    build_network,
+    check_start,
+    fresh_network,
+    no_init,
+    starting_weights,
+    trained,
+)
 from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
 from tread_lab.records.lab import Lab, with_parents
-from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation_text import decode_evaluations
 
@@ -34,11 +38,9 @@ DIT = {"depth": 3, "width": 16, "heads": 2}
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model": DIT},
         {"model": {**DIT, "norm": "rms", "mlp": "swiglu", "rope": True, "qk_norm": True}},
         {"model": {"backbone": "rwkv", "depth": 3, "width": 16}, "routes": []},
         {"model": {"backbone": "mamba", "depth": 3, "width": 16}, "routes": []},
-        {"model": DIT, "routes": ["1->1"], "bypass": "sprint"},
         {
             "model": DIT,
             "routes": ["0->2"],
@@ -50,47 +52,34 @@ def test_a_trained_network_equals_one_that_was_initialised_first(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     spec = small_run(**changes)
-    folder = RunFolder(tmp_path)
-    folder.create(spec)
-    train_until(spec, tmp_path)
+    folder = lab_with_a_run(tmp_path, spec).run_of(spec)
     found = load_latest(folder.checkpoints)
     assert found is not None
     expected = build_network(spec)
     expected.load_state_dict({**found.part("model"), **found.part("ema")})
+    random_state = torch.random.get_rng_state()
     network = trained(folder, CPU).network
+    assert torch.equal(torch.random.get_rng_state(), random_state), "opening draws no numbers"
     states = dict(expected.named_parameters()) | dict(expected.named_buffers())
     mine = dict(network.named_parameters()) | dict(network.named_buffers())
     assert mine.keys() == states.keys()
     assert all(torch.equal(mine[name], states[name]) for name in states)
 
 
-def test_making_or_opening_a_network_draws_no_random_numbers(tmp_path: Path) -> None:
-    spec = small_run(model=DIT)
+def test_making_a_network_draws_no_number_of_the_process() -> None:
     before = torch.random.get_rng_state()
-    fresh_network(spec)
-    assert torch.equal(torch.random.get_rng_state(), before)
-    folder = RunFolder(tmp_path)
-    folder.create(spec)
-    train_until(spec, tmp_path)
-    before = torch.random.get_rng_state()
-    trained(folder, CPU)
+    fresh_network(small_run(model=DIT))
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
+@pytest.mark.timeout(60)
 def test_draws_that_are_repeated_until_they_fit_end() -> None:
     """torch redraws what is out of bounds, in another way where few draws are within them."""
     bounds = [{}, {"a": 0.05}, {"a": -3.0, "b": -2.0}, {"a": 1.0, "b": 1.1}]
     weights = [torch.full((3, 4), 99.0) for _ in bounds]
-
-    def draw() -> None:
-        with no_init():
-            for tensor, ends in zip(weights, bounds, strict=True):
-                nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
-
-    thread = threading.Thread(target=draw, daemon=True)
-    thread.start()
-    thread.join(20)
-    assert not thread.is_alive()
+    with no_init():
+        for tensor, ends in zip(weights, bounds, strict=True):
+            nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
     assert all(tensor.isnan().all() for tensor in weights)
 
 
@@ -128,9 +117,7 @@ def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
     file: Path, lab: Lab, tmp_path: Path
 ) -> None:
     spec = starting_from(file, lab)
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    assert [progress.step for progress in train_until(spec, folder.path)] == [0]
+    folder = lab_with_a_run(lab.root, spec).run_of(spec)
     (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])
     evaluate(folder, asked, CPU)
     found = np.load(folder.evaluation(asked).path / "samples.npz")
@@ -146,10 +133,7 @@ def test_an_imported_checkpoint_is_exported_with_a_card_that_names_its_file(
     file: Path, lab: Lab, tmp_path: Path
 ) -> None:
     spec = starting_from(file, lab)
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    train_until(spec, folder.path)
-    folder.finish(RunState.COMPLETED, step=0)
+    folder = lab_with_a_run(lab.root, spec).run_of(spec)
     export(folder, tmp_path / "out")
     card = (tmp_path / "out/README.md").read_text()
     assert "file: DiT.pt" in card
@@ -162,9 +146,7 @@ def test_a_published_sit_samples_by_its_own_rule(lab: Lab, tmp_path: Path) -> No
     torch.save({"ema": state}, tmp_path / "SiT.pt")
     start = {"file": str(tmp_path / "SiT.pt"), "published_as": "sit"}
     spec = starting_from(tmp_path / "SiT.pt", lab, process="flow", init_from=start)
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    train_until(spec, folder.path)
+    folder = lab_with_a_run(lab.root, spec).run_of(spec)
     sampler = {"solver": "euler", "steps": 3, "guidance": 1.5}
     (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": sampler}}])
     evaluate(folder, asked, CPU)
@@ -197,18 +179,28 @@ def test_a_sit_is_a_start_for_flows_alone_and_a_run_of_its_own(lab: Lab, tmp_pat
 
 @pytest.mark.parametrize("weights", ["ema", "model"])
 def test_a_checkpoint_of_a_run_is_a_start_too(
-    weights: str, file: Path, state: dict[str, Tensor], lab: Lab, tmp_path: Path
+    weights: str, file: Path, state: dict[str, Tensor], lab: Lab
 ) -> None:
     first = starting_from(file, lab, init_from={"file": str(file), "weights": weights})
-    train_until(first, tmp_path / "first")
-    (checkpoint,) = (tmp_path / "first" / "checkpoints").iterdir()
+    (checkpoint,) = lab_with_a_run(lab.root, first).run_of(first).checkpoints.iterdir()
     second = starting_from(checkpoint, lab)
-    RunFolder(tmp_path / "second").create(second)
-    train_until(second, tmp_path / "second")
-    network = trained(RunFolder(tmp_path / "second"), CPU).network
+    network = trained(lab_with_a_run(lab.root, second).run_of(second), CPU).network
     moved = 1.0 if weights == "model" else 0.0
     for name, tensor in network.named_parameters():
         torch.testing.assert_close(tensor, state[name] + moved)
+
+
+@pytest.mark.parametrize("weights", ["ema", "model"])
+def test_a_run_starts_from_the_weights_of_its_parent_that_it_names(weights: str, lab: Lab) -> None:
+    parent = small_run()
+    last = load_latest(lab_with_a_run(lab.root, parent).run_of(parent).checkpoints)
+    child = small_run(init_from={"run": encode(parent), "weights": weights})
+    found = starting_weights(child, lab.run_of(child))
+    assert last is not None and found is not None
+    one, other = (last.part(part)["final_layer.linear.weight"] for part in ("ema", "model"))
+    assert not torch.equal(one, other)
+    for name, tensor in last.part(weights).items():
+        assert torch.equal(found[name], tensor)
 
 
 def test_the_files_bytes_name_the_run_and_its_path_does_not(
