@@ -14,7 +14,6 @@ from torch import Tensor
 
 from tests.data.test_content import packed_set
 from tests.engine.runs import CPU, lab_with_a_run, small_run
-from tread_lab import cli
 from tread_lab.data import autoencoder
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
@@ -115,44 +114,32 @@ def test_references_are_cached_apart_by_data_decoder_and_number() -> None:
     assert len({heldout_reference(samples, CPU).name for samples in all_named}) == 4
 
 
-def test_a_second_evaluation_decodes_no_reference(
+def test_references_are_decoded_once_in_tf32_and_features_are_exact_products(
     folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of 10,000 held-out images; a second evaluation decodes its own 100 alone."""
     pytest.importorskip("torch_fidelity")
     decoded: list[int] = []
-    pixels = Fashion16.pixels
+    in_tf32: dict[str, set[bool]] = {"pixels": set(), "forward": set()}
 
-    def watched(self: Fashion16, x_BCHW: Tensor) -> Tensor:
-        decoded.append(len(x_BCHW))
-        return pixels(self, x_BCHW)
+    def watch(cls: type, method: str) -> None:
+        original = getattr(cls, method)
 
-    monkeypatch.setattr(Fashion16, "pixels", watched)
+        def watched(self: Any, x_BCHW: Tensor) -> Any:
+            decoded.append(len(x_BCHW) if method == "pixels" else 0)
+            in_tf32[method].add(torch.backends.cuda.matmul.allow_tf32)
+            return original(self, x_BCHW)
+
+        monkeypatch.setattr(cls, method, watched)
+
+    watch(Fashion16, "pixels")
+    watch(Extractor, "forward")
     for seed, count in ((1, 10_100), (2, 100)):
         tree = {**FEW, "metrics": ["fd"], "sampler": {**FEW["sampler"], "seed": seed}}  # type: ignore[dict-item]
         decoded.clear()
         evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
         assert sum(decoded) == count
-
-
-def test_features_are_exact_products_and_references_are_decoded_in_tf32(
-    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch_fidelity")
-    seen: dict[str, set[bool]] = {"decoded": set(), "described": set()}
-
-    def watch(cls: type, method: str, name: str) -> None:
-        original = getattr(cls, method)
-
-        def watched(*arguments: Any) -> Any:
-            seen[name].add(torch.backends.cuda.matmul.allow_tf32)
-            return original(*arguments)
-
-        monkeypatch.setattr(cls, method, watched)
-
-    watch(Fashion16, "pixels", "decoded")
-    watch(Extractor, "forward", "described")
-    evaluate(folder, decode(SamplesSpec, {**FEW, "metrics": ["fd"]}), CPU, cache=tmp_path)
-    assert seen == {"decoded": {True}, "described": {False}}
+    assert in_tf32 == {"pixels": {True}, "forward": {False}}
 
 
 def test_an_evaluation_whose_files_were_changed_is_open_again(folder: RunFolder) -> None:
@@ -207,16 +194,3 @@ def test_weights_that_are_no_numbers_give_no_numbers(
         with pytest.raises(UserError, match=line):
             evaluate(run, asked, CPU)
         assert run.evaluation(asked).done
-
-
-def test_evaluate_without_weights_is_one_line_and_measures_nothing(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
-    measuring = "tread_lab.commands.evaluate.measure"
-    monkeypatch.setattr(measuring, lambda *_, **__: pytest.fail("measured"))
-    run = lab.run_of(small_run()).name
-    command = ["evaluate", run, "heldout_loss", "fid@100", "--root", str(lab.root)]
-    assert cli.main(command) == 2
-    said = capsys.readouterr().err.strip()
-    assert "\n" not in said and "Inception features need" in said
