@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.engine.runs import lab_with_a_run, small_run
+from tests.metrics.test_frechet import of_moments as frechet
+from tests.metrics.test_neighbours import adm as precision_recall
 from tread_lab import cli
 from tread_lab.engine import drawing
 from tread_lab.records.lab import Lab
@@ -100,19 +101,6 @@ def measured(
     return {name: value for name, value in row.items() if "@" in name}
 
 
-def frechet(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
-    (m1, s1), (m2, s2) = one, other
-    root = scipy.linalg.sqrtm(s1.dot(s2)).real
-    return float((m1 - m2).dot(m1 - m2) + np.trace(s1) + np.trace(s2) - 2 * np.trace(root))
-
-
-def inside(x: Array, y: Array, balls: Array) -> float:
-    """Share of x within a ball of any y that reaches to the third neighbour among `balls`."""
-    far = [((row - y) ** 2).sum(axis=1) for row in x]
-    radius = [np.sort(((row - balls) ** 2).sum(axis=1))[3] for row in y]
-    return float((np.array(far) <= np.array(radius)).any(axis=1).mean())
-
-
 def test_adms_suite_is_measured_in_one_pass_against_the_moments_of_the_file(
     lab: Lab,
     arrays: dict[str, NDArray[Any]],
@@ -126,13 +114,12 @@ def test_adms_suite_is_measured_in_one_pass_against_the_moments_of_the_file(
     (place,) = lab.run_of(small_run()).evaluations()
     with np.load(place.path / "samples.npz") as samples:
         own = features(samples["arr_0"])
-    near = features(arrays["arr_0"])["pool"]
+    near = precision_recall(own["pool"], features(arrays["arr_0"])["pool"])
     moments = {layer: (x.mean(axis=0), np.cov(x, rowvar=False)) for layer, x in own.items()}
     expected = {
         "fid": frechet(moments["pool"], (arrays["mu"], arrays["sigma"])),
         "sfid": frechet(moments["spatial"], (arrays["mu_s"], arrays["sigma_s"])),
-        "precision": inside(own["pool"], near, near),
-        "recall": inside(near, own["pool"], own["pool"]),
+        **dict(zip(("precision", "recall"), near)),
     }
     assert list(found) == [f"{metric}@{COUNT}" for metric in METRICS]
     assert 1 < found[f"is@{COUNT}"] < 10

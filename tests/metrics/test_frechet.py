@@ -29,8 +29,13 @@ def moments(x: Array) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def adm(one: Array, other: Array) -> float:
-    """openai/guided-diffusion, FIDStatistics: numpy.cov and scipy's square root of the product."""
-    (m1, s1), (m2, s2) = ((x.mean(axis=0), np.cov(x, rowvar=False)) for x in (one, other))
+    """openai/guided-diffusion, FIDStatistics, of features."""
+    return of_moments(*((x.mean(axis=0), np.cov(x, rowvar=False)) for x in (one, other)))
+
+
+def of_moments(one: tuple[Array, Array], other: tuple[Array, Array]) -> float:
+    """The same of numpy's moments, by scipy's square root of the product."""
+    (m1, s1), (m2, s2) = one, other
     root = scipy.linalg.sqrtm(s1.dot(s2))
     difference = m1 - m2
     return float(difference.dot(difference) + np.trace(s1) + np.trace(s2) - 2 * np.trace(root.real))
