@@ -61,11 +61,6 @@ def test_the_strong_branch_may_be_an_earlier_checkpoint(folder: RunFolder) -> No
     assert not np.array_equal(images, drawn(folder, 1)[0])
 
 
-def test_a_checkpoint_that_was_not_kept_is_named(folder: RunFolder) -> None:
-    with pytest.raises(UserError, match="checkpoint of step 3 is not there"):
-        drawn(folder, {"weight": 2, "weak": {"step": 3}})
-
-
 def test_sampling_in_a_lower_precision_is_asked_for_and_signed(folder: RunFolder) -> None:
     exact, half = drawn(folder, 1)[0], drawn(folder, 1, precision="bf16")[0]
     assert not np.array_equal(exact, half)
