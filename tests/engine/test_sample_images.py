@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
@@ -21,7 +20,6 @@ from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.probes import finished
-from tread_lab.engine.sample_images import SampleImages
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, decode
@@ -142,8 +140,6 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], list[int]]] = {
     "an image is changed": (lambda parts: flip(parts / "images.npy", 300), [0]),
     "images are cut short": (lambda parts: os.truncate(parts / "images.npy", 20_000), [64]),
     "labels are lost": (lambda parts: (parts / "labels.npy").unlink(), [0, 64]),
-    "marks are lost": (lambda parts: (parts / "whole.u8").unlink(), [0, 64]),
-    "checksums are lost": (lambda parts: (parts / "crc.u32").unlink(), [0, 64]),
     "other code made them": (lambda parts: made(parts, code="other"), [0, 64]),
     "other weights made them": (lambda parts: made(parts, **{"step None": "5"}), [0, 64]),
     "an earlier version made them": (
@@ -227,17 +223,3 @@ def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], by
         header = np.lib.format.read_array_header_1_0(member)
         assert header == ((COUNT, 16, 16, 1), False, np.uint8)
         assert member.read(64 * 16 * 16) == images[:64].tobytes()
-
-
-def test_images_come_back_in_order(tmp_path: Path) -> None:
-    kept = SampleImages(tmp_path, {"code": "this"}, (1, 2, 2), 30, 7)
-    assert not kept.resume() and len(kept.open_batches()) == 5
-    for rows in reversed(kept.open_batches()):
-        numbers = torch.arange(rows.start, rows.stop)
-        kept.keep(
-            rows.start, numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, 2, 2), numbers
-        )
-    again = SampleImages(tmp_path, {"code": "this"}, (1, 2, 2), 30, 7)
-    assert again.resume() and again.open_batches() == []
-    images_BCHW, labels_B = map(torch.cat, zip(*again.batches()))
-    assert images_BCHW[:, 0, 1, 1].tolist() == labels_B.tolist() == [*range(30)]
