@@ -18,7 +18,6 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, lab_with_a_run, small_run
 from tread_lab import draws
-from tread_lab.data import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine import probes
 from tread_lab.engine.assemble import Trained, fresh_network
@@ -131,26 +130,27 @@ def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
 
 def test_a_probe_may_be_closed_after_every_level(tmp_path: Path) -> None:
     folder = lab_with_a_run(tmp_path).run_of(small_run())
-    for spec in (HeldoutSpec(images=4, levels=3), SimilaritySpec(images=4, levels=3)):
+    similarity = SimilaritySpec(images=4, levels=3)
+    for spec in (HeldoutSpec(images=4, levels=3), similarity):
         with closing(measuring(folder, spec, CPU)) as steps:
             next(steps)
         assert not folder.evaluation(spec).done
         assert len(list(measuring(folder, spec, CPU))) == 3 and folder.evaluation(spec).done
+    record, place = folder.evaluation(similarity).read() or {}, folder.evaluation(similarity).path
+    neighbours = [np.load(place / "similarity.npz")["mean"][l, l + 1] for l in range(3)]
+    assert record["metrics"] == {"similarity/adjacent": pytest.approx(np.mean(neighbours))}
 
 
 def test_more_images_than_are_held_out_are_refused_where_they_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = lab_with_a_run(tmp_path).run_of(small_run())
-    count = len(open_data(small_run().data, "heldout"))
-    for probe in (HeldoutSpec(images=count + 1), SimilaritySpec(images=count + 1)):
-        line = (
-            f"evaluate: {probe.kind} of {count + 1} images, and the data hold out {count};"
-            f" write {{{probe.kind}: {{images: {count}}}}}"
-        )
-        for asked in (probe, replace(probe, pick="even")):
-            with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
-                next(measuring(folder, asked, CPU))
+    line = (
+        "evaluate: heldout_loss of 10001 images, and the data hold out 10000;"
+        " write {heldout_loss: {images: 10000}}"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
+        next(measuring(folder, HeldoutSpec(images=10_001, pick="even"), CPU))
     monkeypatch.setattr(Noise, "__len__", lambda samples: 1)
     monkeypatch.setattr("tread_lab.engine.evaluate.open_data", lambda data, part: Noise())
     with pytest.raises(UserError, match=r"^metrics: fd compares with at least 2 images, and the"):
