@@ -26,14 +26,10 @@ GPU = torch.device("cuda", 0)
 # MB of an image that autograd saves in a training pass, each storage once, weights not counted:
 # counted with torch's fake CUDA tensors under CUDA's autocast and its flash attention.
 COUNTED = [
-    ("DiT-S/2", "bf16", (), 62.563),
     ("DiT-S/2", "fp32", (), 95.884),
-    ("DiT-B/2", "bf16", (), 125.050),
-    ("DiT-B/2", "bf16", ("1->2",), 121.116),
     ("DiT-B/2", "fp32", ("1->2",), 176.725),
     ("DiT-XL/2", "bf16", (), 433.538),
     ("DiT-XL/2", "bf16", ("1->2",), 427.641),
-    ("DiT-XL/2", "fp32", (), 665.935),
     ("LightningDiT-B/2", "bf16", (), 147.044),
     ("LightningDiT-B/2", "fp32", (), 235.697),
     ("RWKV-12x384/2", "bf16", (), 171.625),
@@ -105,7 +101,7 @@ def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone() -> None:
     assert cost(spec).memory_bytes == 4 * (675_111_184 + 674_816_272)
 
 
-@pytest.mark.parametrize(("spare", "fit"), [(0, 0), (1, 1), (7, 5), (9, 8), (10**9, 10**9)])
+@pytest.mark.parametrize(("spare", "fit"), [(0, 0), (7, 5), (10**9, 10**9)])
 def test_the_largest_divisor_that_fits_is_found_at_once(spare: int, fit: int) -> None:
     """Of a batch of 10^9, whose divisors are 2^a 5^b."""
     price = cost(small_run())
