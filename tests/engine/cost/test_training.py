@@ -47,21 +47,13 @@ def test_parameters_and_gflops_are_those_of_the_dit_paper(
 @pytest.mark.parametrize(
     ("size", "tokens", "expected"),
     [
-        ("S", 256, (1.185, 1.440, 1.810)),
-        ("S", 1024, (1.219, 1.507, 1.890)),
         ("S", 4096, (1.275, 1.626, 2.030)),
         ("B", 256, (1.178, 1.426, 1.793)),
-        ("B", 1024, (1.198, 1.466, 1.842)),
-        ("B", 4096, (1.246, 1.563, 1.956)),
-        ("L", 256, (1.255, 1.675, 2.491)),
         ("L", 1024, (1.280, 1.736, 2.595)),
-        ("L", 4096, (1.346, 1.905, 2.882)),
-        ("XL", 256, (1.267, 1.716, 2.634)),
-        ("XL", 1024, (1.291, 1.776, 2.744)),
         ("XL", 4096, (1.356, 1.950, 3.061)),
     ],
 )
-def test_speed_up_at_three_rates_and_three_resolutions(
+def test_speed_up_of_every_size_at_three_rates(
     size: str, tokens: int, expected: tuple[float, ...]
 ) -> None:
     found = []
@@ -74,7 +66,6 @@ def test_speed_up_at_three_rates_and_three_resolutions(
 def test_speed_up_of_the_other_published_placements() -> None:
     assert round(cost(imagenet("XL", "0->10", "13->21")).speedup, 3) == 1.569  # two routes, 2025-01
     assert round(cost(imagenet("XL", "4->18")).speedup, 3) == 1.374  # "relative" placement
-    assert round(cost(imagenet("XL", "5->19")).speedup, 3) == 1.374
 
 
 def test_both_ends_are_inclusive_as_the_published_flops_show() -> None:
