@@ -81,14 +81,3 @@ def test_a_projector_and_a_head_have_these_parameters_and_values() -> None:
     both = cost(xl(model="DiT-S/2", loss=loss, **masked))
     assert both.auxiliary == aligned.auxiliary + head + 64 + 64 + 32
     assert both.dense.auxiliary == 2 * both.routed.auxiliary == 256 * (head + products)
-
-
-def test_a_fusion_has_a_matrix_a_bias_and_a_mask_token() -> None:
-    """SPRINT: W [deep; shallow] + b of width d = 32, and d values of a token, learned or fixed."""
-    plain = cost(small("route"))
-    for token, trained, fixed in (("learned", 32, 0), ("frozen", 0, 32)):
-        bypass = {"kind": "sprint", "mask_token": token}
-        fused = cost(small("sprint", bypass=bypass))
-        assert fused.parameters == plain.parameters + 2 * 32 * 32 + 32 + trained
-        assert fused.positions == plain.positions + fixed
-        assert fused.dense.network == plain.dense.network + 64 * 2 * 32 * 32
