@@ -54,6 +54,9 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
         seconds[0] - 3 * 0.2 / 3  # a call of 64 each
     )
     losses_alone = Speed.of_steps([(f, 4 * s) for f, s in steps]).evaluate_seconds(spec, losses)
+    shared = Speed.of_steps(steps).of_several(1, sharing=4)  # by runs that each have a quarter
+    host = 0.2 / 3 * 4  # of each call, whoever computes beside it
+    assert shared.evaluate_seconds(spec, four) - host == pytest.approx(4 * (seconds[0] - host))
     calls = 6 * (4 - 1) * 0.2 / 3
     assert of_four.evaluate_seconds(spec, losses) == pytest.approx(losses_alone - calls)
 
