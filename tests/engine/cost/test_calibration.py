@@ -19,14 +19,14 @@ import torch
 from tests.engine.runs import CPU, imagenet
 from tread_lab.engine.cost import calibration
 from tread_lab.engine.cost.calibration import calibrate, trial_batch
-from tread_lab.engine.cost.speed import Speed
+from tread_lab.engine.cost.speed import Speed, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs import RunSpec
 
 
-def test_a_killed_process_of_the_calibration_is_survived(
+def test_a_killed_process_of_the_calibration_is_survived_but_on_a_gpu(
     tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speed = Speed(1.0, 2.0, 3.0, 4.0)
@@ -40,7 +40,9 @@ def test_a_killed_process_of_the_calibration_is_survived(
     monkeypatch.setattr(calibration, "usable_cpus", lambda: 2.0)
     monkeypatch.setattr(calibration.subprocess, "Popen", Killed)
     monkeypatch.setattr(calibration, "measure", lambda spec, device: speed)
-    assert calibrate([tiny()] * 100, torch.device("cpu"), slots=2) == [speed] * 100
+    assert calibrate([tiny()] * 100, CPU, slots=2) == [speed] * 100
+    with pytest.raises(RuntimeError, match="cuda:7 cannot be timed"):
+        calibrate([tiny()], torch.device("cuda", 7))
 
 
 def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpec]) -> None:
@@ -145,62 +147,33 @@ def test_a_slot_answers_what_it_has_timed(
     assert calibrate([tiny(), tiny(seed=1)], torch.device("cuda", 1)) == expected
 
 
-def test_a_gpu_that_cannot_be_timed_is_not_timed_here(
+def test_the_time_of_a_flop_is_what_routing_saves(
     tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(*command: Any, **options: Any) -> None:
-        raise OSError("no process answers")
-
-    monkeypatch.setattr(calibration.subprocess, "Popen", failing)
-    with pytest.raises(RuntimeError, match="cuda:7 cannot be timed"):
-        calibrate([tiny()], torch.device("cuda", 7))
-
-
-@pytest.fixture
-def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Speed]:
-    """`measure` with made-up seconds: of a dense step, a routed one, passes of 16 and 128."""
+    """By made-up seconds of a dense step, one with half of the tokens routed past all blocks, and
+    passes of 16 and of 128 images."""
+    seconds: dict[str, float] = {}
 
     @contextmanager
     def run(spec: RunSpec, folder: Any, device: Any) -> Iterator[str]:
-        assert spec.init_from is None
         yield str(spec.routes[0]) if spec.routes else "dense"
 
-    def measured(spec: RunSpec, **seconds: float) -> Speed:
-        def median(action: Any, count: int, device: torch.device) -> tuple[float, float]:
-            assert count == 6
-            return seconds[action], 3 * seconds[action]
+    def measured(spec: RunSpec, dense: float, routed: float, small: float, large: float) -> Speed:
+        seconds.update({"dense": dense, "0->3": routed, "16": small, "128": large})
+        return calibration.measure(spec, CPU)
 
-        monkeypatch.setattr(calibration, "Trainer", run)
-        monkeypatch.setattr(calibration, "_step", lambda run: f"step_{run[:5]}")
-        monkeypatch.setattr(calibration, "_pass", lambda run, count, device: f"pass_{count}")
-        monkeypatch.setattr(calibration, "_median", median)
-        return calibration.measure(spec, torch.device("cpu"))
-
-    return lambda spec, dense, routed, small, large: measured(
-        spec, step_dense=dense, **{"step_0->3": routed, "pass_16": small, "pass_128": large}
-    )
-
-
-def flops(spec: RunSpec) -> tuple[float, float]:
-    """Of a dense step and of one with half of the tokens routed past all blocks."""
-    half = [{"start": 0, "end": 3, "rate": 0.5, "selection": "rows"}]
-    routed = decode(RunSpec, {**encode(spec), "routes": half})
-    return tuple(cost(s).train_flops / s.train.steps for s in (spec, routed))  # type: ignore[return-value]
-
-
-def test_the_time_of_a_flop_is_what_routing_saves(
-    tiny: Callable[..., RunSpec], timed: Callable[..., Speed]
-) -> None:
-    spec = tiny()
-    dense, routed = flops(spec)
-    per_flop = 0.5 / dense  # half of the step's second is arithmetic
-    speed = timed(tiny(routes=["0->2"]), 1.0, 1.0 - per_flop * (dense - routed), 26.0, 138.0)
-    assert speed.per_flop == pytest.approx(per_flop)
-    assert speed.overhead == pytest.approx(0.5)
-    assert speed.call == pytest.approx(10.0)  # an image takes a second
+    monkeypatch.setattr(calibration, "Trainer", run)
+    monkeypatch.setattr(calibration, "_step", lambda run: run.partition(" ")[0])
+    monkeypatch.setattr(calibration, "_pass", lambda run, count, device: str(count))
+    monkeypatch.setattr(calibration, "_median", lambda action, *_: (seconds[action], 1.0))
+    spec, half = tiny(), tiny(routes=[{"start": 0, "end": 3, "rate": 0.5, "selection": "rows"}])
+    per_flop = 0.5 / step_flops(spec)  # half of the step's second is arithmetic
+    saved = per_flop * (step_flops(spec) - step_flops(half))
+    speed = measured(tiny(routes=["0->2"]), 1.0, 1.0 - saved, 26.0, 138.0)
+    assert (speed.per_flop, speed.overhead) == pytest.approx((per_flop, 0.5))
     image = 2 * cost(spec).dense.network
-    assert speed.per_call_flop == pytest.approx(1 / image)
-    noisy = timed(spec, 1.0, 1.0, 140.0, 140.0)  # a fifth of a pass at least is its images'
+    assert (speed.call, speed.per_call_flop) == pytest.approx((10.0, 1 / image))  # a second each
+    noisy = measured(spec, 1.0, 1.0, 140.0, 140.0)  # a fifth of a pass at least is its images'
     assert (noisy.call, noisy.per_call_flop) == pytest.approx((136.0, 0.25 / image))
 
 
