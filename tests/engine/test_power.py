@@ -74,10 +74,9 @@ def process(pid: int, gigabytes: float | None) -> SimpleNamespace:
     ("processes", "shared"),
     [
         ([], False),
-        ([process(os.getpid(), 40)], False),
         ([process(os.getpid(), 40), process(1, 0.5)], False),  # a bare context
         ([process(os.getpid(), 0.6), process(1, 3)], True),
-        ([process(77, 40)], False),  # this process by its number outside the container
+        ([process(77, 40), process(78, 0.5)], False),  # this one, as it is named outside
         ([process(77, 40), process(78, 3)], True),
         ([process(os.getpid(), None), process(78, None)], False),
     ],
