@@ -20,6 +20,7 @@ from tread_lab.metrics import features as door
 from tread_lab.metrics.extraction import Reference
 from tread_lab.metrics.extractor import load_extractor
 from tread_lab.metrics.features import MEASURES, Scorer, _number, evenly
+from tread_lab.metrics.fidelity import shuffled_inception_score
 from tread_lab.records.metric_names import METRIC_KINDS
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import METRICS
@@ -45,6 +46,7 @@ def test_every_metric_is_its_definition_of_the_features_of_all_images(
 def test_only_precision_and_recall_cap_the_references(
     real: Tensor, reference: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert door.MOST_NEIGHBOURS == 10_000, "as ADM's evaluator has them"
     whole = score(real, reference, metrics=["fd"], extractor=OWN)
     near = score(real, evenly(reference, 200), metrics=["precision", "recall"], extractor=OWN)
     monkeypatch.setattr(door, "MOST_NEIGHBOURS", 200)
@@ -60,6 +62,9 @@ def test_references_are_spread_over_a_sorted_set() -> None:
 
 def test_every_metric_of_the_spec_has_code_behind_it() -> None:
     assert set(MEASURES) == set(METRICS) <= set(METRIC_KINDS)
+    logits_NK = torch.randn(40, 3)
+    seen: Any = SimpleNamespace(generated={"pool": -logits_NK, "logits": logits_NK})
+    assert MEASURES["is_shuffled"](seen) == shuffled_inception_score(logits_NK)
 
 
 def test_references_come_batch_by_batch_once_and_again_where_their_entry_is_damaged(
@@ -130,24 +135,6 @@ def test_each_metric_is_of_its_layer(
         "fid_inf_error@16": 0.0,
         "recall@16": 1.0,
     }
-
-
-def test_each_name_stands_for_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "kernel_distance", lambda *features: features)
-    monkeypatch.setattr(door, "shuffled_inception_score", lambda logits: logits)
-    compared: Any = SimpleNamespace(
-        frechet={"pool": 1.0, "spatial": 2.0}.__getitem__,
-        extrapolated=(3.0, 4.0),
-        kept={"logits moments": SimpleNamespace(score=5.0)},
-        neighbours=(6.0, 7.0),
-        generated={"pool": 8.0, "logits": 9.0},
-        reference={"pool": 10.0},
-    )
-    numbers = {
-        "fd": 1.0, "fd_dinov2": 1.0, "fid": 1.0, "fid_inf": 3.0, "fid_inf_error": 4.0, "sfid": 2.0,
-        "is": 5.0, "precision": 6.0, "recall": 7.0, "kid": (8.0, 10.0), "is_shuffled": 9.0,
-    }  # fmt: skip
-    assert {name: measure(compared) for name, measure in MEASURES.items()} == numbers
 
 
 def test_a_number_that_is_none_is_refused_with_its_cause() -> None:
