@@ -157,16 +157,6 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, arrays: Arrays) -> None:
         list(file.batches(64))
 
 
-def test_images_of_another_size_than_the_samples_are_refused(
-    tmp_path: Path, arrays: Arrays
-) -> None:
-    file = open_reference(written(tmp_path / "x.npz", {"arr_0": arrays["arr_0"]}), ALL)
-    file.check_size((3, 8, 8))
-    said = "its images are 8x8 with 3 channels, and the samples 16x16 with 1 channel$"
-    with pytest.raises(UserError, match=said):
-        file.check_size((1, 16, 16))
-
-
 def test_the_folder_of_references_comes_before_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
