@@ -29,10 +29,8 @@ from tread_lab.systems.repa.alignment import Projector, alignment_loss, fresh_pr
 from tread_lab.systems.repa.encoder import (
     OPENERS,
     encoder_digest,
-    normalised,
     open_encoder,
     open_feature_encoder,
-    resampled_positions,
 )
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 
@@ -131,24 +129,47 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.delenv("TREAD_LAB_ENCODER", raising=False)
     with pytest.raises(UserError, match="TREAD_LAB_ENCODER"):
         open_encoder(RepaSpec(), samples, CPU, side=8)
-    if importlib.util.find_spec("transformers") is None:
-        with pytest.raises(UserError, match="needs the package transformers"):
-            open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
-    else:
-        with pytest.raises(UserError, match=r"holds no readable config\.json"):
+    for found, says in ((object(), r"no readable config\.json"), (None, "package transformers")):
+        with monkeypatch.context() as patch, pytest.raises(UserError, match=says):
+            patch.setattr(importlib.util, "find_spec", lambda name, found=found: found)
             open_encoder(RepaSpec(path=str(tmp_path)), samples, CPU, side=8)
     with pytest.raises(UserError, match="did you mean 'dinov2-base'"):
         RepaSpec(encoder="dinov2-bass")
 
 
-def test_a_dinov2_of_a_local_folder_gives_one_feature_a_token(tmp_path: Path) -> None:
+def patch_tokens(folder: Path, images_BCHW: Tensor, side: int) -> Tensor:
+    """What transformers' own network says in float64 of images normalised and enlarged to 14 pixels
+    a token, without antialias or clamp; its table of positions is resampled with antialias."""
+    from transformers import Dinov2Model
+
+    model = Dinov2Model.from_pretrained(folder).double().eval()
+    embeddings, options = model.embeddings, {"mode": "bicubic", "align_corners": False}
+    table = embeddings.position_embeddings.detach()
+    old = round((table.shape[1] - 1) ** 0.5)
+    grid = table[:, 1:].mT.reshape(1, -1, old, old)
+    grid = F.interpolate(grid, size=(side, side), antialias=True, **options)
+    places = torch.cat([table[:, :1], grid.flatten(2).mT], dim=1)
+    embeddings.position_embeddings = torch.nn.Parameter(places)
+    mean, deviation = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])  # of ImageNet
+    of_channel = [torch.tensor(x).double()[:, None, None] for x in (mean, deviation)]
+    x_BCHW = (images_BCHW.double() / 255 - of_channel[0]) / of_channel[1]
+    x_BCHW = F.interpolate(x_BCHW, size=(14 * side, 14 * side), **options)
+    with torch.no_grad():
+        tokens: Tensor = model(x_BCHW).last_hidden_state[:, 1:]
+    return tokens.float()
+
+
+def test_a_dinov2_of_a_local_folder_gives_the_features_of_its_own_network(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 14}
     transformers.Dinov2Model(transformers.Dinov2Config(**shape)).save_pretrained(tmp_path)
     samples = open_data(DataSpec(), "train")
     x, _ = samples.take(torch.arange(2))
     small = RepaSpec(encoder="dinov2-small", path=str(tmp_path))
-    assert open_encoder(small, samples, CPU, side=8)(x).shape == (2, 64, 384)
+    for side in (8, 1):  # an image is enlarged to 112 pixels, or made smaller, to 14
+        found = open_encoder(small, samples, CPU, side=side)(x)
+        expected = patch_tokens(tmp_path, samples.pixels(x), side)
+        torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
     assert encoder_digest(small) == weights_digest(tmp_path)
     for where, digest in ((str(tmp_path), weights_digest(tmp_path)), ("hub/id", "hub/id")):
         run = decode(RunSpec, {"model": "DiT-4x16x2/2", "repa": {"path": where}})
@@ -186,32 +207,6 @@ def test_aligned_runs_of_before_have_another_signature(tiny: Tiny) -> None:
     tree = encode(spec)
     del tree["repa"]["target"]
     assert signature(spec) != signature(tree)
-
-
-def test_images_enter_the_encoder_without_antialias_and_clamp() -> None:
-    """A checkerboard of 4x4: bicubic interpolation of normalised values, which overshoots."""
-    image = (torch.arange(16).view(4, 4) % 2 * 255).to(torch.uint8)[None, None]
-    mean, deviation = torch.full((3, 1, 1), 0.5), torch.full((3, 1, 1), 0.25)
-    found = normalised(image, mean, deviation, 8)
-    expected = F.interpolate(
-        (image.expand(1, 3, 4, 4) / 255 - 0.5) / 0.25, size=8, mode="bicubic", antialias=False
-    )
-    assert found.shape == (1, 3, 8, 8)
-    torch.testing.assert_close(found, expected)
-    assert found.max() > 2 and found.min() < -2  # white and black are +-2
-    smaller = normalised(image, mean, deviation, 3)
-    assert float(smaller.std()) > 0.5  # antialias would have blurred it to grey
-
-
-def test_positions_of_the_encoder_are_resampled_once_with_antialias() -> None:
-    torch.manual_seed(0)
-    table = torch.randn(1, 1 + 37 * 37, 5)
-    found = resampled_positions(table, 16)
-    grid = table[:, 1:].transpose(1, 2).reshape(1, 5, 37, 37)
-    expected = F.interpolate(grid, size=(16, 16), mode="bicubic", antialias=True)
-    assert torch.equal(found[:, :1], table[:, :1])
-    torch.testing.assert_close(found[:, 1:], expected.flatten(2).transpose(1, 2))
-    assert resampled_positions(table, 37) is table
 
 
 def test_an_encoder_without_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
