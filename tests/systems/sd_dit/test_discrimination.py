@@ -191,6 +191,17 @@ def test_the_student_samples_without_head_and_teacher(tmp_path: Path) -> None:
     assert all(torch.equal(t, network.state_dict()[n]) for n, t in saved.part("ema").items())
 
 
+def test_a_step_that_fp16_skips_leaves_teacher_and_centre(tmp_path: Path) -> None:
+    with Trainer(sd_dit(precision="fp16"), RunFolder(tmp_path), CPU) as live:
+        scale = torch.tensor(2.0**127, dtype=torch.float64)  # every gradient overflows
+        live.scaler.load({**live.scaler.state(), "scale": scale})
+        teacher = part_of(live).teacher
+        before = {name: x.clone() for name, x in teacher.state_dict().items()}
+        live.train_step(live.batches.at(0), lr=1e-3)
+        assert int(live.scaler.overflows) == 1
+        assert all(torch.equal(x, before[name]) for name, x in teacher.state_dict().items())
+
+
 def test_a_run_may_go_on_from_one_and_its_teacher_starts_there(tmp_path: Path) -> None:
     lab, parent = Lab.at(tmp_path), sd_dit()
     lab.run_of(parent).create(parent)
