@@ -24,7 +24,7 @@ class Mixing(nn.Module):
         super().__init__()
         self.map = nn.Linear(D, D)
 
-    def forward(self, x_BND: Tensor, c_BD: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, x_BND: Tensor, c_BD: Tensor, *places: Tensor | None) -> Tensor:
         return x_BND + torch.tanh(self.map(x_BND) + x_BND.mean(1, keepdim=True)) + c_BD[:, None]
 
 
@@ -121,33 +121,27 @@ def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
 class Skipped(Mixing):
     """A block that adds what a skip brings it, and remembers it."""
 
-    def forward(
-        self,
-        x_BND: Tensor,
-        c_BD: Tensor,
-        positions: Tensor | None = None,
-        *,
-        skip: Tensor,
-    ) -> Tensor:
+    def forward(self, x_BND: Tensor, c_BD: Tensor, *places: Tensor | None, skip: Tensor) -> Tensor:
         self.skip = skip
-        return super().forward(x_BND + skip, c_BD, positions)
+        return super().forward(x_BND + skip, c_BD, *places)
 
 
-@pytest.mark.parametrize(("source", "target"), [(0, 2), (0, 5), (2, 3), (2, 5), (3, 4), (3, 5)])
+@pytest.mark.parametrize("selection", ["random", "bernoulli"])  # which fills up places
+@pytest.mark.parametrize(("source", "target"), [(0, 2), (0, 5), (2, 3), (2, 5), (3, 4)])
 def test_a_skip_brings_a_block_its_own_tokens_as_they_left_the_earlier_block(
-    source: int, target: int
+    source: int, target: int, selection: str
 ) -> None:
     """The route is 1->3: a token that was routed left its blocks as it entered the route."""
     x, c = inputs()
     blocks: list[nn.Module] = [*stack()]
     blocks[target] = skipped = Skipped()
     streams: dict[int, Tensor] = {}
-    around = leg("random", 1, 3)
+    around = leg(selection, 1, 3)
     more = {"observe": streams.__setitem__, "skips": {target: source}}
     run_blocks(blocks, x, c, routing=(around,), **more)  # type: ignore[arg-type]
     left = streams[source]
     if 1 <= source < 3:
-        left = scatter_tokens(streams[0], left, around.keep_BK)
+        left = scatter_tokens(streams[0], left, around.keep_BK, around.real_BK)
     assert torch.equal(skipped.skip, gather_tokens(left, around.keep_BK) if target <= 3 else left)
 
 
