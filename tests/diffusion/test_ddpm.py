@@ -88,6 +88,14 @@ def test_t_is_uniform() -> None:
     assert ddpm.level(torch.tensor([1.0])) == ddpm.sigma[-1].float()  # rounded up, as in a probe
 
 
+def test_a_step_without_a_learned_variance_has_that_of_beta() -> None:
+    """In x, from t = 10 to 5: 1 - abar_10 / abar_5, in z divided by abar_5."""
+    process = DDPM(DDPMSpec(learned_variance=False))
+    z = torch.ones(1, *SHAPE).double()
+    _, deviation = process.reverse(z, z, process.sigma[9], process.sigma[4])
+    assert float(deviation) ** 2 == pytest.approx((1 - ABAR[9] / ABAR[4]) / ABAR[4])
+
+
 @pytest.mark.parametrize("learned", [True, False])
 def test_a_step_of_the_chain_stays_on_the_device_of_its_samples(learned: bool) -> None:
     """Its levels are the host's."""
