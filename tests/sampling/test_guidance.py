@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.backbones.float64 import woken
 from tests.sampling.images import drawn
@@ -20,8 +19,8 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
 from tread_lab.routing.select import BatchRoute, Routing
 from tread_lab.sampling.generate import ImageRoutes
-from tread_lab.sampling.guidance import Branch, Denoiser, acting, guided, predictions
-from tread_lab.specs import EDMSpec, FlowSpec, GuidanceSpec, RunSpec, SamplerSpec, decode
+from tread_lab.sampling.guidance import Branch, Denoiser, predictions
+from tread_lab.specs import EDMSpec, FlowSpec, RunSpec, SamplerSpec, decode
 from tread_lab.specs.guidance import routes_taken
 
 CLASSES, CHANNELS, SIDE = 10, 4, 8
@@ -177,43 +176,6 @@ def test_an_image_depends_on_its_own_seed_alone(guidance: Any) -> None:
     later = images(guidance, network(), count=3, seed=100_002)
     torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(later, whole[2:], atol=1e-5, rtol=1e-5)
-
-
-class Copies(TorchDispatchMode):
-    """Counts the numbers that the host makes for the device `meta`, which stands for a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        tensors = [t for t in args if isinstance(t, Tensor)]
-        hosts = [t for t in tensors if t.device.type == "cpu"]
-        copied = bool(hosts) and len(hosts) == len(tensors)
-        copied |= func is torch.ops.aten.lift_fresh.default  # `torch.tensor` of a list
-        self.count += copied and str(getattr(out, "device", "")) == "meta"
-        return out
-
-
-@pytest.mark.parametrize("channels", ["first3", "all"])
-def test_the_host_copies_no_number_to_the_device_for_every_call(channels: str) -> None:
-    spec = decode(GuidanceSpec, {**SG, "channels": channels})
-    z_BCHW = torch.empty(2, CHANNELS, SIDE, SIDE, device="meta", dtype=torch.float64)
-    labels_B = torch.empty(2, device="meta", dtype=torch.long)
-    prediction = guided(
-        build_process(EDMSpec()),
-        lambda level: [
-            Branch(t.weights, lambda x, t, y, routing: x, labels_B)
-            for t in acting(spec, level, 0.5)
-        ],
-    )
-    levels = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
-    prediction(z_BCHW, levels[0])
-    with Copies() as copies:
-        for level in levels[1:]:
-            prediction(z_BCHW, level)
-    assert copies.count == 0
 
 
 def by_hand(network: Any, z: Tensor, sigma: float, labels: Tensor, *, deep: bool) -> Tensor:
