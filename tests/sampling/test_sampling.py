@@ -1,4 +1,4 @@
-"""Images from seeds: their labels, noise and routed tokens, and how many a network call takes."""
+"""Images from seeds: their labels, noise and routed tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sampling.images import drawn
 from tread_lab import draws
 from tread_lab.engine.assemble import build_network
 from tread_lab.routing.select import Routing
-from tread_lab.sampling.generate import IMAGES_A_CALL, ImageRoutes, _step_noise, place, progress
+from tread_lab.sampling.generate import ImageRoutes, _step_noise, place, progress
 from tread_lab.specs import RouteSpec, RunSpec, SamplerSpec, decode
 
 
@@ -27,18 +27,6 @@ def test_smaller_network_calls_give_the_same_images_bitwise() -> None:
     together, _ = drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=256)
     for batch in (128, None):
         assert torch.equal(drawn(tiny, sampler, 150, shape=(1, 16, 16), batch=batch)[0], together)
-
-
-def test_a_cpu_takes_fewer_images_a_call_than_a_gpu() -> None:
-    calls: list[int] = []
-
-    def watched(x: Tensor, t: Tensor, y: Tensor, routing: object) -> Tensor:
-        calls.append(len(x))
-        return x
-
-    drawn(watched, SamplerSpec(steps=1, solver="euler"), 100)
-    assert calls == [64, 36]
-    assert IMAGES_A_CALL == {"cpu": 64, "cuda": 256}
 
 
 def test_balanced_labels_take_their_turns() -> None:
@@ -91,38 +79,26 @@ def routed(*seeds: int) -> ImageRoutes:
     return ImageRoutes(ROUTES, N, seeds, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.1, 0.9])
 def test_the_branch_decides_the_rate_and_the_count_is_exact(rate: float) -> None:
-    routing = routed(1, 2).routing(rate, 0)
-    assert routing is not None and [(route.start, route.end) for route in routing] == [
-        (1, 3),
-        (5, 6),
-    ]
-    assert [route.keep_BK.shape for route in routing] == [(2, N - int(rate * N))] * 2
-    dropped = routed(1, 2).dropped() or ()
-    assert [(route.start, route.end) for route in dropped] == [(1, 3), (5, 6)]
-    assert [route.keep_BK.shape for route in dropped] == [(2, 0)] * 2
+    dropped = routed(1, 2).dropped()
+    for routing, kept in ((routed(1, 2).routing(rate, 0), N - int(rate * N)), (dropped, 0)):
+        assert routing is not None
+        assert [(route.start, route.end) for route in routing] == [(1, 3), (5, 6)]
+        assert [route.keep_BK.shape for route in routing] == [(2, kept)] * 2
+    assert routed(1).routing(0.9 / N, 0) is None, "no routed token is the dense network"
 
 
-def test_no_routed_token_is_the_dense_network() -> None:
-    assert routed(1).routing(0.0, 0) is None
-    assert routed(1).routing(0.9 / N, 0) is None
-
-
-def test_the_weak_branch_routes_a_superset() -> None:
+def test_an_image_takes_its_ranking_along_and_its_weak_branch_routes_a_superset() -> None:
     routes = routed(1, 2, 3)
+    assert kept(routes.routing(0.5, 0))[1:] == kept(routed(2, 3).routing(0.5, 0))
     for route in (0, 1):
-        for strong, weak in zip(
-            kept(routes.routing(0.3, 4), route), kept(routes.routing(0.8, 4), route)
-        ):
-            assert weak < strong
-
-
-def test_an_image_takes_its_ranking_along() -> None:
-    assert kept(routed(1, 2, 3).routing(0.5, 0))[1:] == kept(routed(2, 3).routing(0.5, 0))
+        strong, weak = (kept(routes.routing(rate, 4), route) for rate in (0.3, 0.8))
+        assert all(few < more for few, more in zip(weak, strong))
 
 
 def test_images_levels_and_routes_differ() -> None:
-    routings = [routed(seed).routing(0.5, index) for seed, index in ((1, 0), (2, 0), (1, 1))]
+    first, second = routed(1), routed(2)
+    routings = [first.routing(0.5, 0), first.routing(0.5, 1), second.routing(0.5, 0)]
     rows = [kept(routing, route)[0] for routing in routings for route in (0, 1)]
     assert len({frozenset(row) for row in rows}) == len(rows)
