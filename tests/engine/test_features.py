@@ -13,11 +13,10 @@ from torch import Tensor
 
 from tests.engine.runs import CPU
 from tests.engine.test_power import Nvml, metered
-from tread_lab.data import open_data, resumable
+from tread_lab.data import open_data
 from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.train import train
-from tread_lab.records.durable import DiskFull
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
@@ -86,17 +85,6 @@ class Facts:
 
     def __len__(self) -> int:
         return len(self._samples)
-
-
-def test_too_little_room_is_said_before_anything_is_computed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = resumable.shutil.disk_usage(tmp_path)._replace(free=10**9)
-    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
-    cache = FeatureCache(tmp_path, (1_281_167, 256, 768), {}, "repa")
-    with pytest.raises(DiskFull, match=r"1,281,167 samples' features .repa. need 504 GB more in"):
-        next(cache.fill(encode))
-    assert not (cache.folder / "features.f16").exists()
 
 
 @pytest.fixture
@@ -210,9 +198,3 @@ def test_latents_without_images_say_what_is_missing(latents: Path, tmp_path: Pat
     steps = train(spec_of(latents, target="decoded"), RunFolder(tmp_path / "lab/runs/other"), CPU)
     with pytest.raises(UserError, match="name the SD autoencoder's folder"):
         next(steps)
-
-
-def test_images_of_another_shape_are_refused(latents: Path) -> None:
-    np.save(latents / "images.npy", np.zeros((63, 1, 16, 16), np.uint8))
-    with pytest.raises(UserError, match=r"images .* must be uint8 \[64, 3, height, width\]"):
-        open_data(spec_of(latents).data, "train")
