@@ -14,7 +14,6 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import (
     ImageWork,
     call_macs,
-    called_at,
     decoder_macs,
     image_work,
     passes,
@@ -80,7 +79,8 @@ def test_flops_of_an_image_are_twice_the_macs_of_all_calls() -> None:
     dense = cost(XL).dense.network
     assert sample_flops(XL, sampler(1)) == 2 * 40 * dense
     assert sample_flops(XL, sampler(3)) == 2 * 80 * dense
-    assert sample_flops(XL, sampler(1, solver="heun")) == 2 * 79 * dense
+    assert sample_flops(XL, sampler(1, solver="heun")) == 2 * 79 * dense  # one onto level 0
+    assert sample_flops(XL, sampler(1, solver="heun_full")) == 2 * 80 * dense
     routed = {"weight": 1, "strong": {"rate": 0.5}}
     assert sample_flops(XL, sampler(routed)) == 2 * 40 * cost(XL).routed.network
 
@@ -106,12 +106,6 @@ def test_guidance_costs_nothing_outside_its_interval() -> None:
 def test_routes_of_the_spec_serve_a_dense_run() -> None:
     given = {**SG_FLOPS, "routes": ["2->B-4"]}
     assert sample_flops(XL.dense(), sampler(given)) == sample_flops(XL, sampler(SG_FLOPS))
-
-
-def test_a_solver_is_watched_not_described() -> None:
-    levels = build_process(FlowSpec()).grid(SamplerSpec(steps=3))
-    assert called_at("euler", levels) == pytest.approx([1, 2 / 3, 1 / 3])
-    assert called_at("heun", levels) == pytest.approx([1, 2 / 3, 2 / 3, 1 / 3, 1 / 3])
 
 
 def test_a_last_call_that_is_not_full_is_a_call_and_so_is_each_branch() -> None:
