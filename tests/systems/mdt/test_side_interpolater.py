@@ -138,15 +138,10 @@ def test_mdt_xl_has_the_published_parameters() -> None:
 
 
 def test_a_step_pays_for_both_passes() -> None:
-    spec = mdt()
-    price, d = cost(spec), WIDTH
-
-    def one(n: int) -> int:
-        return 12 * n * d * d + 2 * n * n * d + 6 * d * d
-
-    ends = 16 * 16 * d + 256 * d + d * d + 2 * d * d + 16 * d * 16
-    full, masked = ends + 5 * one(16), ends + 3 * one(12) + (2 + 1) * one(16)
-    assert (price.dense.network, price.routed.network, price.routed.again) == (full, masked, full)
+    """Each of which costs what torch counts: tests/engine/test_system.py."""
+    price = cost(mdt())
+    full, masked = price.dense.network, price.routed.network
+    assert price.routed.again == full
     assert price.step.flops == 6 * (full + masked)
     assert price.speedup == full / (full + masked)
     assert cost(mdt(loss="plain")).step.flops == 6 * masked
