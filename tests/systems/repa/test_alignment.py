@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tests.engine.runs import CPU, train_until
 from tests.made_data import write_captioned
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint
@@ -20,7 +21,6 @@ from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.cost.calibration import measure
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint
-from tread_lab.engine.train import train
 from tread_lab.metrics.pretrained import weights_digest
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing, run_blocks
@@ -34,7 +34,6 @@ from tread_lab.systems.repa.encoder import (
 )
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 
-CPU = torch.device("cpu")
 Tiny = Callable[..., RunSpec]
 REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
 B, N, D, E = 3, 16, 8, 5
@@ -88,13 +87,9 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
 def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: Tiny) -> None:
     spec = tiny(steps=20, routes=["1->2"], repa=REPA)
     whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
-    for _ in train(spec, whole, CPU):
-        pass
-    for stop in (7, 100):
-        iterator = train(spec, parts, CPU)
-        for _, _ in zip(range(stop), iterator):
-            pass
-        iterator.close()
+    train_until(spec, whole.path)
+    train_until(spec, parts.path, 7)
+    train_until(spec, parts.path)
     a, b = (checkpoint.load_latest(folder.checkpoints) for folder in (whole, parts))
     assert a is not None and b is not None
     assert [key for key in a.tensors if not torch.equal(a.tensors[key], b.tensors[key])] == []
