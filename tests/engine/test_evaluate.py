@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.data.test_content import packed_set
 from tests.engine.runs import CPU, lab_with_a_run, small_run
-from tread_lab.data import autoencoder
+from tread_lab.data.autoencoder import Autoencoder, images_at_once
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import load_latest, save
@@ -22,6 +22,7 @@ from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.sample_scores import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
+from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -49,40 +50,20 @@ def test_samples_are_decoded_where_they_were_drawn() -> None:
     assert images.device.type == "meta" and images.dtype == torch.uint8
 
 
-def test_the_decoder_takes_64_small_latents_in_one_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    diffusers = pytest.importorskip("diffusers")
-    torch.manual_seed(0)
-    model = diffusers.AutoencoderKL(
-        down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4,
-        block_out_channels=(8, 8, 8, 8),
-        norm_num_groups=4,
-    ).eval()
-    model.save_pretrained(tmp_path)
-    decoder = autoencoder.Autoencoder(str(tmp_path), scale=0.18215)
-    calls: list[tuple[str, int]] = []
-    decode_latents = diffusers.AutoencoderKL.decode
-
-    def watched(self: Any, z: Tensor, *rest: Any, **options: Any) -> Any:
-        calls.append((z.device.type, len(z)))
-        return decode_latents(self, z, *rest, **options)
-
-    monkeypatch.setattr(diffusers.AutoencoderKL, "decode", watched)
-    images = decoder(torch.randn(64, 4, 8, 8))
-    assert calls == [("cpu", 64)]
-    assert images.shape == (64, 3, 64, 64) and images.dtype == torch.uint8
-    other = autoencoder.Autoencoder(str(tmp_path), scale=0.5)
+def test_another_scale_is_another_decoder(tmp_path: Path) -> None:
+    pytest.importorskip("diffusers")
+    write_autoencoder(tmp_path)
+    digests = [Autoencoder(str(tmp_path), scale=SCALE).digest]
     with pytest.warns(UserWarning, match=r"check data\.decoder_scale"):
-        assert len(decoder.digest) == 16 and decoder.digest != other.digest
+        digests.append(Autoencoder(str(tmp_path), scale=0.5).digest)
+    assert len({*digests}) == 2
 
 
 def test_full_size_decoding_stays_within_the_memory_of_the_device() -> None:
     config: Any = SimpleNamespace(block_out_channels=(128, 256, 512, 512))
-    for device, images in (("cpu", 8), ("cuda", 64)):
-        latents: Any = SimpleNamespace(shape=(1, 4, 32, 32), device=torch.device(device))
-        assert autoencoder.images_at_once(config, latents) == images
+    for device, side, images in (("cpu", 32, 8), ("cpu", 8, 128), ("cuda", 32, 64)):
+        latents: Any = SimpleNamespace(shape=(1, 4, side, side), device=torch.device(device))
+        assert images_at_once(config, latents) == images
 
 
 def test_a_record_says_in_which_arithmetic_latents_were_decoded() -> None:
