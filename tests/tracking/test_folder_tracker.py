@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from tests.tracking.conftest import Sweeps
-from tests.tracking.test_mlflow_tracker import VIEW
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.tracking.folder_tracker import FolderTracker, numbers_of
-from tread_lab.tracking.projection import View
+from tread_lab.tracking.projection import Number, View
 
 
 def write(folder: Path, sweep: str, view: View) -> None:
@@ -48,7 +49,12 @@ def test_folders_are_made_kept_renewed_and_removed_with_their_trials(sweeps: Swe
 
 
 def test_numbers_stand_in_the_order_of_their_steps() -> None:
-    assert [number.step for number in numbers_of(VIEW)] == [0, 5, 5, 10, 10]
+    logged, (during, measured) = (
+        {n: Number("a", 1.0, 5 * n, 9) for n in range(3)},
+        [Number("b", 1.0, step, 9) for step in (5, 10)],
+    )
+    view: Any = SimpleNamespace(logged=logged, during=(during,), measured={"b": measured})
+    assert [number.step for number in numbers_of(view)] == [0, 5, 5, 10, 10]
 
 
 def test_a_trial_that_cannot_be_read_is_a_line_and_no_folder(sweeps: Sweeps) -> None:

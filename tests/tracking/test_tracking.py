@@ -116,6 +116,9 @@ def test_what_was_deleted_by_hand_comes_back_and_doubles_go(
     store.rows("UPDATE runs SET lifecycle_stage = 'active'")
     assert sync().removed == 2
     assert store.rows("SELECT count(*) FROM runs WHERE lifecycle_stage = 'active'") == [(4,)]
+    sweeps.plan(routes=[(0, 2)])
+    assert sync().removed == 1, "the run of no trial"
+    assert len(store.runs()) == 3
 
 
 @pytest.mark.parametrize(
