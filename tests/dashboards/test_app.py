@@ -21,7 +21,9 @@ from tests.synthetic import small, write_sweep
 from tread_lab.dashboards.app import DashboardServer, serve
 from tread_lab.dashboards.live import LiveSweep
 from tread_lab.dashboards.pages import Pages
+from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 
@@ -54,13 +56,13 @@ def error(address: str, path: str) -> tuple[int, Any]:
     ("path", "kind"),
     [
         ("/", "text/html; charset=utf-8"),
-        ("/?again", "text/html; charset=utf-8"),
         ("/style.css", "text/css; charset=utf-8"),
         ("/app.js", "javascript; charset=utf-8"),
         ("/api/sweeps", "application/json"),
         ("/api/sweeps/placement?metric=heldout/loss", "application/json"),
         ("/api/sweeps/placement/cells/1?seed=%C2%B2", "application/json"),
         ("/api/lab", "application/json"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
     ],
 )
 def test_every_page_is_typed_guarded_and_not_stored(address: str, path: str, kind: str) -> None:
@@ -90,13 +92,10 @@ def test_long_answers_are_compressed_for_whom_can_read_that(address: str) -> Non
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/nothing", "no page /nothing"),
         ("/../pyproject.toml", "no page /../pyproject.toml"),
         ("/runs/../evaluations/x/grid.png", "no page /runs/../evaluations/x/grid.png"),
-        ("/runs/x/evaluations/../grid.png", "no page /runs/x/evaluations/../grid.png"),
         ("/runs/x/evaluations/y/grid.png", "run x has no samples y"),
         ("/api/sweeps/../../x", "no page /api/sweeps/../../x"),
-        ("/etc/passwd", "no page /etc/passwd"),
         ("/runs/x/evaluations/..%2f..%2fx/grid.png", None),
         (f"/api/sweeps/{'n' * 300}", f"no page /api/sweeps/{'n' * 300}"),
         ("/api/sweeps/placement/cells/-1", None),
@@ -162,6 +161,14 @@ def test_a_sweep_is_listed_by_its_plan_which_is_read_again_when_it_changes(
     assert len(read) == 2
     path.write_text(text)
     assert [line["trials"] for line in pages.sweeps()] == [4]
+
+
+def test_sweeps_are_listed_the_newest_first(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for name, created in (("b", 2.0), ("c", 3.0), ("a", 1.0), ("undated", None)):
+        plan = StoredPlan(name, "", "", (), (), {}, created=created)
+        write_text(lab.sweep(name).plan_path, plan.text())
+    assert [line["name"] for line in Pages(lab).sweeps()] == ["c", "b", "a", "undated"]
 
 
 def test_a_sweep_that_cannot_be_read_keeps_none_from_the_page_of_the_lab(

@@ -78,11 +78,13 @@ def test_a_failure_has_its_traceback_and_what_to_do(tmp_path: Path) -> None:
     plan = lab.sweep("placement").plan()
     run = lab.run(plan.trials[2].run)
     attempt = run.attempts.open(host="node7", pid=123)
-    run.attempts.close(attempt, "oom", reason="out of memory", traceback="Traceback: here")
+    run.attempts.close(
+        attempt, "oom", reason="out of memory", traceback=f"Traceback {5000 * '.'} here"
+    )
     sweep = lab.sweep("placement")
     tree = ending(run, sweep)
     assert tree is not None
-    assert tree["traceback"] == "Traceback: here"
+    assert tree["traceback"].endswith("... here") and len(tree["traceback"]) == 4000
     advice = "Mend what the traceback names, then `{} --retry-failed` runs it again."
     assert tree["advice"] == advice.format("tread-lab sweep placement.yaml --name placement")
     sweep.keep_command(["sweep", "x.yaml", "seeds=[0, 1]"])

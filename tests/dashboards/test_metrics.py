@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -21,6 +21,7 @@ from tests.faults.drivers import Zygote, eventually
 from tests.readme_tree import ROOT
 from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
+from tread_lab.dashboards import metrics
 from tread_lab.dashboards.metrics import GAUGES, metrics_text
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
@@ -74,6 +75,20 @@ def test_a_sweep_that_has_ended_says_so(tmp_path: Path) -> None:
     assert found['tread_lab_sweep_ended{sweep="placement"}'] == 0
 
 
+def test_of_many_sweeps_the_newest_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "MOST", 1)
+    for name, written in (("old", 5), ("new", 9), ("older", 1)):
+        lab = write_sweep(tmp_path, small(name=name))
+        os.utime(lab.sweep(name).plan_path, (written, written))
+    found = values(metrics_text(lab))
+    assert found["tread_lab_sweeps"] == 3
+    assert [name for name in found if name.startswith("tread_lab_trials")] == [
+        'tread_lab_trials{sweep="new"}'
+    ]
+
+
 def test_a_search_with_cells_to_suggest_has_not_ended(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     plan = lab.sweep("placement").plan_path
@@ -93,17 +108,6 @@ def test_what_cannot_be_read_is_said_and_has_no_numbers(tmp_path: Path) -> None:
         **broken,
         'tread_lab_sweep_readable{sweep="placement"}': 0,
     }
-
-
-def test_the_server_answers_in_the_text_format(tmp_path: Path) -> None:
-    with served(write_sweep(tmp_path, small())) as url:
-        connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
-        connection.request("GET", "/metrics")
-        response = connection.getresponse()
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        assert response.status == 200 and response.headers["Content-Type"] == kind
-        assert response.headers["Cache-Control"] == "no-store"
-        assert b'tread_lab_trials{sweep="placement"} 4\n' in response.read()
 
 
 def test_every_metric_of_the_dashboard_for_grafana_is_one_of_these() -> None:
