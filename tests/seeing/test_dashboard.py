@@ -235,6 +235,7 @@ def test_failures_stand_with_their_reason_and_look_different(
         assert len(set(marks.values())) == len(marks) == 5
         page.click(cell(state="failed"))
         page.wait("document.querySelector('#panel .reason')?.innerText === 'failed on purpose'")
+        assert "--retry-failed" in page.text("#panel .ending .advice")
         heights = "[...document.querySelectorAll('tr.go')].map((r) => r.offsetHeight)"
         assert page.js(f"Math.min(...{heights})") >= 24  # as WCAG 2.5.8 asks of targets
         assert page.js("[...document.querySelectorAll('th')].every((t) => t.textContent)")

@@ -256,13 +256,6 @@ def test_an_axis_is_a_curve_with_its_seeds_and_a_search_says_how_far_it_is(
     assert page.errors == []
 
 
-def test_a_failure_says_how_it_ended_and_what_to_do(url: str, page: Page) -> None:
-    opened(page, f"{url}#sweep=endings")
-    page.click("#grid g.cell[data-state=failed]")
-    page.wait("document.querySelector('#panel .ending')")
-    assert "--retry-failed" in page.text("#panel .advice")
-
-
 def test_the_lab_lists_its_sweeps_with_their_states(url: str, page: Page) -> None:
     page.open(url)
     page.wait(LAB)

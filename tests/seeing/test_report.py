@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import Page
-from tests.four_sweeps import ENDINGS
 from tests.seeing.conftest import Shoot, needs_chromium
-from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report.report import write_report
 from tread_lab.records.lab import Lab
 
@@ -40,14 +38,6 @@ def test_it_opens_from_disk_without_a_single_request(
     assert page.js("document.documentElement.scrollWidth <= innerWidth")
     assert page.errors == []
     shoot(page, "report")
-
-
-def test_endings_stand_in_it_with_their_reasons(tmp_path: Path, page: Page) -> None:
-    lab = write_sweep(tmp_path, small(routes=(*ENDINGS, (2, 8)), states=ENDINGS))
-    page.open(write_report(lab, "placement").as_uri())
-    text = page.js("document.body.innerText")
-    for state in ("failed", "diverged", "stopped"):
-        assert f"{state} on purpose" in text
 
 
 def test_the_first_of_four_printed_pages_holds_answer_map_front_and_cost(
