@@ -34,25 +34,20 @@ def test_every_kind_says_all_that_follows_from_it() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ValueError("x"), "exception"),
-        (RuntimeError("x"), "exception"),
         (OSError(errno.EIO, "x"), "exception"),
         (OSError(errno.ENOSPC, "x"), "disk"),
-        (OSError(errno.EDQUOT, "x"), "disk"),
         (DiskFull("x"), "disk"),
         (UserError("out of memory"), "mistake"),
         (MemoryError(), "oom"),
-        (type("Short", (MemoryError,), {})(), "oom"),
         (RuntimeError("CUDA error: Out of memory"), "oom"),
         (RuntimeError("DefaultCPUAllocator: not enough memory: 8 bytes"), "oom"),
         (torch.OutOfMemoryError("x"), "oom"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), "oom"),
         (ProcessLost("rank 1 of the run is lost: OutOfMemoryError: CUDA"), "oom"),
-        (ProcessLost("rank 1 of the run is lost: MemoryError: "), "oom"),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "oom"),
+        (ProcessLost("rank 1 of the run is lost: killed"), "died"),
         (ValueError("out of memory"), "exception"),
         (KeyboardInterrupt(), "interrupted"),
-        (GeneratorExit(), "interrupted"),
     ],
 )
 def test_an_exception_is_of_one_kind(error: BaseException, kind: str) -> None:
@@ -65,16 +60,6 @@ def test_the_command_line_names_the_kinds_that_a_run_can_fail_of() -> None:
     (option,) = (a for a in kinds["sweep"]._actions if a.dest == "retry_failed")  # type: ignore[index]
     named = re.findall(r"\w+", option.help.partition(" of ")[2].partition(";")[0])
     assert sorted(named) == sorted(FAILURES)
-
-
-def test_attempts_are_numbered_and_ordered_by_number_when_clocks_jump(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    for now in (2e9, 1e9, 1.5e9):
-        monkeypatch.setattr("time.time", lambda now=now: now)
-        attempts.close(attempts.open(driver="d", pid=1), "exception", reason="x")
-    assert [(a.n, a.time) for a in attempts.read()] == [(1, 2e9), (2, 1e9), (3, 1.5e9)]
 
 
 def test_a_damaged_line_is_passed_over_and_the_attempt_counts_as_open(tmp_path: Path) -> None:

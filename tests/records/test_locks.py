@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -92,7 +91,7 @@ def test_a_second_owner_is_refused_and_told_who_holds_it(tmp_path: Path) -> None
         pass
 
 
-@pytest.mark.parametrize("number", [errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EINTR])
+@pytest.mark.parametrize("number", [errno.EWOULDBLOCK, errno.EACCES, errno.EINTR])
 def test_a_lock_that_is_refused_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -104,7 +103,7 @@ def test_a_lock_that_is_refused_is_held(
         pass
 
 
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL])
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
 def test_a_file_system_without_locks_is_said_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -140,7 +139,7 @@ STRANGE = f"pid {10**20} on node-b; {locks._machine()} 5c6d 12"  # no process ca
 
 
 @pytest.mark.parametrize("left", [*LEFT, STRANGE])
-@pytest.mark.parametrize("hours", [-24, 0, 24])
+@pytest.mark.parametrize("hours", [-24, 24])
 def test_a_lock_that_a_dead_owner_left_elsewhere_is_taken_over_once_it_was_watched(
     tmp_path: Path, clock: Clock, left: str, hours: int
 ) -> None:
@@ -189,8 +188,6 @@ def test_a_held_lock_counts_on_and_a_free_one_is_empty(
     path, seen = tmp_path / "lock", set[str]()
     with exclusive(path, "x"):
         eventually(lambda: seen.add(path.read_text()) or len(seen) >= 3)
-        names = [thread.name for thread in threading.enumerate() if thread.daemon]
-        assert f"heartbeat of {path}" in names
     assert path.read_text() == ""
 
 
@@ -222,7 +219,7 @@ def test_nobody_holds_a_lock_that_was_never_made(tmp_path: Path) -> None:
     assert not is_held(tmp_path / "lock") and locks.holder(tmp_path / "lock") == "unknown"
 
 
-@pytest.mark.parametrize(("refusals", "held"), [(1, True), (4, True), (5, False)])
+@pytest.mark.parametrize(("refusals", "held"), [(4, True), (5, False)])
 def test_a_lock_that_a_bystander_holds_for_an_instant_is_tried_five_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusals: int, held: bool
 ) -> None:

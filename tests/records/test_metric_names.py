@@ -14,8 +14,6 @@ from tread_lab.specs.evaluation import METRICS
 NATURES = {  # of metrics under the other names that they go by
     "fid@10k": ("quality", 1),
     "delta/fd[fashion16-v1]@1k": ("quality", 1),
-    "fd[fashion16-v1]@1k w=2": ("quality", 1),
-    "fd:fashion16-v1:1k": ("quality", 1),
     "precision[fashion16-v1]@1k": ("quality", -1),
     "is:50k": ("quality", -1),
     "cost/sample_flops w=2": ("cost", 1),

@@ -102,8 +102,10 @@ def test_what_is_no_plan_is_told_in_one_line_and_not_taken_for_none(
 
 def test_a_run_that_several_suggestions_share_stands_once_and_in_order() -> None:
     plan = StoredPlan("s", "", "", (trial("dense"),), (), {})
-    more = plan.with_suggested([[trial("dense"), trial("b")], [trial("a"), trial("b", "dense")]])
-    assert more.trials == (trial("dense"), trial("b"), trial("a"))
+    more = plan.with_suggested(
+        [[trial("dense"), trial("b")], [trial("a"), trial("b", "dense"), trial("c")]]
+    )
+    assert more.trials == (trial("dense"), trial("b"), trial("a"), trial("c"))
     space, sources = ({}, {}, {}), {"sweep": {"search": {"trials": 9}}}
     assert more.to_suggest == 0, "no search"
     assert dataclasses.replace(more, search={}, space=space, sources=sources).to_suggest == 3 - 2

@@ -4,38 +4,43 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.synthetic import small, with_provenance, write_sweep
 from tread_lab.frames import trials_frame
 from tread_lab.records.provenance import NOW, mixtures, provenance_differences
 
 
-def test_only_what_has_several_digests_is_a_difference() -> None:
-    made = {
-        "one": [{"code": "aaaaaaaaaaaa", "data x": "d"}],
-        "two": [{"code": "aaaaaaaaaaaa", "data x": "d"}, {"code": "bbbbbbbbbbbb", "data x": "d"}],
-        "old": [{}],
-        NOW: [{"code": "bbbbbbbbbbbb"}],
-    }
-    (found,) = provenance_differences(made)
-    assert found.what == "code" and found.within == ["two"]
-    assert str(found) == (
-        "code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run and what is to be run now;"
-        " it changed within 1 of them"
-    )
-
-
-def test_two_attempts_with_the_same_code_are_no_change_within_a_run() -> None:
-    made = {"one": [{"code": "a"}, {"code": "a"}], "two": [{"code": "b"}]}
-    (found,) = provenance_differences(made)
-    assert found.runs == {"a": ("one",), "b": ("two",)} and found.within == []
-
-
-def test_what_is_in_words_is_shown_whole() -> None:
-    made = {"one": [{"products": "bf16 kernels"}], NOW: [{"products": "rounded operands"}]}
-    (found,) = provenance_differences(made)
-    assert str(found) == (
-        "products differs: bf16 kernels in 1 run, rounded operands in what is to be run now"
-    )
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        pytest.param(
+            {
+                "one": [{"code": "aaaaaaaaaaaa", "data x": "d"}],
+                "two": [{"code": "aaaaaaaaaaaa"}, {"code": "bbbbbbbbbbbb", "data x": "d"}],
+                "old": [{}],
+                NOW: [{"code": "bbbbbbbbbbbb"}],
+            },
+            "code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run and what is to be run now;"
+            " it changed within 1 of them",
+            id="what has one digest alone is no difference",
+        ),
+        pytest.param(
+            {"one": [{"code": "a"}, {"code": "a"}], "two": [{"code": "b"}]},
+            "code differs: a in 1 run, b in 1 run",
+            id="two attempts with one code are no change within a run",
+        ),
+        pytest.param(
+            {"one": [{"products": "bf16 kernels"}], NOW: [{"products": "rounded operands"}]},
+            "products differs: bf16 kernels in 1 run, rounded operands in what is to be run now",
+            id="words are shown whole",
+        ),
+    ],
+)
+def test_a_difference_says_in_how_many_runs_what_was_seen(
+    made: dict[str, list[dict[str, str]]], said: str
+) -> None:
+    assert [str(found) for found in provenance_differences(made)] == [said]
 
 
 def test_data_of_earlier_versions_are_those_of_the_same_digest_with_a_scale() -> None:

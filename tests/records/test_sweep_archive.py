@@ -218,7 +218,7 @@ def foreign(path: Path, name: str = "readme") -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        *((cut(share), "no archive of a sweep") for share in (0.0, 0.1, 0.5, 0.9, 0.999)),
+        *((cut(share), "no archive of a sweep") for share in (0.0, 0.5, 0.999)),
         (foreign, "{}: readme: no archive of a sweep holds it; nothing"),
         (lambda path: foreign(path, MANIFEST), f"{{}}: {PLAN} is no plan of this version; nothing"),
         (lambda path: path.write_text("hello"), "cut off, or no archive of a sweep ("),
@@ -402,13 +402,15 @@ def test_a_run_that_the_lab_has_stays_as_it_is_and_is_named_where_it_differs(
 def test_another_sweep_of_the_same_name_is_refused_unless_it_gets_another_name(
     source: Lab, archive: Path, lab: Lab
 ) -> None:
-    write_sweep(lab.root, small(routes=((1, 2),), seeds=(5,)))
-    before = records(lab)
-    with pytest.raises(UserError) as refusal:
-        merged(lab, archive)
-    assert "sweep placement of this lab has another plan: " in str(refusal.value)
-    assert "--as NAME imports it under another name" in str(refusal.value)
-    assert records(lab) == before
+    for other in (small(), small(routes=((1, 2),), seeds=(5,))):  # measures less; has other runs
+        shutil.rmtree(lab.root, ignore_errors=True)
+        write_sweep(lab.root, other)
+        before = records(lab)
+        with pytest.raises(UserError) as refusal:
+            merged(lab, archive)
+        assert "sweep placement of this lab has another plan: " in str(refusal.value)
+        assert "--as NAME imports it under another name" in str(refusal.value)
+        assert records(lab) == before
     with pytest.raises(UserError, match=r"'\.\./x' is not a name"):
         merged(lab, archive, "../x")
     assert merged(lab, archive, "theirs").sweep == "theirs"
