@@ -20,13 +20,11 @@ class Recorder:
 
     def __init__(self, failure: Exception | None = None, seconds: float = 0.0) -> None:
         self.calls: list[tuple[str, bool]] = []
-        self.times: list[float] = []
         self.threads: set[int] = set()
         self.failure, self.seconds = failure, seconds
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
         self.calls.append((sweep_name, closing))
-        self.times.append(time.monotonic())
         self.threads.add(threading.get_ident())
         time.sleep(self.seconds)
         if self.failure is not None:
