@@ -24,7 +24,6 @@ from tread_lab.dashboards.pages import Pages
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 
 
@@ -147,20 +146,13 @@ def test_an_exception_is_a_500_with_one_line_of_json(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_sweep_is_listed_by_its_plan_which_is_read_again_when_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lab, plan, read = write_sweep(tmp_path, small()), SweepFolder.plan, []
-    monkeypatch.setattr(SweepFolder, "plan", lambda folder: read.append(1) or plan(folder))
+def test_a_sweep_is_listed_by_its_plan_as_it_is_now(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
     pages, path = Pages(lab), lab.sweep("placement").plan_path
     text = path.read_text()
-    assert [line["trials"] for line in pages.sweeps() + pages.sweeps()] == [4, 4]
-    assert len(read) == 1
-    path.write_text(text[:-20])
-    assert [line["trials"] for line in pages.sweeps() + pages.sweeps()] == [0, 0]
-    assert len(read) == 2
-    path.write_text(text)
-    assert [line["trials"] for line in pages.sweeps()] == [4]
+    for written, trials in ((text, 4), (text[:-20], 0), (text, 4)):
+        path.write_text(written)
+        assert [line["trials"] for line in pages.sweeps()] == [trials]
 
 
 def test_sweeps_are_listed_the_newest_first(tmp_path: Path) -> None:
