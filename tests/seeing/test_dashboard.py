@@ -30,18 +30,6 @@ axes: {route: {start: 0..1, end: 1..2}}
 where: end - start == 1
 evaluate: [{heldout_loss: {images: 32, levels: 4}}]
 """
-SEARCH = """
-question: Where should a route start and end, searched?
-experiment: tiny
-fixed:
-  model: {depth: 4, width: 16}
-  train: {steps: 120, batch: 4}
-  execution: {log_every: 2, checkpoint_every: 60}
-axes: {route: {start: 0..3, end: 0..3}}
-where: start <= end
-search: {sampler: random, trials: 5, parallel: 1}
-evaluate: [{heldout_loss: {images: 32, levels: 4}}]
-"""
 QUIET = "from tests.faults.tricks import *\nwithout_extras()\n"
 WINDOW = "tread_lab.engine.trainer:Trainer.log_window"  # of two steps in both sweeps
 GATE = "gate({place!r}, path={path!r}, nth={nth})\n"
@@ -93,34 +81,6 @@ def test_a_running_sweep_is_followed_without_a_reload(
             page.wait(f"{ENDED} === '3 of 3 runs have ended'")
             page.wait(f"document.querySelectorAll('{cell(state='completed')}').length === 2")
             assert page.js("document.querySelector('#running').children.length") == 0
-            assert driver.wait(60) == 0
-        assert page.js("performance.getEntriesByType('navigation').length") == 1
-        assert page.errors == []
-
-
-@pytest.mark.long  # a running sweep is followed above, and a search is tests/sweep/search's
-def test_every_cell_of_a_running_search_opens(tmp_path: Path, page: Page, zygote: Zygote) -> None:
-    """Watched from before its first cell to its last, each cell opened while the search runs."""
-    head, live = "#panel .heads h2", "document.querySelector('#live')"
-    with served(Lab(tmp_path / "lab")) as url:
-        page.open(url)
-        page.wait("document.querySelector('#none')?.hidden === false")
-        with driven(zygote, tmp_path, SEARCH) as driver:
-            cells = "document.querySelectorAll('#grid g.cell').length"
-            for trial in range(1, 6):
-                page.wait(f"{cells} >= {trial}")
-                opened = (
-                    "[...document.querySelectorAll('#grid g.cell')].find((g) =>"
-                    f" g.ariaLabel.endsWith('trial {trial} of the search'))"
-                )
-                page.click(cell(cell=page.wait(f"{opened}.dataset.cell")))
-                name = page.wait(f"{opened}.ariaLabel.split(', ')[0]")
-                page.wait(f"document.querySelector('{head}')?.innerText === {json.dumps(name)}")
-                page.wait(f"{live}.className === 'on'")
-            page.wait("document.querySelector('#space').innerText.startsWith('5 of 5 trials')")
-            page.wait("document.querySelectorAll('#grid g.untried').length === 5")
-            page.wait(f"{ENDED} === '6 of 6 runs have ended'")
-            page.wait(f"document.querySelectorAll('{cell(state='completed')}').length === 5")
             assert driver.wait(60) == 0
         assert page.js("performance.getEntriesByType('navigation').length") == 1
         assert page.errors == []
