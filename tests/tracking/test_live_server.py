@@ -81,10 +81,10 @@ def answers(port: int) -> bool:
 @pytest.mark.fault(
     14, survived="the next sync goes on; every metric, parameter and file equals the records"
 )
-@pytest.mark.parametrize("kept", ["sqlite", "postgresql"])
 def test_a_server_killed_in_the_middle_of_a_sync(
-    kept: str, lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of one that keeps runs in PostgreSQL and artifacts in S3."""
     from tread_lab.tracking.mlflow_client import MlflowClient
     from tread_lab.tracking.mlflow_tracker import SENT, MlflowTracker
 
@@ -92,7 +92,7 @@ def test_a_server_killed_in_the_middle_of_a_sync(
     specs, port = sweeps.complete(), free_port()
     tracker = MlflowTracker(lab, f"http://127.0.0.1:{port}")
     calls, send = itertools.count(1), MlflowClient.log_batch
-    with KEPT[kept]() as place:
+    with postgresql() as place:
         with server(tmp_path, port, **place) as process, monkeypatch.context() as patch:
 
             def killing(*arguments: Any) -> None:
@@ -149,12 +149,6 @@ def as_stored(client: Any, run: Any) -> tuple[Any, ...]:
 
 
 FILES = ("spec.yaml", "result.json", "grid.png", "similarity.npz")
-
-
-@contextlib.contextmanager
-def sqlite() -> Iterator[dict[str, str]]:
-    """The server's own SQLite file and folder."""
-    yield {}
 
 
 @contextlib.contextmanager
@@ -229,6 +223,3 @@ def made_bucket(url: str) -> bool:
         return True
     except OSError:
         return False
-
-
-KEPT = {"sqlite": sqlite, "postgresql": postgresql}
