@@ -101,18 +101,3 @@ def test_the_record_has_the_words_of_earlier_versions_and_may_have_others(
     append_line(attempts.path, {"event": "closed", "n": 1, "weather": "fine"})  # later versions'
     assert attempts.read() == [closed]
     assert (closed.ended, closed.phase, closed.reason) == ("oom", "evaluate", "too large")
-
-
-def test_an_attempt_begins_now_and_knows_nothing_but_what_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("time.time", lambda: 5.0)
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    assert attempts.read() == []
-    opened = attempts.open(driver="d")
-    assert vars(opened) == {
-        "n": 1, "driver": "d", "node": "", "host": "", "pid": 0, "time": 5.0, "whole": True,
-        "runs_per_device": 1, "devices": 1, "fingerprint": {}, "phase": "train", "ended": "",
-        "reason": "", "traceback": "", "forgiven": False,
-    }  # fmt: skip
-    assert attempts.read() == [opened]

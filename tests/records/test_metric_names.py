@@ -70,13 +70,6 @@ def test_what_departs_from_the_published_metric_is_in_its_name(
     assert metric_names.sample_metric(metric, extractor, 10_000, heldout=heldout) == name
 
 
-def test_older_names_of_distances_say_what_they_were_compared_with() -> None:
-    metrics = {"fid@10k": 1.0, "is@10k": 2.0, "heldout/loss": 3.0, "fid": 4.0}
-    assert metric_names.heldout_named(metrics) == {
-        "fid[heldout]@10k": 1.0, "is@10k": 2.0, "heldout/loss": 3.0, "fid": 4.0
-    }  # fmt: skip
-
-
 def test_parameters_are_flat_and_what_is_usual_is_empty() -> None:
     model = {"depth": 12, "width": 16, "heads": 2}
     dense = decode(RunSpec, {"model": model, "precision": "fp32", "seed": 3})

@@ -58,22 +58,6 @@ def test_runs_have_states_and_those_without_a_folder_are_pending(lab: Lab) -> No
     assert run_states(lab, runs, stopped) == {**seen, "c": "stopped"}
 
 
-def test_a_status_as_plain_values_has_each_attempt_in_short(lab: Lab) -> None:
-    run = lab.run("abc")
-    for ended in ("exception", "oom"):
-        run.attempts.close(run.attempts.open(pid=1), ended, reason=f"{ended}!")
-    run.finish(RunState.FAILED, step=4)
-    tree = run_status(run).tree()
-    assert tree.pop("moved") > 0
-    assert tree == {
-        "run": "abc", "state": "failed", "kind": "oom", "reason": "oom!", "step": 4,
-        "attempts": [
-            {"n": 1, "ended": "exception", "reason": "exception!"},
-            {"n": 2, "ended": "oom", "reason": "oom!"},
-        ],
-    }  # fmt: skip
-
-
 FAILED = {"state": RunState.FAILED}
 
 
