@@ -4,8 +4,7 @@
     python benchmarks/predicted_time.py --sizes 32 96 192 [--record FILE]
 
 Predicted is what `tread-lab sweep --plan` says at the start, measured the wall time of carrying the
-plan out, Ray's start included. Predicted are the seconds of an idle machine: for each sweep `load`
-says how many times as long steps took by the wall clock, before it and afterwards, the larger one.
+plan out, Ray's start included. Predicted are the seconds of an idle machine.
 
 `--sizes` takes networks of these widths instead: two runs are predicted from a few steps, then two
 others from those. `--record` keeps the step times of all four.
@@ -78,13 +77,6 @@ def timed(plan: Plan, lab: Lab, executor: str, slots: int) -> dict[str, Any]:
     return {**seconds, "source": predicted.source}
 
 
-def load(plan: Plan, slots: int) -> float:
-    """Return how many times as long as they compute steps take now by the wall clock."""
-    with tempfile.TemporaryDirectory() as folder:
-        now = forecast(Lab(Path(folder)), plan.tasks, Devices.here("cpu", slots=slots), start=0)
-    return max(timing.speed.load for timing in now.timings.values())
-
-
 def shapes(options: argparse.Namespace, slots: int) -> dict[str, dict[str, Any]]:
     """Time the sweeps of several shapes."""
     found = {}
@@ -92,10 +84,9 @@ def shapes(options: argparse.Namespace, slots: int) -> dict[str, dict[str, Any]]
         if options.shapes and not any(part in name for part in options.shapes):
             continue
         plan = planned(overrides, options.steps)
-        before = load(plan, slots)
         with tempfile.TemporaryDirectory() as folder:
             found[name] = timed(plan, Lab(Path(folder)), options.executor, slots)
-        show(name, found[name] | {"load": max(before, load(plan, slots))})
+        show(name, found[name])
     return found
 
 

@@ -46,7 +46,7 @@ def report(task: Task, phase: str, step: int) -> Report:
 
 def seconds_per_step(lab: Lab, *tasks: Task) -> Forecast:
     """Every step is predicted to take a second, in one slot."""
-    speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
+    speed = Speed(overhead=1.0, per_flop=0)
     return Forecast(lab, {kind_of(task.spec): Timing(speed) for task in tasks})
 
 

@@ -175,7 +175,7 @@ def of_hours(train: float, measuring: float, **more: Any) -> Any:
 
 def test_a_price_is_that_of_training_and_evaluations(lab: Lab, screen: Screen) -> None:
     plan = placements()
-    speed = Speed(overhead=4 * 3600 / 400, per_flop=0, call=0, per_call_flop=0)
+    speed = Speed(overhead=4 * 3600 / 400, per_flop=0)
     timings = {kind_of(task.spec): Timing(speed) for task in plan.tasks}
     for title, forecast, price in (
         ("timed, at a price", Forecast(lab, timings), 2.5),

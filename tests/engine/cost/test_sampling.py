@@ -16,7 +16,7 @@ from tread_lab.engine.cost.sampling import (
     call_macs,
     decoder_macs,
     image_work,
-    passes,
+    pass_flops,
     reference_images,
     reference_work,
     sample_flops,
@@ -87,9 +87,9 @@ def test_flops_of_an_image_are_twice_the_macs_of_all_calls() -> None:
 
 def test_heldout_losses_of_a_routed_run_take_a_dense_and_a_routed_pass() -> None:
     heldout, dense, routed = HeldoutSpec(images=200, levels=3), cost(XL).dense.network, cost(XL)
-    assert passes(XL, heldout) == (12, 2 * 600 * (dense + routed.routed.network))
-    assert passes(XL.dense(), heldout) == (6, 2 * 600 * dense)
-    assert passes(XL, SimilaritySpec(images=200, levels=3)) == (6, 2 * 600 * dense)
+    assert pass_flops(XL, heldout) == 2 * 600 * (dense + routed.routed.network)
+    assert pass_flops(XL.dense(), heldout) == 2 * 600 * dense
+    assert pass_flops(XL, SimilaritySpec(images=200, levels=3)) == 2 * 600 * dense
 
 
 def test_guidance_costs_nothing_outside_its_interval() -> None:
@@ -99,25 +99,13 @@ def test_guidance_costs_nothing_outside_its_interval() -> None:
     assert 0 < inside < 40
     dense = cost(XL).dense.network
     assert sum(call_macs(XL, sampler(gated))) == (40 + inside) * dense
-    shown = SamplesSpec(count=1, sampler=sampler(gated))
-    assert passes(XL, shown) == (40 + inside, 2 * (40 + inside) * dense)
+    shown = SamplesSpec(count=3, sampler=sampler(gated))
+    assert pass_flops(XL, shown) == 3 * 2 * (40 + inside) * dense
 
 
 def test_routes_of_the_spec_serve_a_dense_run() -> None:
     given = {**SG_FLOPS, "routes": ["2->B-4"]}
     assert sample_flops(XL.dense(), sampler(given)) == sample_flops(XL, sampler(SG_FLOPS))
-
-
-def test_a_last_call_that_is_not_full_is_a_call_and_so_is_each_branch() -> None:
-    def evaluated(count: int, *images: int, guidance: int = 1) -> tuple[int, int]:
-        at = {"solver": "euler", "steps": 5, "guidance": guidance}
-        return passes(XL, decode(SamplesSpec, {"count": count, "sampler": at}), *images)
-
-    assert [evaluated(count)[0] for count in (64, 65, 128)] == [5, 10, 10]
-    assert [evaluated(count, 256)[0] for count in (65, 256, 257)] == [5, 5, 10]
-    dense = cost(XL).dense.network
-    assert evaluated(65) == (2 * 5, 65 * 2 * 5 * dense)
-    assert evaluated(65, guidance=2) == (2 * 5 * 2, 65 * 2 * 10 * dense)
 
 
 def test_dropping_the_path_skips_the_blocks_of_the_route() -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 
 from tests.engine.runs import imagenet
-from tread_lab.engine.cost.sampling import passes
 from tread_lab.engine.cost.speed import (
     FLOPS,
     RATES,
     Speed,
-    fitted_step,
+    fitted,
     kind_of,
     rates_of,
     step_flops,
@@ -25,40 +24,17 @@ from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 16, "classes": 10}
 
 
-def test_features_take_time_only_where_images_are_measured(tiny: Callable[..., RunSpec]) -> None:
-    speed = Speed(overhead=0, per_flop=0, call=0, per_call_flop=0)
-    measured, shown = (
-        decode(SamplesSpec, {"metrics": metrics, "count": 1000}) for metrics in (["fd"], [])
-    )
-    assert speed.evaluate_seconds(tiny(), measured) == 1.5  # 1.5 ms an image
-    assert speed.evaluate_seconds(tiny(), shown) == 0
-
-
-def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
+def test_seconds_are_a_part_for_each_step_and_one_for_each_flop(
     tiny: Callable[..., RunSpec],
 ) -> None:
-    spec, speed = tiny(steps=20), Speed(overhead=2.0, per_flop=3.0, call=5.0, per_call_flop=7.0)
+    """Passes go at the rate of a whole dense step, whose FLOPs devices share."""
+    spec, speed = tiny(steps=20, routes=["0->3"]), Speed(overhead=2.0, per_flop=3.0)
     price = cost(spec)
     assert speed.train_seconds(spec) == 20 * 2.0 + 3.0 * price.train_flops
-    losses = HeldoutSpec(images=200, levels=3)  # two batches
-    flops = 200 * 3 * 2 * price.dense.network
-    assert speed.evaluate_seconds(spec, losses) == 6 * 5.0 + 7.0 * flops
     assert FLOPS.train_seconds(spec) == price.train_flops
-    steps = [(1e9, 0.4), (2e9, 0.6)]  # 0.2 s of each step are no FLOPs': a third of them a call's
-    four = decode(SamplesSpec, {"count": 256, "sampler": {"solver": "euler", "steps": 1}})
-    seconds = [Speed.of_steps(steps, on).evaluate_seconds(spec, four) for on in ("cpu", "cuda")]
-    assert seconds[0] - seconds[1] == pytest.approx(3 * 0.2 / 3)  # 4 calls of 64, 1 of 256
-    assert FLOPS.evaluate_seconds(spec, losses) == flops
-    of_four = Speed.of_steps(steps, devices=4)  # of which the first makes losses alone
-    assert of_four.evaluate_seconds(spec, four) == pytest.approx(
-        seconds[0] - 3 * 0.2 / 3  # a call of 64 each
-    )
-    losses_alone = Speed.of_steps([(f, 4 * s) for f, s in steps]).evaluate_seconds(spec, losses)
-    shared = Speed.of_steps(steps).of_several(1, sharing=4)  # by runs that each have a quarter
-    host = 0.2 / 3 * 4  # of each call, whoever computes beside it
-    assert shared.evaluate_seconds(spec, four) - host == pytest.approx(4 * (seconds[0] - host))
-    calls = 6 * (4 - 1) * 0.2 / 3
-    assert of_four.evaluate_seconds(spec, losses) == pytest.approx(losses_alone - calls)
+    dense = step_flops(spec.dense())
+    assert speed.pass_seconds(spec, dense) == pytest.approx(2.0 + 3.0 * dense)
+    assert speed.pass_seconds(spec, dense, 4) == pytest.approx(2.0 + 4 * 3.0 * dense)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +50,7 @@ def test_seconds_are_a_part_for_each_call_and_one_for_each_flop(
 def test_flop_counts_tell_the_overhead_and_noise_leaves_a_sensible_line(
     measured: list[tuple[float, float]], expected: tuple[float, float]
 ) -> None:
-    assert fitted_step(measured) == pytest.approx(expected)
+    assert astuple(fitted(measured)) == pytest.approx(expected)
 
 
 def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]) -> None:
@@ -100,12 +76,10 @@ def test_stated_rates_pay_each_kind_of_work_in_its_precision(
     """Steps in the run's, images in the sampler's, losses in fp32; features are paid elsewhere."""
     spec = replace(imagenet("S", "2->8"), precision=precision)
     tree = {"metrics": ["fid"], "count": 100, "sampler": {"precision": precision}}
-    samples, losses = decode(SamplesSpec, tree), HeldoutSpec()
-    speed = RATES["A100"].speed(precision)
-    assert speed.train_seconds(spec) == pytest.approx(cost(spec).train_flops / training)
-    flops = [passes(spec, evaluation)[1] for evaluation in (samples, losses)]
-    assert speed.evaluate_seconds(spec, samples) == pytest.approx(flops[0] / sampling)
-    assert speed.evaluate_seconds(spec, losses) == pytest.approx(flops[1] / 5.85e12)
+    samples, losses, rates = decode(SamplesSpec, tree), HeldoutSpec(), RATES["A100"]
+    assert rates.training[precision] == pytest.approx(training)
+    assert rates.pass_speedup(spec, samples) == pytest.approx(sampling / training)
+    assert rates.pass_speedup(spec, losses) == pytest.approx(5.85e12 / training)
 
 
 def test_rates_are_found_in_the_name_of_a_device() -> None:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.engine.runs import imagenet
-from tread_lab.engine.cost.sampling import passes
-from tread_lab.engine.cost.speed import RATES, Speed, kind_of
+from tread_lab.engine.cost.sampling import pass_flops
+from tread_lab.engine.cost.speed import RATES, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -55,27 +55,28 @@ def evaluated(tiny: Tiny, **more: Any) -> Task:
 
 def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> None:
     task = evaluated(tiny, steps=20)
-    speed = Speed(overhead=1.0, per_flop=0, call=10.0, per_call_flop=0)
+    speed = Speed(overhead=1.0, per_flop=0)
     timed = Forecast(lab, {kind_of(task.spec): Timing(speed)})
-    calls = [timed.parts(task.spec, spec)["sampling"] for spec in task.evaluations]
-    assert calls == [speed.evaluate_seconds(task.spec, spec) for spec in task.evaluations]
-    assert timed.work(task) == 20 + sum(calls)
+    passes = [timed.parts(task.spec, spec)["sampling"] for spec in task.evaluations]
+    flops = [pass_flops(task.spec, spec) for spec in task.evaluations]
+    assert passes == [speed.pass_seconds(task.spec, each) / 1.25 for each in flops]
+    assert timed.work(task) == 20 + sum(passes)
     folder = lab.run(task.run)
     folder.create(task.spec)
     folder.finish(RunState.COMPLETED, step=20)
     folder.evaluation(task.evaluations[0]).write(task.evaluations[0], {"heldout/loss": 1.0})
-    assert timed.measuring(task) == sum(calls)
-    assert timed.measuring(task, still=True) == calls[1]
-    assert timed.seconds([task]) == [calls[1] + 0.5]
-    assert timed.device_seconds([task]) == (0.0, calls[1])  # without stated rates, too
+    assert timed.measuring(task) == sum(passes)
+    assert timed.measuring(task, still=True) == passes[1]
+    assert timed.seconds([task]) == [passes[1] + 0.5]
+    assert timed.device_seconds([task]) == (0.0, passes[1])  # without stated rates, too
     assert Forecast(lab).seconds([task]) == [None]
 
 
 def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab, tiny: Tiny) -> None:
     """A CPU is stated to do 5.2e10 FLOP/s of Inception, and 8.6e10 of passes in fp32."""
     fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
-    spec, (calls, flops) = tiny(steps=20), passes(tiny(), fid)
-    timed = {kind_of(spec): Timing(Speed(overhead=1.0, per_flop=0, call=1.0, per_call_flop=0))}
+    spec, flops = tiny(steps=20), pass_flops(tiny(), fid)
+    timed = {kind_of(spec): Timing(Speed(overhead=1.0, per_flop=0))}
     stated, both = (Forecast(lab, known, rates=RATES["cpu"]) for known in ({}, timed))
     unknown, features = Forecast(lab), pytest.approx(100 * 11.4e9 / 5.2e10)
     assert (both.training(spec), unknown.training(spec)) == (20.0, cost(spec).train_flops)
@@ -83,7 +84,8 @@ def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab, tin
     assert stated.parts(spec, fid) == {
         "sampling": pytest.approx(flops / 8.6e10), "features": features
     }  # fmt: skip
-    assert both.parts(spec, fid) == {"sampling": calls + 0.15, "features": features}
+    passes = pytest.approx(flops / step_flops(spec) / 1.25)
+    assert both.parts(spec, fid) == {"sampling": passes, "features": features}
     assert unknown.parts(spec, fid) == {"sampling": pytest.approx(flops)}
     assert stated.measuring(Task(spec, (fid,))) == sum(stated.parts(spec, fid).values())
     once = {"features": pytest.approx(10_000 * 11.4e9 / 5.2e10)}
@@ -120,13 +122,12 @@ def test_runs_that_share_a_gpu_take_as_long_as_one_after_the_other_but_for_the_h
     assert four.device_seconds(tasks) == pytest.approx(one.device_seconds(tasks))
     alone, together = (times.total(tasks).seconds for times in (one, four))
     assert alone is not None and together == pytest.approx(alone - 3 * TRIAL_SECONDS)
-    last, speed = tasks[:1], Speed(overhead=0.0, per_flop=1.0, call=0.0, per_call_flop=1.0)
+    last, speed = tasks[:1], Speed(overhead=3.0, per_flop=1.0)
     for timer in (None, lambda specs: [speed] * len(specs)):  # it has the GPU to itself
-        places = (replace(d, timer=timer) for d in (Devices(kinds), devices))
+        places = [replace(d, timer=timer) for d in (Devices(kinds), devices)]
         one, four = (forecast(lab, last, place, start=0.0) for place in places)
         assert four.total(last) == one.total(last)
-    speed = Speed(overhead=3.0, per_flop=1.0, call=5.0, per_call_flop=2.0).of_several(1, 4)
-    assert (speed.overhead, speed.per_flop, speed.call, speed.per_call_flop) == (3, 4, 5, 8)
+    assert forecast(lab, tasks, places[1], start=0.0).timing(tasks[0].spec).speed == Speed(3.0, 4.0)
     assert Devices((replace(kinds[0], type="cpu"),), runs_per_device=4).sharing == 1
 
 
@@ -156,7 +157,7 @@ def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
 
 def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab, tiny: Tiny) -> None:
     tasks = [Task(tiny(steps=20, seed=seed)) for seed in (0, 1, 2)]
-    speed = Speed(overhead=1.0, per_flop=0, call=0, per_call_flop=0)
+    speed = Speed(overhead=1.0, per_flop=0)
     known = {kind_of(tasks[0].spec): Timing(speed, "from here")}
     timed = Forecast(lab, known, 2, 3.0, RATES["cpu"])
     assert timed.total(tasks) == RemainingTime(3 + 2 * 20.5, 3, "from here")
@@ -177,11 +178,11 @@ def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(
     """All but its evaluations on record, which take their seconds for a FLOP."""
     spec, other, stated = (tiny(train={"batch": batch}) for batch in (8, 16, 32))
     asked, unasked = HeldoutSpec(images=8), HeldoutSpec(images=16)
-    first = Timing(Speed(1.0, 0, 1.0, 0), "from 6 steps", {setting(asked): 2.0})
+    first = Timing(Speed(1.0, 0), "from 6 steps", {setting(asked): 2.0})
     rates = Timing.of_rates(RATES["cpu"], stated, 1)
     timed = Forecast(lab, {kind_of(stated): rates, kind_of(spec): first}, rates=RATES["cpu"])
     assert timed.training(other) == timed.training(spec) == 20.0 != timed.training(stated)
-    assert timed.parts(spec, asked) == {"all": 2 * passes(spec, asked)[1]}
+    assert timed.parts(spec, asked) == {"all": 2 * pass_flops(spec, asked)}
     assert list(timed.parts(spec, unasked)) == list(timed.parts(other, asked)) == ["sampling"]
     tasks = [Task(spec), Task(other), Task(stated)]
     assert timed.seconds(tasks) == [20.5, 20.5, None]

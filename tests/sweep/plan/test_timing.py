@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.engine.runs import imagenet
+from tread_lab.engine.cost.sampling import pass_flops
 from tread_lab.engine.cost.speed import Rates, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
@@ -133,7 +134,7 @@ def times(lab: Lab, spec: RunSpec, devices: Devices = CPU) -> list[float]:
 
 
 def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> None:
-    """Passes are in fp32, though its steps were in bf16; threads count on a CPU alone."""
+    """Losses are in fp32, though its steps were in bf16; threads count on a CPU alone."""
     spec = replace(imagenet("B"), precision="bf16")
     compiled = f"inductor {torch.__version__}"
     record(lab, spec, 0.1, model=H100.kinds[0].model, compiler=compiled, threads=4)
@@ -146,10 +147,9 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     four = replace(H100, slots=4, runs_per_device=4)
     record(lab, replace(spec, seed=1), 0.4, model=H100.kinds[0].model, compiler=compiled, packed=4)
     assert forecast(lab, [routed], four, start=0.0).total([routed]) == found.total([routed])
-    ratio = 0.25 * 989 / (0.3 * 67)
-    speed = found.timing(routed.spec).speed
-    assert speed.per_call_flop == pytest.approx(0.1 / step_flops(spec) * ratio)
-    assert speed.faster["bf16"] == pytest.approx(989 / 67)
+    ratio, losses = 0.25 * 989 / (0.3 * 67), HeldoutSpec()
+    seconds = 0.1 / step_flops(spec) * ratio * pass_flops(spec, losses)
+    assert found.parts(spec, losses) == {"sampling": pytest.approx(seconds)}
 
 
 def test_runs_of_another_kind_or_without_warm_steps_all_alike_predict_nothing(lab: Lab) -> None:
@@ -209,13 +209,12 @@ def test_of_a_kind_the_newest_eight_count_among_the_newest_hundred_of_the_lab(
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """How many runs were timed, how many at once; the first has a load of 1.99, others of 2."""
+    """How many runs were timed, how many at once."""
     calls: list[Any] = []
 
     def time(self: Devices, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed]:
         calls.append((len(specs), at_once, list(specs)))
-        loads = [1.99, *[2.0] * (len(specs) - 1)]
-        return [Speed(1.0 + n, 8.0, 0.0, 0.0, load=load) for n, load in enumerate(loads)]
+        return [Speed(1.0 + n, 8.0) for n in range(len(specs))]
 
     monkeypatch.setattr(Devices, "time", time)
     return calls
@@ -244,7 +243,7 @@ def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
     images: int,
     said: str,
 ) -> None:
-    """What others take of the CPU is said from twice the time on, and a step of fewer images."""
+    """A step of fewer images is said."""
     monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
     specs = [tiny(model={"depth": depth, "width": 16, "heads": 2}) for depth in range(2, 10)]
     devices = replace(HERE, local=local, per_run=2)  # which share what takes time by FLOPs
@@ -253,11 +252,8 @@ def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
     one_step = [replace(spec, train=replace(spec.train, batch=images)) for spec in specs[:6]]
     assert timed[0][2] == one_step
     assert [found[kind_of(spec)].speed.overhead for spec in specs] == [1, 2, 3, 4, 5, 6, 1, 1]
-    idle, busy = ("this CPU", "this busy CPU") if local else ("CPU", "a busy CPU")
-    assert [found[kind_of(spec)].source for spec in specs[5:]] == [
-        f"from 6 steps{said} on {busy} as if it were idle",
-        *[f"from 6 steps{said} on {idle}"] * 2,
-    ]
+    where = "this CPU" if local else "CPU"
+    assert {found[kind_of(spec)].source for spec in specs} == {f"from 6 steps{said} on {where}"}
 
 
 def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(

@@ -1,4 +1,4 @@
-"""How long things take on this device: a few real steps and forward passes, then arithmetic."""
+"""How long a training step takes on this device: a few real steps, then arithmetic."""
 
 from __future__ import annotations
 
@@ -15,13 +15,11 @@ from typing import Any
 
 import torch
 
-from tread_lab.engine.cost.speed import Speed, fitted_step, step_flops
-from tread_lab.engine.cost.training import FLOPS_PER_MAC, cost
-from tread_lab.engine.device import usable_cpus
+from tread_lab.engine.cost.speed import Speed, fitted, step_flops
+from tread_lab.engine.cost.training import cost
 from tread_lab.engine.system import systems_of
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sampling.generate import images_a_call
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
@@ -33,7 +31,6 @@ _GPU_SECONDS = 0.5  # of a trial step where the device's rate is known
 # Threads that wait for each other shall sleep. By default they spin, which takes several times the
 # CPU time of a step where other programs have the CPUs.
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
-_LARGE = 128  # images of the larger one of two forward passes, if they are affordable
 
 
 def trial_batch(spec: RunSpec, rate: float | None = None) -> int:
@@ -49,12 +46,12 @@ def trial_batch(spec: RunSpec, rate: float | None = None) -> int:
 def calibrate(
     specs: Sequence[RunSpec], device: torch.device, *, slots: int = 1, threads: int = 1
 ) -> list[Speed]:
-    """Time a few steps and passes of each run, in as many processes at once as there are slots.
+    """Time a few steps of each run.
 
-    Slots share the caches and the memory of a machine, so that one alone would be faster. Where
-    they have more threads than this process may use CPUs, they take turns. What other programs
-    take of a CPU does not count; `Speed.load` says how much that is. A GPU is timed by one process
-    of its own: what it has cached there would stay with this one, beside the runs.
+    Slots share the caches and the memory of a machine, so that one alone would be faster: as many
+    processes do the same, and one is heard. What other programs take of a CPU does not count. A GPU
+    is timed by a process of its own: what it has cached there would stay with this one, beside the
+    runs.
 
     Args:
         threads: of each process.
@@ -62,79 +59,45 @@ def calibrate(
     Raises:
         RuntimeError: a GPU could not be timed.
     """
-    torch.set_num_threads(threads)
     on_cpu = device.type == "cpu"
-    slots = slots if on_cpu else 1
-    if on_cpu and slots == threads == 1:
-        speeds = [measure(spec, device) for spec in specs]
-    else:
+    if not on_cpu or slots > 1 or threads > 1:
         try:
-            speeds = _in_processes(specs, device, slots, threads)
-        except (OSError, ValueError) as error:  # a slot did not answer
+            return _timed_beside_others(specs, device, slots if on_cpu else 1, threads)
+        except (OSError, ValueError) as error:  # no process answers
             if not on_cpu:
                 raise RuntimeError(f"{device} cannot be timed") from error
-            speeds = [measure(spec, device) for spec in specs]
-    turns = max(slots * threads / usable_cpus(), 1.0) if on_cpu else 1.0
-    return [speed.in_turns(turns) for speed in speeds]
+    torch.set_num_threads(threads)
+    return [measure(spec, device) for spec in specs]
 
 
-def _in_processes(
+def _timed_beside_others(
     specs: Sequence[RunSpec], device: torch.device, slots: int, threads: int
 ) -> list[Speed]:
-    """Return the mean speeds of so many processes; all begin once all have their imports."""
-    command = [sys.executable, "-c", "from tread_lab.engine.cost.calibration import slot; slot()"]
-    command += [str(threads), str(device)]
-    pipe = subprocess.PIPE
-    streams: dict[str, Any] = {"stdin": pipe, "stdout": pipe, "stderr": subprocess.DEVNULL}
+    words = [sys.executable, "-m", "tread_lab.engine.cost.calibration", str(device), str(threads)]
+    words.append(json.dumps([encode(spec) for spec in specs]))
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     streams["env"] = {**os.environ, **_PASSIVE}
-    started = [subprocess.Popen(command, text=True, **streams) for _ in range(slots)]
+    started = [subprocess.Popen(words, text=True, **streams) for _ in range(slots)]
     try:
-        pipes = [(p.stdin, p.stdout) for p in started if p.stdin and p.stdout]
-        for line in (json.dumps([encode(spec) for spec in specs]), "go"):
-            for stdin, _ in pipes:
-                stdin.write(line + "\n")
-                stdin.flush()
-            answers = [json.loads(stdout.readline()) for _, stdout in pipes]
+        return [Speed(*times) for times in json.loads(started[0].communicate()[0])]
     finally:
         for process in started:
             process.kill()
             process.communicate()  # waits, and closes its pipes whatever is in them
-    return [Speed(*(sum(column) / slots for column in zip(*seen))) for seen in zip(*answers)]
-
-
-def slot() -> None:
-    """One slot of `calibrate`: specs on stdin, their number; a line on stdin, their times."""
-    torch.set_num_threads(int(sys.argv[1]))
-    specs = [decode(RunSpec, tree) for tree in json.loads(sys.stdin.readline())]
-    print(len(specs), flush=True)
-    sys.stdin.readline()
-    speeds = [dataclasses.astuple(measure(spec, torch.device(sys.argv[2]))) for spec in specs]
-    print(json.dumps([times[:6] for times in speeds]), flush=True)
 
 
 def measure(spec: RunSpec, device: torch.device) -> Speed:
-    """Time steps dense and with half of the tokens routed, and passes of few and many images."""
+    """Time steps dense and with half of the tokens routed."""
     half = (RouteSpec(start=0, end=spec.model.depth - 1, rate=0.5, selection="rows"),)
     dense = spec.dense()
     for system in systems_of(dense):
         dense = system.timed_as(dense)
-    routed = dataclasses.replace(dense, routes=half)
-    image = FLOPS_PER_MAC * cost(dense).dense.network
-    large = _LARGE if device.type == "cuda" else min(_LARGE, max(8, int(AFFORDABLE_FLOPS / image)))
-    small = large // 8
-    with tempfile.TemporaryDirectory() as lab:
-        runs = Path(lab) / "runs"
-        with Trainer(dense, RunFolder(runs / "dense"), device) as run:
-            timed = [_median(_step(run), STEPS, device)]
-            timed += [_median(_pass(run, count, device), STEPS, device) for count in (small, large)]
-        with Trainer(routed, RunFolder(runs / "routed"), device) as run:
-            timed.append(_median(_step(run), STEPS, device))
-    own, walls = zip(*timed)
-    slow, few, many, fast = own
-    overhead, per_flop = fitted_step([(step_flops(dense), slow), (step_flops(routed), fast)])
-    per_image = max(many - few, 0.2 * many) / (large - small)
-    call, load = max(few - small * per_image, 0.0), sum(walls) / sum(own)
-    return Speed(overhead, per_flop, call, per_image / image, load, images_a_call(device.type))
+    steps = []
+    for timed in (dense, dataclasses.replace(dense, routes=half)):
+        with tempfile.TemporaryDirectory() as folder:
+            with Trainer(timed, RunFolder(Path(folder)), device) as run:
+                steps.append((step_flops(timed), _median(_step(run), device)))
+    return fitted(steps)
 
 
 def _step(run: Trainer) -> Callable[[], None]:
@@ -143,33 +106,31 @@ def _step(run: Trainer) -> Callable[[], None]:
     return lambda: run.train_step(next(batches), lr=0.0)
 
 
-def _pass(run: Trainer, count: int, device: torch.device) -> Callable[[], None]:
-    data = run.spec.data
-    x_BCHW = torch.randn(count, data.channels, data.size, data.size, device=device)
-    t_B, y_B = torch.full((count,), 0.5, device=device), torch.zeros(count, device=device).long()
+def _median(action: Callable[[], None], device: torch.device) -> float:
+    """Return the median seconds of a step, after some to warm up.
 
-    def forward() -> None:
-        with torch.no_grad():
-            run.network(x_BCHW, t_B, y_B, None)
-
-    return forward
-
-
-def _median(action: Callable[[], None], count: int, device: torch.device) -> tuple[float, float]:
-    """Return the median seconds of `count` times after some to warm up: own ones, and by the wall.
-
-    On a CPU the own ones are CPU seconds of this thread, which has its share in all products of a
-    step and does all else by itself: the seconds of an idle machine, whatever the threads, if
-    these sleep while they wait. On a GPU both are of the wall clock.
+    On a CPU they are CPU seconds of this thread, which has its share in all products of a step and
+    does all else by itself: the seconds of an idle machine, whatever the threads, if these sleep
+    while they wait. On a GPU they are of the wall clock.
     """
-    clock = time.thread_time if device.type == "cpu" else time.perf_counter
-    own, walls = [], []
-    for _ in range(count + WARM):
-        wall, started = time.perf_counter(), clock()
+    seconds = []
+    for _ in range(STEPS + WARM):
+        wall, own = time.perf_counter(), time.thread_time()
         action()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        own.append(clock() - started)
-        walls.append(time.perf_counter() - wall)
-    wall = sorted(walls[WARM:])[count // 2]
-    return sorted(own[WARM:])[count // 2] or wall, wall  # a coarse clock may see no time pass
+        own, wall = time.thread_time() - own, time.perf_counter() - wall
+        # A coarse clock may see no time pass.
+        seconds.append(own if device.type == "cpu" and own else wall)
+    return sorted(seconds[WARM:])[STEPS // 2]
+
+
+def slot(device: str, threads: str, specs: str) -> None:
+    """One process of `calibrate`: print the times of some specs."""
+    torch.set_num_threads(int(threads))
+    runs = [decode(RunSpec, tree) for tree in json.loads(specs)]
+    print(json.dumps([dataclasses.astuple(measure(run, torch.device(device))) for run in runs]))
+
+
+if __name__ == "__main__":
+    slot(*sys.argv[1:])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +17,8 @@ from tread_lab.data.scaled import MOST_HELDOUT
 from tread_lab.data.source import open_data
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, block_macs, cost
-from tread_lab.engine.probes import BATCH as PROBED
 from tread_lab.metrics.reference_file import described_images
-from tread_lab.sampling.generate import IMAGES_A_CALL, place, progress
+from tread_lab.sampling.generate import place, progress
 from tread_lab.sampling.guidance import acting
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.specs.data import DataSpec
@@ -39,18 +37,13 @@ def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
 
 def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
     """Return the MACs per image of every call of the prediction by the solver, in order."""
-    return list(map(sum, _pass_macs(spec, sampler)))
-
-
-def _pass_macs(spec: RunSpec, sampler: SamplerSpec) -> list[list[int]]:
-    """Return the same of each branch that acts at a call."""
     levels = build_process(spec.process).grid(sampler)
     routes = routes_taken(spec, sampler.guidance)
     macs_at = functools.cache(lambda path, rate: PATH_MACS[path](spec, routes, rate))
     calls = []
     for level in called_at(sampler.solver, levels):
         terms = acting(sampler.guidance, level, progress(place(levels, level), sampler.steps))
-        calls.append([macs_at(term.branch.path, term.rate) for term in terms])
+        calls.append(sum(macs_at(term.branch.path, term.rate) for term in terms))
     return calls
 
 
@@ -100,18 +93,13 @@ class _Watched:
         return torch.zeros(())
 
 
-def passes(
-    spec: RunSpec, evaluation: EvaluationSpec, images_a_call: float = IMAGES_A_CALL["cpu"]
-) -> tuple[int, int]:
-    """Return the network calls of an evaluation, and the FLOPs of all of them."""
+def pass_flops(spec: RunSpec, evaluation: EvaluationSpec) -> int:
+    """Return the FLOPs of all network calls of an evaluation."""
     if isinstance(evaluation, SamplesSpec):
-        macs = [each for call in _pass_macs(spec, evaluation.sampler) for each in call]
-        calls = math.ceil(evaluation.count / images_a_call) * len(macs)
-        return calls, evaluation.count * FLOPS_PER_MAC * sum(macs)
+        return evaluation.count * sample_flops(spec, evaluation.sampler)
     run_cost, both = cost(spec), isinstance(evaluation, HeldoutSpec) and bool(spec.routes)
     macs_each = run_cost.dense.network + (run_cost.routed.network if both else 0)
-    calls = math.ceil(evaluation.images / PROBED) * evaluation.levels * (2 if both else 1)
-    return calls, evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each
+    return evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each
 
 
 INCEPTION_FLOPS = 11.4e9  # an image at 299x299 through Inception-v3, two for each MAC

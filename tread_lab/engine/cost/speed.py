@@ -1,87 +1,42 @@
-"""Speed of a device on one kind of run: seconds a call and a FLOP, fitted to steps or stated."""
+"""Speed of a device on one kind of run: seconds a step and a FLOP, fitted to steps or stated."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 from tread_lab.engine import device as devices
-from tread_lab.engine.cost.sampling import ImageWork, passes
+from tread_lab.engine.cost.sampling import ImageWork
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.system import systems_of
-from tread_lab.sampling.generate import IMAGES_A_CALL, images_a_call
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 
-PROBE = "fp32"  # the arithmetic of held-out losses and similarity, and of the passes that are timed
+PROBE = "fp32"  # the arithmetic of held-out losses and similarity
+PASS = 1.25  # times as fast on a CPU as in a step a FLOP is in a pass: nothing is updated
 _LEAST = 0.2  # of the time of the costliest step that is taken to scale with its FLOPs
 Kind = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Speed:
-    """What takes time on one slot: a fixed part for each call, and a part for each FLOP.
-
-    Attributes:
-        overhead, per_flop: seconds of a training step.
-        call, per_call_flop: seconds of a forward pass without gradients, in fp32, on one device.
-        images_a_call: images of one call of a sampler on this device.
-        load: how many times as long as these seconds it took by the wall clock, since other
-            processes had the CPU.
-        describing: seconds of an image's features and its share of the statistics.
-        faster: how many times as fast a FLOP of a pass is by precision; 1 where it is not named.
-        devices: that draw images together; the first one alone makes held-out losses.
-    """
+    """Seconds of a training step on one slot: a fixed part, and a part for each FLOP."""
 
     overhead: float
     per_flop: float
-    call: float
-    per_call_flop: float
-    load: float = 1.0
-    images_a_call: float = IMAGES_A_CALL["cpu"]
-    describing: float = 1.5e-3
-    faster: Mapping[str, float] = field(default_factory=dict)
-    devices: int = 1
-
-    @staticmethod
-    def of_steps(
-        measured: Sequence[tuple[float, float]], device_type: str = "cpu", devices: int = 1
-    ) -> Speed:
-        """Return the speed that steps alone tell: a pass is taken to be a third of a step."""
-        overhead, per_flop = fitted_step(measured)
-        images, call = images_a_call(device_type), (overhead / 3, devices * per_flop)
-        return Speed(overhead, per_flop, *call, images_a_call=images, devices=devices)
-
-    def in_turns(self, turns: float) -> Speed:
-        """Return the speed of a slot that has its CPUs for one part in `turns` of the time."""
-        parts = ("overhead", "per_flop", "call", "per_call_flop")
-        slower: dict[str, Any] = {part: turns * getattr(self, part) for part in parts}
-        return replace(self, **slower, load=self.load / turns)
-
-    def of_several(self, devices: int, sharing: int = 1) -> Speed:
-        """Return the speed of devices like this one that share a run, without their exchange; or of
-        one that so many runs share: what the host does of a step goes on beside the others."""
-        per_flop, per_call_flop = sharing * self.per_flop / devices, sharing * self.per_call_flop
-        return replace(self, per_flop=per_flop, per_call_flop=per_call_flop, devices=devices)
 
     def train_seconds(self, spec: RunSpec) -> float:
         """Return the predicted seconds of all training steps."""
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
-    def evaluate_seconds(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
-        """Return the predicted seconds of an evaluation."""
-        calls, flops = passes(spec, evaluation, self.images_a_call * self.devices)
-        precision, images, devices = PROBE, 0, 1
-        if isinstance(evaluation, SamplesSpec):
-            precision, devices = evaluation.sampler.precision, self.devices
-            images = evaluation.count if evaluation.metrics else 0
-        in_flops = flops * self.per_call_flop / self.faster.get(precision, 1.0) / devices
-        return calls * self.call + in_flops + images * self.describing
+    def pass_seconds(self, spec: RunSpec, flops: float, devices: int = 1) -> float:
+        """Return the seconds of so many FLOPs on one of the devices that share a run, at the rate
+        of a whole dense step."""
+        return flops * (self.overhead / step_flops(spec.dense()) + devices * self.per_flop)
 
 
-FLOPS = Speed(overhead=0, per_flop=1, call=0, per_call_flop=1)  # for want of seconds: what it costs
+FLOPS = Speed(overhead=0, per_flop=1)  # for want of seconds: what it costs
 
 
 def kind_of(spec: RunSpec) -> Kind:
@@ -97,8 +52,8 @@ def step_flops(spec: RunSpec) -> float:
     return float(cost(spec).step.flops * spec.train.batch)
 
 
-def fitted_step(measured: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the seconds of a step that do not depend on its FLOPs, and those of a FLOP.
+def fitted(measured: Sequence[tuple[float, float]]) -> Speed:
+    """Return the speed that steps tell.
 
     Least squares of `seconds = overhead + per_flop FLOPs` through the median of each FLOP count. A
     single count tells no overhead: all of its time is taken to scale with FLOPs. Where times
@@ -114,12 +69,12 @@ def fitted_step(measured: Sequence[tuple[float, float]]) -> tuple[float, float]:
     y = [statistics.median(times) for times in by_flops.values()]
     most = y[x.index(max(x))] / max(x)
     if len(x) == 1:
-        return 0.0, most
+        return Speed(0.0, most)
     slope = statistics.linear_regression(x, y).slope
     if _LEAST * most <= slope <= most:
-        return max(statistics.fmean(y) - slope * statistics.fmean(x), 0.0), slope
+        return Speed(max(statistics.fmean(y) - slope * statistics.fmean(x), 0.0), slope)
     per_flop = most if slope > most else _LEAST * most
-    return (most - per_flop) * max(x), per_flop
+    return Speed((most - per_flop) * max(x), per_flop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,15 +94,12 @@ class Rates:
     features: float
     source: str
 
-    @property
-    def faster(self) -> dict[str, float]:
-        """How many times as fast as fp32 a pass is, by precision."""
-        return {name: rate / self.sampling[PROBE] for name, rate in self.sampling.items()}
-
-    def speed(self, precision: str) -> Speed:
-        """Return the speed of runs that train in this precision."""
-        per_flop, per_call_flop = 1 / self.training[precision], 1 / self.sampling[PROBE]
-        return Speed(0.0, per_flop, 0.0, per_call_flop, describing=0.0, faster=self.faster)
+    def pass_speedup(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
+        """Return how many times as fast a FLOP is in an evaluation's passes as in training."""
+        precision = PROBE
+        if isinstance(evaluation, SamplesSpec):
+            precision = evaluation.sampler.precision
+        return self.sampling[precision] / self.training[spec.precision]
 
     def seconds(self, work: ImageWork) -> dict[str, float]:
         """Return the seconds of work on images by its kind, where there is any."""

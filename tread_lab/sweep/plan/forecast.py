@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tread_lab.engine.cost.sampling import ImageWork, image_work, passes, reference_work
-from tread_lab.engine.cost.speed import FLOPS, RATES, Kind, Rates, Speed, kind_of, rates_of
+from tread_lab.engine.cost.sampling import ImageWork, image_work, pass_flops, reference_work
+from tread_lab.engine.cost.speed import FLOPS, PASS, RATES, Kind, Rates, Speed, kind_of, rates_of
 from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError, lookup
-from tread_lab.specs.evaluation import EvaluationSpec
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
@@ -96,13 +96,20 @@ class Forecast:
     def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes; what it
         compares with is of `references`."""
-        timing = self.timing(spec)
+        timing, flops = self.timing(spec), pass_flops(spec, evaluation)
         if (per_flop := timing.evaluations.get(setting(evaluation))) is not None:
-            return {"all": per_flop * passes(spec, evaluation)[1]}
+            return {"all": per_flop * flops}
+        if not self.known:
+            return {"sampling": flops}
         images = self._seconds(image_work(spec, evaluation))
         if "decoding" in images:
             images["decoding"] /= self.devices  # the first one alone describes
-        return {"sampling": timing.speed.evaluate_seconds(spec, evaluation), **images}
+        seconds = timing.speed.pass_seconds(spec, flops, self.devices)
+        if isinstance(evaluation, SamplesSpec):
+            seconds /= self.devices  # the first one alone makes held-out losses
+        stated = self.rates is not None and (timing.stated or self.rates.device != "cpu")
+        faster = self.rates.pass_speedup(spec, evaluation) if self.rates and stated else PASS
+        return {"sampling": seconds / faster, **images}
 
     def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of decoding and describing its references, once for a lab."""
@@ -229,7 +236,7 @@ class TrainSeconds:
 def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
     """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
     overhead, per_flop = speeds[_name_of_kind(spec)]
-    return Speed(overhead, per_flop, call=0, per_call_flop=0).train_seconds(spec)
+    return Speed(overhead, per_flop).train_seconds(spec)
 
 
 def _name_of_kind(spec: RunSpec) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from tread_lab.engine.compiled import EAGER, arithmetic
 from tread_lab.engine.cost.calibration import STEPS, trial_batch
-from tread_lab.engine.cost.sampling import passes
-from tread_lab.engine.cost.speed import PROBE, Kind, Rates, Speed, kind_of, step_flops
+from tread_lab.engine.cost.sampling import pass_flops
+from tread_lab.engine.cost.speed import Kind, Rates, Speed, fitted, kind_of, step_flops
 from tread_lab.engine.device import PEAK_FLOPS
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -28,7 +27,6 @@ from tread_lab.sweep.trial.task import Task
 _NEWEST = 100  # runs of a lab that are looked at
 _ENOUGH = 8  # runs of a kind
 _SHORT_FLOPS = 1e12  # of a sweep that a CPU core trains in a minute
-_BUSY = 2.0  # times as long by the wall clock as steps compute: others had the CPU
 _MOST_KINDS = 6  # kinds of runs that are timed; the others are taken to be like the first of them
 _Run = tuple[RunFolder, RunSpec, float]  # with the seconds of a step
 
@@ -51,7 +49,7 @@ class Timing:
     @staticmethod
     def of_rates(rates: Rates, spec: RunSpec, devices: int, sharing: int = 1) -> Timing:
         """Return what stated rates say of a run on so many devices, or beside others on one."""
-        speed = rates.speed(spec.precision).of_several(devices, sharing)
+        speed = Speed(0.0, sharing / devices / rates.training[spec.precision])
         return Timing(speed, f"from stated rates of {rates.device}", stated=True)
 
 
@@ -67,8 +65,7 @@ def timings(
     Raises:
         UserError: a run whose steps cost next to nothing lacks something, such as its data.
     """
-    gpu = None if devices.type == "cpu" else rates
-    found = _recorded(lab, todo, devices, gpu, sharing / devices.sharing)
+    found = _recorded(lab, todo, devices, sharing / devices.sharing)
     untimed: dict[Kind, RunSpec] = {}
     for task in todo:
         if (kind := kind_of(task.spec)) not in found:
@@ -76,17 +73,15 @@ def timings(
     # Other processes import for seconds before they time anything: too long for a short sweep.
     work = sum(task.spec.train.steps * step_flops(task.spec) for task in todo)
     at_once = min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
-    found |= _measured(untimed, devices, gpu, at_once, sharing)
+    found |= _measured(untimed, devices, rates, at_once, sharing)
     for kind, spec in untimed.items():
         if rates is not None and kind not in found:
             found[kind] = Timing.of_rates(rates, spec, devices.per_run, sharing)
     return found
 
 
-def _recorded(
-    lab: Lab, todo: Sequence[Task], devices: Devices, gpu: Rates | None, part: float
-) -> dict[Kind, Timing]:
-    """Return the speeds of earlier runs; passes of a GPU are turned into those of fp32.
+def _recorded(lab: Lab, todo: Sequence[Task], devices: Devices, part: float) -> dict[Kind, Timing]:
+    """Return the speeds of earlier runs.
 
     Args:
         part: of their seconds of a FLOP, where fewer runs share a device than then.
@@ -95,12 +90,8 @@ def _recorded(
     found = {}
     for kind, runs in earlier_runs(lab, todo, devices).items():
         steps = [(step_flops(spec), seconds) for _, spec, seconds in runs]
-        speed = Speed.of_steps(steps, devices.type, devices.per_run)
-        per_flop, per_call_flop = part * speed.per_flop, part * speed.per_call_flop
-        speed = replace(speed, per_flop=per_flop, per_call_flop=per_call_flop)
-        if gpu is not None:
-            ratio = gpu.training[runs[0][1].precision] / gpu.sampling[PROBE]
-            speed = replace(speed, per_call_flop=speed.per_call_flop * ratio, faster=gpu.faster)
+        speed = fitted(steps)
+        speed = replace(speed, per_flop=part * speed.per_flop)
         source = f"from {counted(len(runs), 'earlier run')} on {_short(devices)}"
         evaluations = {name: part * value for name, value in _evaluations(runs, asked).items()}
         found[kind] = Timing(speed, source, evaluations)
@@ -166,48 +157,43 @@ def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> d
         for evaluation in folder.evaluations():
             tree = evaluation.read() or {}
             name, seconds = end_signature(tree.get("spec") or {}), tree.get("seconds")
-            if seconds is not None and name in asked and (flops := passes(spec, asked[name])[1]):
+            if seconds is not None and name in asked and (flops := pass_flops(spec, asked[name])):
                 found.setdefault(name, []).append(seconds / flops)
     return {name: statistics.median(values) for name, values in found.items()}
 
 
 def _measured(
-    specs: Mapping[Kind, RunSpec], devices: Devices, gpu: Rates | None, at_once: int, sharing: int
+    specs: Mapping[Kind, RunSpec],
+    devices: Devices,
+    rates: Rates | None,
+    at_once: int,
+    sharing: int,
 ) -> dict[Kind, Timing]:
     """Return the speeds of a few steps, of fewer images where a step of all would take long."""
-    rates: Mapping[str, float] = {} if gpu is None else gpu.training
-    batches = {kind: trial_batch(spec, rates.get(spec.precision)) for kind, spec in specs.items()}
+    of_gpu = rates.training if rates is not None and devices.type != "cpu" else {}
+    batches = {kind: trial_batch(spec, of_gpu.get(spec.precision)) for kind, spec in specs.items()}
     cheap = [kind for kind, images in batches.items() if images]
     trials = [
         replace(specs[kind], train=replace(specs[kind].train, batch=batches[kind]))
-        for kind in islice(cheap, _MOST_KINDS)
+        for kind in cheap[:_MOST_KINDS]
     ]
     try:
         speeds = devices.time(trials, at_once=at_once) if trials else None
     except (UserError, RuntimeError):
-        if all(batches[kind] == specs[kind].train.batch for kind in cheap[:_MOST_KINDS]):
+        if all(trial.train.batch == specs[kind].train.batch for kind, trial in zip(cheap, trials)):
             raise
         speeds = None
     if not speeds:
         return {}
-    faster = {} if gpu is None else gpu.faster
-    shape = (devices.per_run, sharing)
-    speeds = [replace(speed.of_several(*shape), faster=faster) for speed in speeds]
-    timed = [
-        Timing(speed, _steps(specs[kind], batches[kind], devices, speed))
-        for kind, speed in zip(cheap, speeds)
-    ]
+    where = f"this {_short(devices)}" if devices.local is not None else _short(devices)
+    timed = []
+    for kind, trial, speed in zip(cheap, trials, speeds):
+        images, all_images = trial.train.batch, specs[kind].train.batch
+        part = f" of {counted(images, 'image')}" if images < all_images else ""
+        # What the host does of a step is not shared, neither by devices nor by runs on one.
+        speed = replace(speed, per_flop=sharing * speed.per_flop / devices.per_run)
+        timed.append(Timing(speed, f"from {STEPS} steps{part} on {where}"))
     return dict.fromkeys(cheap, timed[0]) | dict(zip(cheap, timed))
-
-
-def _steps(spec: RunSpec, images: int, devices: Devices, speed: Speed) -> str:
-    """Return `from 6 steps on this CPU`; of a busy one what the seconds leave out, too."""
-    busy = speed.load >= _BUSY
-    part = f" of {counted(images, 'image')}" if images < spec.train.batch else ""
-    words = ["this"] if devices.local is not None else ["a"] if busy else []
-    words += ["busy"] if busy else []
-    where = " ".join([*words, _short(devices)])
-    return f"from {STEPS} steps{part} on {where}" + (" as if it were idle" if busy else "")
 
 
 def _short(devices: Devices) -> str:
