@@ -12,7 +12,7 @@ from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec
 from tread_lab.specs.units import amount
-from tread_lab.sweep.plan.disk import DiskNeed, disk_need
+from tread_lab.sweep.plan.disk import largest_file
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 from tread_lab.terminal import disk
@@ -32,13 +32,14 @@ def free(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_each_part_that_takes_room_is_listed_and_what_helps_where_there_is_none(
     lab: Lab, free: list[int], screen: Screen
 ) -> None:
-    screen("nothing is needed", disk_lines, DiskNeed(largest=5), lab)
-    need = DiskNeed(checkpoints=2000, references=3_000_000, targets=500)
-    for left in (10**12, need.total, need.total - 1):
+    screen("nothing is needed", disk_lines, {}, lab)
+    references = {"features of references": 3_000_000}
+    need = {"checkpoints": 2000, **references, "encoders' features": 500}
+    for left in (10**12, 3_002_500, 3_002_499):
         free[0] = left
         screen(f"{left:,} bytes are left", disk_lines, need, lab)
     free[0] = 4000
-    need = DiskNeed(samples=2000, under_way=1000, targets=2000)
+    need = {"samples": 2000, "samples under way": 1000, "encoders' features": 2000}
     screen("samples and features", disk_lines, need, lab)
 
 
@@ -49,7 +50,7 @@ def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
     monkeypatch.setattr(disk.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(disk, "say", said.append)
     tasks = [Task(tiny())]
-    largest = disk_need(tasks).largest
+    largest = largest_file(tasks)
     watch = DiskWatch(lab, tasks, passed.append)
     free[0] = 2 * largest
     watch(REPORT)

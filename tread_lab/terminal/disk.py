@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs.units import amount
 from tread_lab.sweep.execution.executor import ReportHandler
-from tread_lab.sweep.plan.disk import DiskNeed, disk_need, free_bytes
+from tread_lab.sweep.plan.disk import free_bytes, largest_file
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 from tread_lab.terminal.console import say
@@ -16,23 +16,16 @@ from tread_lab.terminal.console import say
 EVERY = 10.0  # seconds between two checks of the disk
 
 
-def disk_lines(need: DiskNeed, lab: Lab) -> Iterator[str]:
+def disk_lines(need: Mapping[str, int], lab: Lab) -> Iterator[str]:
     """Yield what the open runs leave on the disk, and a warning where there is no room for it."""
-    if not need.total:
+    if not need:
         return
-    parts = {
-        "checkpoints": need.checkpoints,
-        "samples": need.samples,
-        "samples under way": need.under_way,
-        "features of references": need.references,
-        "encoders' features": need.targets,
-    }
-    listed = ", ".join(f"{amount(size)} of {what}" for what, size in parts.items() if size)
-    free = free_bytes(lab)
+    listed = ", ".join(f"{amount(size)} of {what}" for what, size in need.items())
+    free, total = free_bytes(lab), sum(need.values())
     yield f"disk: at most {listed}; {amount(free)} free in {lab.root}"
-    if free < need.total:
+    if free < total:
         yield (
-            f"the disk may not suffice: {amount(need.total)} at most, {amount(free)} free;"
+            f"the disk may not suffice: {amount(total)} at most, {amount(free)} free;"
             " `tread-lab gc` lists what can go (--samples: images too), fewer"
             " execution.keep_checkpoints need less, another --root may have more"
         )
@@ -47,7 +40,7 @@ class DiskWatch:
 
     def __init__(self, lab: Lab, tasks: Sequence[Task], watch: ReportHandler) -> None:
         self._lab, self._watch = lab, watch
-        self._low = 2 * disk_need(tasks).largest
+        self._low = 2 * largest_file(tasks)
         self._next = 0.0
         self._warned = False
 

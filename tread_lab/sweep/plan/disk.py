@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.engine.cost.sampling import reference_images
@@ -21,46 +20,24 @@ DINOV2_BYTES = 1024 * 4
 OWN_BYTES = 128 * 8  # of the embedded images' classifier
 
 
-@dataclass(frozen=True)
-class DiskNeed:
-    """Bytes that runs leave on the disk at most; records and pictures are small beside them.
+def disk_need(tasks: Sequence[Task], at_once: int = 1) -> dict[str, int]:
+    """Return the bytes that `tasks` leave on the disk at most, of which `at_once` are carried out
+    at the same time, by what they are; records and pictures are small beside them.
 
-    Attributes:
-        under_way: images of evaluations under way, which lie beside the samples until these are
-            whole.
-        targets: what the runs' systems keep in the lab's caches.
-        largest: the largest single file.
+    Images of evaluations under way lie beside the samples until these are whole.
     """
-
-    checkpoints: int = 0
-    samples: int = 0
-    under_way: int = 0
-    references: int = 0
-    targets: int = 0
-    largest: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.checkpoints + self.samples + self.under_way + self.references + self.targets
-
-
-def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
-    """Return what the checkpoints, samples and kept features of `tasks` will take, of which
-    `at_once` are carried out at the same time.
-    """
-    checkpoints = samples = largest = 0
+    checkpoints = samples = 0
     under_way: list[int] = []
     compared: dict[tuple[object, ...], tuple[DataSpec, SamplesSpec]] = {}
     for task in tasks:
-        plan, one = task.spec.execution, cost(task.spec).checkpoint_bytes
+        plan, data = task.spec.execution, task.spec.data
         kept = {*plan.keep_steps, *task.kept_steps}
-        checkpoints += (plan.keep_checkpoints + len(kept) + 1) * one
-        sets = [e for e in task.evaluations if isinstance(e, SamplesSpec)]
-        sizes = [spec.count * image_bytes(task.spec.data) for spec in sets]
+        count = plan.keep_checkpoints + len(kept) + 1
+        checkpoints += count * cost(task.spec).checkpoint_bytes
+        sizes = _samples_bytes(task)
         samples += sum(sizes)
         under_way.append(max(sizes, default=0))
-        largest = max(largest, one, *sizes)
-        data = task.spec.data
+        sets = [e for e in task.evaluations if isinstance(e, SamplesSpec)]
         compared |= {(data, e.reference, e.metrics): (data, e) for e in sets}
     references: dict[tuple[object, ...], int] = {}  # the dearest of each set of images
     for data, spec in compared.values():
@@ -70,14 +47,25 @@ def disk_need(tasks: Sequence[Task], at_once: int = 1) -> DiskNeed:
     caches: dict[Hashable, int] = {}
     for system, run in files_read(task.spec for task in tasks):
         caches |= system.cache_bytes(run)
-    return DiskNeed(
-        checkpoints=checkpoints,
-        samples=samples,
-        under_way=sum(sorted(under_way)[-at_once:]),
-        references=sum(references.values()),
-        targets=sum(caches.values()),
-        largest=largest,
-    )
+    need = {
+        "checkpoints": checkpoints,
+        "samples": samples,
+        "samples under way": sum(sorted(under_way)[-at_once:]),
+        "features of references": sum(references.values()),
+        "encoders' features": sum(caches.values()),
+    }
+    return {what: size for what, size in need.items() if size}
+
+
+def largest_file(tasks: Iterable[Task]) -> int:
+    """Return the bytes of the largest single file that `tasks` write."""
+    sizes = ((cost(t.spec).checkpoint_bytes, *_samples_bytes(t)) for t in tasks)
+    return max(map(max, sizes), default=0)
+
+
+def _samples_bytes(task: Task) -> list[int]:
+    sets = (e for e in task.evaluations if isinstance(e, SamplesSpec))
+    return [spec.count * image_bytes(task.spec.data) for spec in sets]
 
 
 def image_bytes(data: DataSpec) -> int:

@@ -135,7 +135,7 @@ class Plan:
 
     @property
     def disk_bytes(self) -> int:
-        return disk_need(self.tasks).total
+        return sum(disk_need(self.tasks).values())
 
 
 def with_whole_parents(part: T, lab: Lab) -> T:
