@@ -11,18 +11,17 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU, small_run
-from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.memory import check_memory, fitting_micro_batch
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 1000}
-GPU = torch.device("cuda", 0)
 # MB of an image that autograd saves in a training pass, each storage once, weights not counted:
 # counted with torch's fake CUDA tensors under CUDA's autocast and its flash attention.
 COUNTED = [
@@ -87,13 +86,11 @@ NO_STEPS = {"train": {"steps": 0}, "init_from": {"file": "x", "digest": "d"}}
     ],
 )  # fmt: skip
 def test_a_run_too_large_for_a_gpu_is_told_a_micro_batch_that_fits(
-    changes: dict[str, Any], gigabytes: int, refused: str, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], gigabytes: int, refused: str
 ) -> None:
     spec = latents("DiT-XL/2", "bf16", **changes)
-    monkeypatch.setattr(memory, "memory", lambda device: gigabytes * 10**9)
-    monkeypatch.setattr(memory, "name", lambda device: "H100")
     with pytest.raises(UserError, match=refused) if refused else nullcontext():
-        check_memory(spec, GPU)
+        check_memory(spec, "cuda:0 (H100)", gigabytes * 10**9)
 
 
 def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone() -> None:
@@ -121,7 +118,7 @@ def test_every_run_is_checked_on_the_device_that_trains_it(
         asked.append(device)
         return 1000
 
-    monkeypatch.setattr(memory, "memory", small)
+    monkeypatch.setattr(trial, "memory", small)
     with pytest.raises(UserError, match="larger device"):
         list(run_trial(lab, Task(small_run()), CPU))
     assert asked == [CPU]

@@ -80,8 +80,6 @@ def test_runs_that_do_not_fit_one_device_together_are_refused(
         ("cuda", (2, 1), 3, 2),  # each process has a context of its own
         ("cpu", (2, 0), 2, None),
         ("cpu", (2, 0), 3, 2),
-        ("cpu", (0, 0), 2, 1),
-        ("cuda", (0, 0), 1, None),  # one alone on the device of a worker is left to it
     ],
 )
 def test_the_largest_run_decides_how_many_share_the_smallest_device(
@@ -167,11 +165,12 @@ def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
         assert str(refusal.value).startswith(said)
 
 
-def test_a_run_is_held_against_the_device_of_this_process_if_it_will_run_there(tiny: Tiny) -> None:
-    tasks = [Task(tiny(train={"batch": batch})) for batch in (2**36, 8)]
+def test_a_run_is_held_against_every_kind_of_device(tiny: Tiny) -> None:
+    tasks = [Task(tiny(train={"batch": batch})) for batch in (2**12, 8)]
     preflight(tasks, ROOMY)
-    with pytest.raises(UserError, match="at 68719476736 images a pass, and cpu"):
-        preflight(tasks, replace(ROOMY, local=CPU))
+    small = replace(ROOMY.kinds[0], name="y", memory=2**30)
+    with pytest.raises(UserError, match=r"cpu \(y\)"):
+        preflight(tasks, replace(ROOMY, kinds=(*ROOMY.kinds, small)))
 
 
 def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(

@@ -15,6 +15,7 @@ import torch
 from tests.engine.runs import batches
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.device import memory, name
 from tread_lab.engine.train import Diverged, Progress
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry
@@ -242,12 +243,12 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
     lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def check_memory(spec: RunSpec, device: Any, *_: Any) -> None:
+    def check_memory(spec: RunSpec, device: str, *_: Any) -> None:
         raise UserError(f"seed {spec.seed} on {device} needs more")
 
     monkeypatch.setattr(trial, "check_memory", check_memory)
     task = Task(tiny(seed=4))
-    with pytest.raises(UserError, match=r"^seed 4 on cpu needs more$"):
+    with pytest.raises(UserError, match=r"^seed 4 on cpu \(.+\) needs more$"):
         list(run_trial(lab, task, CPU))
     assert lab.run(task.run).origin() == [] and lab.run(task.run).result() is None
 
@@ -276,7 +277,7 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     worker = WorkerInfo(runs_per_device=runs, processes=Several(count))
     reports = run_trial(lab, task, CPU, worker)
     assert next(reports).step == 10 and training.closed == 0
-    assert given == [(CPU, runs), (task.spec, CPU, count)]
+    assert given == [(CPU, runs), (task.spec, f"cpu ({name(CPU)})", memory(CPU), count)]
     ((spec, folder, *rest),) = training.given
     meter = "meter of cpu" if runs == count == 1 else None
     assert (spec, folder.name, *rest) == (task.spec, task.run, CPU, meter, Several(count))

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import torch
-
 from tread_lab.engine.cost.training import Cost, cost
-from tread_lab.engine.device import memory, name
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
 
-def check_memory(spec: RunSpec, device: torch.device, devices: int = 1) -> None:
-    """Refuse a run whose training pass needs more memory than the device has.
+def check_memory(spec: RunSpec, device: str, free: int, devices: int = 1) -> None:
+    """Refuse a run whose training pass needs more memory than a device has.
 
     Args:
+        device: what it is called.
+        free: its bytes.
         devices: how many like it share a batch.
 
     Raises:
         UserError: says how much that is, and names a micro-batch that fits.
     """
-    price, free, share = cost(spec), memory(device), spec.train.batch // devices
+    price, share = cost(spec), spec.train.batch // devices
     images = min(price.micro_batch, share)
     if (needed := price.memory_at(images)) <= free:
         return
     routes = " + ".join(map(str, spec.routes)) or "dense"
     need = f"{spec.model.name} {routes} needs about {amount(needed)}"
-    has = f"{device} ({name(device)}) has {amount(free)}"
+    has = f"{device} has {amount(free)}"
     fit = fitting_micro_batch(price, share, free)
     remedy = f"one image a pass needs {amount(price.memory_at(1))}: take a larger device"
     if fit:

@@ -126,9 +126,9 @@ def _check_shares(tasks: Iterable[Task], devices: int) -> None:
 
 def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
     """Refuse a run that does not fit its device, and runs that share it if they do not."""
-    if devices.local is not None:  # else a worker asks its own device
-        for spec in {task.spec for task in tasks}:
-            memory.check_memory(spec, devices.local, devices.per_run)
+    for spec in {task.spec for task in tasks}:
+        for kind in devices.kinds:
+            memory.check_memory(spec, f"{kind.type} ({kind.name})", kind.memory, devices.per_run)
     need = max((cost(task.spec).memory_bytes for task in tasks), default=0)
     capacity, runs = devices.memory, devices.runs_per_device
     context = CONTEXT if devices.type == "cuda" else 0  # each process has one, which runs do not

@@ -16,7 +16,7 @@ from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, newest_whole_step
 from tread_lab.engine.cost.memory import check_memory
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import PeakMemory, limit_share, peak_flops, release
+from tread_lab.engine.device import PeakMemory, limit_share, memory, name, peak_flops, release
 from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
@@ -253,10 +253,10 @@ def _train(
     ranks: Ranks,
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
-    check_memory(spec, device, ranks.count)
+    check_memory(spec, f"{device} ({name(device)})", memory(device), ranks.count)
     facts = {"devices": ranks.count, "started": time.time()}
     folder.write_origin({**origin(spec, device), **facts})
-    progress, memory = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
+    progress, peak = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
     alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
     meter = open_meter(device) if alone else None
     try:
@@ -270,7 +270,7 @@ def _train(
         folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
         return report
     mean_seconds = progress.seconds / max(progress.step, 1)
-    metrics = _costs(folder, spec, device, ranks.count, mean_seconds, memory.bytes())
+    metrics = _costs(folder, spec, device, ranks.count, mean_seconds, peak.bytes())
     if spec.precision == "fp16":
         metrics[metric_names.OVERFLOWS] = progress.overflows
     devices = {"devices": ranks.count} if ranks.count > 1 else {}
