@@ -118,13 +118,13 @@ def test_a_reference_is_heldout_images_a_name_or_a_file(written: object, meant: 
 
 
 def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
-    written = ["sampler.steps=40", "sampler.guidance.routes=[2->8]", "sampler.solver=a=b"]
+    written = ["sampler.steps=40", 'sampler.guidance.routes=["2->8"]', "sampler.solver=heun"]
     assert sampler_settings(written) == {
-        "steps": 40, "guidance.routes": ["2->8"], "solver": "a=b"
+        "steps": 40, "guidance.routes": ["2->8"], "solver": "heun"
     }  # fmt: skip
     with pytest.raises(UserError, match=r"^'steps=4': fields of the sampler alone can be set"):
         sampler_settings(["steps=4"])
-    with pytest.raises(UserError, match=r"sampler.steps=\[1: the value is not valid YAML"):
+    with pytest.raises(UserError, match=r"the value of sampler.steps cannot be read; quote each"):
         sampler_settings(["sampler.steps=[1"])
 
 
@@ -146,12 +146,8 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
             "^e.yaml: model: .{oc.env:HOME} would write this machine's environment into plans; ",
         ),
         ("a: env\nmodel: ${oc.${a}:HOME}", [], "this machine's environment into plans"),
-        ("model: DiT-S/2", [f"{'k' * 5000}=1"], "e.yaml: .*File name too long"),
-        (
-            "model: DiT-S/2",
-            ["~seed"],
-            "e.yaml: Could not delete from config. 'seed' does not exist",
-        ),
+        ("model: DiT-S/2", ["~seed"], "^~seed: there is nothing to remove$"),
+        ("routes: []", ["~routes.rate"], "^~routes.rate: there is nothing to remove$"),
         (
             "seed: 1",
             ["name=a =="],
@@ -176,6 +172,7 @@ def test_a_wrong_file_or_override_is_one_line(
         ("route: {start: 2, end: B-4}", 'axes.route=["2->8","1->8"]', ["2->8", "1->8"]),
         ("route: ['2->8']", "axes.route={start: 2, end: 8}", {"start": 2, "end": 8}),
         ("route: {start: 2, end: 8}", "axes.route={end: 7}", {"start": 2, "end": 7}),
+        ("route: {start: 2, end: 8}", "axes.route={}", {}),
     ],
 )
 def test_what_is_typed_replaces_a_value_of_another_kind_as_a_whole(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from io import StringIO
@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import ConfigCompositionException, HydraException
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from omegaconf.resolvers.oc import env as read_environment
@@ -25,16 +25,23 @@ from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError, first_line, suggest
-from tread_lab.specs.fields import SHORT, TOP, leaves_of, lies_in, names_of, set_once, with_fields
+from tread_lab.specs.fields import (
+    SHORT,
+    TOP,
+    leaves_of,
+    lies_in,
+    names_of,
+    set_once,
+    value_at,
+    with_fields,
+)
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
 from tread_lab.specs.sweep import Experiment, SweepSpec
 
 _RESOLVING = "UserError raised while resolving interpolation: "  # which says no more
 _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
-Keys = tuple[str, ...]
 OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")
-_TYPED = "what is typed"
 _OF_RUN = (*TOP, *SHORT, "then", "fixed")
 _HERE = Path(__file__).parents[1]
 
@@ -82,7 +89,12 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
-    tree = _absolute_paths(_compose(find("experiments", name), overrides))
+    return _experiment(name, map(_parsed, overrides))
+
+
+def _experiment(name: str, overrides: Iterable[Override]) -> Experiment:
+    path = find("experiments", name)
+    tree = _resolved(_tree(path), overrides, path.name)
     names = {*TOP, "then"}
     defaults: dict[str, Any] = {"sampler": {}, "evaluate": [], "reference": None}
     extra = {key: tree.pop(key, default) for key, default in defaults.items()}
@@ -118,35 +130,25 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
     """Return the dotted fields of the sampler that `sampler.steps=10` and its like set.
 
     Raises:
-        UserError: another field, or a value that is no YAML.
+        UserError: another field, or a value that cannot be read.
     """
     for override in overrides:
         if not override.partition("=")[0].startswith("sampler."):
             example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
             raise UserError(f"{override!r}: {example}")
-    pairs = ((o, *o.removeprefix("sampler.").partition("=")[::2]) for o in overrides)
-    return {name: _yaml_value(override, text) for override, name, text in pairs}
+    return {o.key_or_group.removeprefix("sampler."): o.value() for o in map(_parsed, overrides)}
 
 
 def evaluations_of(words: Sequence[str]) -> list[Any]:
     """Return evaluations as a file has them: `{heldout_loss: {images: 64}}` is a mapping.
 
     Raises:
-        UserError: a word in braces is no YAML.
+        UserError: a word in braces cannot be read.
     """
-    written = [_yaml_value(word, word) if word.startswith("{") else word for word in words]
+    written = [
+        _parsed(f"evaluate={word}").value() if word.startswith("{") else word for word in words
+    ]
     return [_absolute_paths(item) for item in written]
-
-
-def _yaml_value(override: str, text: str) -> Any:
-    """Return the value of an override."""
-    try:
-        with _mistakes(override):
-            tree = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
-    except YAMLError:
-        raise UserError(f"{override}: the value is not valid YAML") from None
-    assert isinstance(tree, dict)
-    return tree["value"]
 
 
 def find_sweep(name: str) -> Path:
@@ -165,27 +167,27 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
         UserError: an override of what the sweep sets in another place, too.
     """
     path, typed = find_sweep(name), dict[str, Any]()
-    of_sweep, of_experiment = list[str](), list[str]()
-    for override in overrides:
-        head = re.split(r"[.=]", override.lstrip("+~"), maxsplit=1)[0]
+    of_sweep, of_experiment = list[Override](), list[Override]()
+    for override in map(_parsed, overrides):
+        head = override.key_or_group.partition(".")[0]
         if head in _OF_EXPERIMENT:
             of_experiment.append(override)
-        elif override.startswith("~") or (head in OWN and head != "fixed"):
+        elif override.is_delete() or (head in OWN and head != "fixed"):
             of_sweep.append(override)
         elif head in _OF_RUN:
             typed |= _fields(override)
         else:
             near = suggest(head, {*OWN, *_OF_RUN, *_OF_EXPERIMENT})
-            raise UserError(f"{override}: neither a run nor a sweep has {head!r}{near}")
-    if _is_experiment(path):
-        composed = {"experiment": name, **_compose(None, of_sweep)}
-    else:
-        composed = _compose(path, of_sweep)
-    sweep = decode(SweepSpec, _absolute_paths(_replaced(composed, of_sweep)), path.name)
+            raise UserError(f"{override.input_line}: neither a run nor a sweep has {head!r}{near}")
+    tree = _tree(path)
+    if "experiment" not in tree and tree.keys() & {*TOP}:
+        tree = {"experiment": name}
+    sweep = decode(SweepSpec, _resolved(tree, of_sweep, path.name), path.name)
     if sweep.experiment is not None:
-        experiment = load_experiment(sweep.experiment, of_experiment)
+        experiment = _experiment(sweep.experiment, of_experiment)
     elif of_experiment:
-        raise UserError(f"{of_experiment[0]}: {path.name} has no experiment; write it in evaluate")
+        line = of_experiment[0].input_line
+        raise UserError(f"{line}: {path.name} has no experiment; write it in evaluate")
     else:
         run = with_fields({}, sweep.fixed, "fixed")
         experiment, sweep = Experiment(name=path.stem, run=run), replace(sweep, fixed={})
@@ -195,21 +197,11 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     return path.stem, sweep, experiment
 
 
-def _is_experiment(path: Path) -> bool:
-    """Return whether a file says a run, and no experiment that it varies."""
-    loaded = _loaded(path)
-    if "experiment" in loaded or not loaded.keys() & {*TOP, "defaults"}:
-        return False
-    return "defaults" not in loaded or "experiment" not in _compose(path, ())
-
-
-def _fields(override: str) -> dict[str, Any]:
+def _fields(override: Override) -> dict[str, Any]:
     """Return the dotted fields of a run that an override sets."""
-    parsed = _parsed(override)
-    key, value = str(parsed.key_or_group), cast("Any", parsed.value())
-    check_values(value, key)
+    key, value = override.key_or_group, cast("Any", override.value())
     if key == "fixed" and not isinstance(value, Mapping):
-        raise UserError(f"{override}: expected fields of a run")
+        raise UserError(f"{override.input_line}: expected fields of a run")
     return leaves_of(value if key == "fixed" else {key.removeprefix("fixed."): value})
 
 
@@ -222,58 +214,63 @@ def _with_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str,
     }
     places: dict[str, str] = {}
     set_once(places, names_of(kept), "fixed of the file")
-    set_once(places, names_of(typed), _TYPED)
+    set_once(places, names_of(typed), "what is typed")
     return {**kept, **typed}
 
 
-def _check_sampler(overrides: Sequence[str], sweep: SweepSpec) -> None:
+def _check_sampler(overrides: Sequence[Override], sweep: SweepSpec) -> None:
     """Refuse an override of what the sweep's `sampler_axes` set again."""
     cells = grid(sweep.sampler_axes, "sampler_axes")
     axes = {f"sampler.{axis}": "sampler_axes" for cell in cells for axis in cell}
     for override in overrides:
-        set_once(dict(axes), _fields(override), override)
+        set_once(dict(axes), _fields(override), str(override.input_line))
 
 
-def _replaced(tree: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Return a sweep file's tree without what it spells with dots and an override sets.
+def _overridden(tree: dict[str, Any], override: Override) -> dict[str, Any]:
+    """Return a tree with what an override says in place of what the tree says of the same.
 
-    Hydra has put what `axes.train.lr=1` sets beside an axis `train.lr`. Keys with dots that are in
-    the value of an override, as in `axes={train.lr: [1]}`, stay.
+    Raises:
+        UserError: it removes what is not there.
     """
-    values = ((str(o.key_or_group).split("."), o.value()) for o in map(_parsed, overrides))
-    typed = [path for keys, value in values for path in _paths(tuple(keys), value)]
-    for number, path in enumerate(typed):
-        tree = _undotted(tree, ".".join(path), frozenset(typed[number:]))
+    path = override.key_or_group.split(".")
+    if not override.is_delete():
+        return dict(_with(tree, path, override.value()))
+    try:
+        del value_at(tree, path[:-1])[path[-1]]
+    except (KeyError, TypeError):
+        raise UserError(f"{override.input_line}: there is nothing to remove") from None
     return tree
 
 
-def _paths(path: Keys, value: Any) -> Iterator[Keys]:
-    """Yield the keys that lead to each value in nested mappings."""
-    if not isinstance(value, Mapping) or not value:
-        yield path
-        return
-    for key, item in value.items():
-        yield from _paths((*path, str(key)), item)
+def _with(tree: Any, path: Sequence[str], value: Any) -> Any:
+    """Return a tree with a value at a path, in place of one of another kind that lies there."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            tree = _with(tree, [*path, str(key)], item)
+        return tree
+    if not path:
+        return value
+    kept = _undotted(tree, ".".join(path)) if isinstance(tree, Mapping) else {}
+    return kept | {path[0]: _with(kept.get(path[0]), path[1:], value)}
 
 
-def _undotted(
-    tree: Mapping[str, Any], name: str, typed: Set[Keys], above: Keys = ()
-) -> dict[str, Any]:
+def _undotted(tree: Mapping[str, Any], name: str, *, spelled: bool = False) -> dict[str, Any]:
     """Return a mapping without what it says of a field by keys with dots.
 
     Args:
-        typed: keys that lead to values of overrides, which stay.
-        above: the keys that lead to the mapping.
+        spelled: the mapping lies below such a key.
     """
     kept = {}
     for key, value in tree.items():
-        path = (*above, str(key))
-        spelled, gone = any("." in part for part in path), lies_in(key, name)
-        if not gone and lies_in(name, key):
+        text = str(key)
+        gone = dotted = spelled or "." in text
+        if dotted and name.startswith(f"{text}."):
             below = value if isinstance(value, Mapping) else {}
-            value = _undotted(below, name[len(key) + 1 :], typed, path)
+            value = _undotted(below, name[len(text) + 1 :], spelled=True)
             gone = not value
-        if not (spelled and gone) or path in typed:
+        elif not lies_in(text, name):
+            gone = False
+        if not gone:
             kept[key] = value
     return kept
 
@@ -310,6 +307,7 @@ def _parsed(override: str) -> Override:
         ) from None
     if parsed.is_sweep_override():
         raise UserError(f"{override!r}: several values are a list; write '{_listed(key, value)}'")
+    check_values(parsed.value(), key)
     return parsed
 
 
@@ -321,16 +319,28 @@ def _listed(key: str, values: str) -> str:
     return f"{name}=[{'...' if '(' in values else values}]"
 
 
-def _compose(path: Path | None, overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the tree of a file with its `defaults` and overrides, interpolations resolved."""
-    alone, name = (OmegaConf.create(), _TYPED) if path is None else (_loaded(path), path.name)
+def _resolved(tree: dict[str, Any], overrides: Iterable[Override], name: str) -> dict[str, Any]:
+    """Return the tree of a file with overrides, its interpolations resolved, its paths absolute."""
     for override in overrides:
-        _parsed(override)
+        tree = _overridden(tree, override)
     with _mistakes(name), _without_environment():
-        config = _with_hydra(path, overrides) if overrides or "defaults" in alone else alone
-        tree = OmegaConf.to_container(config, resolve=True)
+        resolved = OmegaConf.to_container(OmegaConf.create(tree), resolve=True)
+    assert isinstance(resolved, dict)
+    check_values(resolved, name)
+    return {str(key): value for key, value in _absolute_paths(resolved).items()}
+
+
+def _tree(path: Path) -> dict[str, Any]:
+    """Return the tree of a file with its `defaults`."""
+    config = _loaded(path)
+    with _mistakes(path.name), _without_environment():
+        if "defaults" in config:
+            search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
+            GlobalHydra.instance().clear()
+            with initialize_config_dir(str(path.parent), version_base="1.3"):
+                config = compose(path.stem, overrides=[search])
+        tree = OmegaConf.to_container(config)
     assert isinstance(tree, dict)
-    check_values(tree, name)
     return {str(key): value for key, value in tree.items()}
 
 
@@ -349,27 +359,6 @@ def _without_environment() -> Iterator[None]:
         yield
     finally:
         OmegaConf.register_new_resolver("oc.env", read_environment, replace=True)
-
-
-def _with_hydra(path: Path | None, overrides: Sequence[str]) -> Any:
-    """Return a file's tree, or an empty one, with overrides.
-
-    An override replaces a value of another kind as a whole.
-    """
-    forced = [o if o.startswith(("+", "~")) else f"++{o}" for o in overrides]
-    search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
-    GlobalHydra.instance().clear()
-    folder, name = (Path.cwd(), None) if path is None else (path.parent, path.stem)
-    with initialize_config_dir(str(folder), version_base="1.3"):
-        while True:
-            try:
-                return compose(name, overrides=[*forced, search])
-            except ConfigCompositionException as error:
-                override = str(error).removeprefix("Error merging override ")
-                removed = "~" + override.lstrip("+").partition("=")[0]
-                if override not in forced or removed in forced:
-                    raise
-                forced.insert(forced.index(override), removed)
 
 
 def _loaded(path: Path) -> DictConfig:
