@@ -185,7 +185,7 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
     exact = "{samples: {metrics: [fd], count: 1024, sampler: {precision: fp32}}}"
-    measured = [f"evaluate=[{exact}]", "--budget", "trials=1"]
+    measured = [f"evaluate=[{exact}]", "budget.trials=1"]
     command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
     assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large, *measured]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -258,14 +258,14 @@ def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
         sweep, "live_sync", lambda lab, name, trackers: synced.append(trackers) or nullcontext()
     )
     followed = [word for word in COMMAND if word != "--no-mlflow"]
-    assert main([*followed, BOTH, "--budget", "trials=1"]) == 0
+    assert main([*followed, BOTH, "budget.trials=1"]) == 0
     assert [len(spec.routes) for spec in pretended.done] == [0, 1] and synced == [
         ("mlflow",),
         ("s", "mlflow"),
     ]
     said = "the budget of s is used up: "
     assert said in capsys.readouterr().err and Lab.at("lab").sweep("s").budget_path.exists()
-    assert main([*COMMAND, BOTH, "--budget", "trials=2"]) == 0
+    assert main([*COMMAND, BOTH, "budget.trials=2"]) == 0
     assert len(pretended.done) == 3 and synced[2:] == [(), ("s",)] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 3
@@ -301,7 +301,7 @@ def test_hours_that_are_over_are_no_interruption(
     pretended: Any, drawn: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretended.error = Interrupted()
-    assert main([*COMMAND, "--budget", "hours=0.0000001"]) == 0
+    assert main([*COMMAND, "budget.hours=0.0000001"]) == 0
     assert "interrupted" not in capsys.readouterr().err and drawn == ["s"]
 
 
@@ -311,7 +311,7 @@ def test_a_search_asks_for_what_fits_the_hours_that_are_left(
 ) -> None:
     monkeypatch.setattr(sweep.Stopwatch, "seconds", seconds)
     monkeypatch.setattr(Forecast, "seconds", lambda times, todo: [3600.0] * len(todo))
-    words = [RANDOM, "baseline=null", "axes.route={start: 0..3, end: 4}", "--budget", "hours=2"]
+    words = [RANDOM, "baseline=null", "axes.route={start: 0..3, end: 4}", "budget.hours=2"]
     assert main([*COMMAND, *words]) == 0 and len(pretended.done) == done
 
 

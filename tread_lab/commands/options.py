@@ -88,13 +88,6 @@ class Driven(Watched, OfLab, Changed):
     )
     name: str | None = option("name of the sweep (default: the name of the file)")
     extend: bool = option("add what is new in the file to the stored plan", False)
-    budget: Sequence[str] = option(
-        "flops=1e15, hours=2 or trials=20; repeat it for several limits; the same command with a"
-        " larger budget continues",
-        [],
-        action="append",
-        metavar="LIMIT",
-    )
     no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
     tracker: Sequence[str] = option(
         "follow the sweep in it; repeat it for several (mlflow)",
@@ -108,11 +101,6 @@ class Driven(Watched, OfLab, Changed):
     cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")
-
-    @property
-    def changes(self) -> list[str]:
-        """What is changed of the file: the overrides, and the limits of the budget."""
-        return [*self.overrides, *(f"budget.{limit}" for limit in self.budget)]
 
 
 @dataclass(kw_only=True)

@@ -28,7 +28,7 @@ def slurm(options: Slurm) -> int:
     Raises:
         UserError: the sweep file has a mistake.
     """
-    name, sweep, experiment = load_sweep(options.file, options.changes)
+    name, sweep, experiment = load_sweep(options.file, options.overrides)
     expand(sweep, experiment, Devices.stated("H100", gpus=1, concurrent=1).names(), _price(sweep))
     lab = Lab.at(options.root).root
     options = dataclasses.replace(options, root=str(lab))

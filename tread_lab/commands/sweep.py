@@ -103,7 +103,7 @@ def sweep(options: Sweep) -> int:
     lab = Lab.at(options.root)
     if not options.plan:
         lab.check_writable()  # before anything is timed
-    name, spec, experiment = load_sweep(options.file, options.changes)
+    name, spec, experiment = load_sweep(options.file, options.overrides)
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
     resources = TrialResources(device, options.cpus, gpus, *counts)
