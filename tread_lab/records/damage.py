@@ -15,16 +15,20 @@ from tread_lab.records.remarks import is_remark
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_folder import is_spent, is_stopped, is_suggestion
 
-_IS_RECORD: Mapping[str, Callable[[Tree], bool]] = {
-    "log.jsonl": is_entry,
-    "attempts.jsonl": is_attempt,
-    "remarks.jsonl": is_remark,
-    "asked.jsonl": is_suggestion,
-    "stopped.jsonl": is_stopped,
-    "spent.jsonl": is_spent,
-}
-# What reads each of these files finds nothing in one that is no record.
+
+def _lines(is_record: Callable[[Tree], bool]) -> Callable[[Path], bool]:
+    """Return whether each line is a record; a crash leaves no whole line that is none."""
+    return lambda path: all(map(is_record, read_lines(path)))
+
+
+# Name of a record -> what its reader finds: nothing in a file that is none.
 _READ: Mapping[str, Callable[[Path], Any]] = {
+    "log.jsonl": _lines(is_entry),
+    "attempts.jsonl": _lines(is_attempt),
+    "remarks.jsonl": _lines(is_remark),
+    "asked.jsonl": _lines(is_suggestion),
+    "stopped.jsonl": _lines(is_stopped),
+    "spent.jsonl": _lines(is_spent),
     "result.json": lambda path: RunFolder(path.parent).result(),
     "metrics.json": lambda path: EvaluationFolder(path.parent).read(),
     "origin.json": lambda path: RunFolder(path.parent).origin(),
@@ -42,7 +46,4 @@ def passed_over(folder: Path) -> list[str]:
 
 def is_passed_over(path: Path) -> bool:
     """Return whether the reader of a record finds something in it that is none."""
-    is_record, read = _IS_RECORD.get(path.name), _READ.get(path.name)
-    if is_record is not None:  # a crash leaves no whole line that is none
-        return not all(map(is_record, read_lines(path)))
-    return read is not None and not read(path)
+    return path.name in _READ and not _READ[path.name](path)
