@@ -44,16 +44,6 @@ def test_what_a_system_leaves_among_the_runs_is_no_run(lab: Lab) -> None:
     assert [run.name for run in lab.runs()] == ["a", "b"]
 
 
-def test_a_plan_is_kept_unless_the_last_copy_is_equal(lab: Lab) -> None:
-    sweep = lab.sweep("s")
-    write_text(sweep.path / "plans" / "other.json", "no plan")
-    for text in ("a", "b", "b", "a"):
-        write_text(sweep.plan_path, text)
-        sweep.keep_plan()
-    assert [path.read_text() for path in sweep.earlier_plans] == ["a", "b", "a"]
-    assert [path.name for path in sweep.earlier_plans] == ["0001.json", "0002.json", "0003.json"]
-
-
 def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tread_lab.records.checksums import NUMBER, Kind, fits
-from tread_lab.records.durable import modified, read_json, write_json, write_text
+from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import StoredPlan, is_trial, read_plan
@@ -219,17 +219,6 @@ class SweepFolder:
     def driven(self) -> bool:
         """Whether a driver works at the sweep."""
         return is_held(self.path / LOCK)
-
-    @property
-    def earlier_plans(self) -> list[Path]:
-        """The plans that were extended, the oldest first."""
-        return sorted(self.path.glob("plans/[0-9]*.json"))
-
-    def keep_plan(self) -> None:
-        """Copy the plan to `plans/`, unless the last copy is equal."""
-        text, kept = self.plan_path.read_text(encoding="utf-8"), self.earlier_plans
-        if not kept or kept[-1].read_text(encoding="utf-8") != text:
-            write_text(self.path / "plans" / f"{len(kept) + 1:04d}.json", text)
 
     def plan(self) -> StoredPlan:
         """Return the plan with the trials that a search has suggested so far.

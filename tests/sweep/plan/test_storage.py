@@ -107,10 +107,10 @@ def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny, search: Any) -
     text = folder.plan_path.read_text()
     store_plan(folder, planned(tiny, search=search, question="Another question?"))
     store_plan(folder, load_plan(folder))
-    assert folder.plan_path.read_text() == text and folder.earlier_plans == []
+    assert folder.plan_path.read_text() == text
     if search is not None:  # whose number of cells may change, and pages say how many are to come
         store_plan(folder, planned(tiny, search={**search, "trials": 7}))
-        assert folder.plan().wanted == 7 and folder.earlier_plans == []
+        assert folder.plan().wanted == 7
 
 
 def images(**fields: Any) -> dict[str, Any]:
@@ -275,18 +275,16 @@ def test_how_a_run_is_carried_out_and_where_its_fields_are_written_is_no_other_b
     assert rates(plan_to_run(folder, same, extend=True)) == ["baseline", 0.25, 0.5, 0.75]
 
 
-def test_extending_adds_what_is_new_and_keeps_the_earlier_plan(folder: SweepFolder) -> None:
-    before, text = load_plan(folder), folder.plan_path.read_text()
+def test_extending_adds_what_is_new_and_keeps_what_was_planned(folder: SweepFolder) -> None:
+    before, created = load_plan(folder), folder.plan().created
     both = plan_to_run(folder, edited(OTHER), extend=True)
     assert rates(both) == ["baseline", 0.25, 0.5, 0.75]
     assert both.trials[:3] == before.trials and both.evaluations == before.evaluations
     assert "1 trial (2->8 s=0.75 seed 0)" in what_is_added(before, both)
     store_plan(folder, both)
-    assert [path.name for path in folder.earlier_plans] == ["0001.json"]
-    assert folder.earlier_plans[0].read_text() == text
     assert rates(load_plan(folder)) == rates(both)
     stored = folder.plan()
-    assert stored.created == json.loads(text)["created"] and len(stored.extended) == 1
+    assert stored.created == created and len(stored.extended) == 1
 
 
 def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_sweep(
@@ -300,12 +298,12 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
     for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
         check_plan(folder, edited(sweep))
     assert plan_to_run(folder, edited(OTHER), extend=True).trials == load_plan(folder).trials
-    assert len(folder.earlier_plans) == 1
+    assert len(folder.plan().extended) == 1
     with pytest.raises(UserError, match="planned with other settings"):
         plan_to_run(folder, edited({**FIRST, "seeds": [0, 1]}))
     more = plan_to_run(folder, edited({**FIRST, "seeds": [0, 1]}), extend=True)
     store_plan(folder, more)
-    assert len(more.trials) == 4 + 3 and len(folder.earlier_plans) == 2
+    assert len(more.trials) == 4 + 3
     assert len(folder.plan().extended) == 2
     assert [trial.role for trial in more.trials[:2]] == ["baseline", "baseline"]
     added = what_is_added(again, more)
@@ -357,11 +355,9 @@ def test_the_run_of_a_baseline_may_be_a_trial_of_the_edited_file() -> None:
     assert "kid@1k for every run" in what_is_added(stored, measured)
 
 
-def test_an_extension_survives_a_kill_and_overwrites_no_other(folder: SweepFolder) -> None:
+def test_an_extension_overwrites_no_other(folder: SweepFolder) -> None:
     late = plan_to_run(folder, edited(WIDER), extend=True)
-    folder.keep_plan()  # and it was killed before it wrote the new plan
     store_plan(folder, plan_to_run(folder, edited({**FIRST, "seeds": [0, 1]}), extend=True))
-    assert len(folder.earlier_plans) == 1
     with pytest.raises(UserError, match="planned with other settings"):
         store_plan(folder, late)
 

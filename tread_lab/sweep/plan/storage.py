@@ -33,7 +33,7 @@ _FIELDS = 2  # that the difference of two plans names; the rest are counted
 
 
 def store_plan(folder: SweepFolder, plan: Plan) -> None:
-    """Write a new plan, or one that extends the stored plan; the stored plan is kept beside it.
+    """Write a new plan, or one that extends the stored plan.
 
     That of a search is written again where it tries another number of cells.
 
@@ -44,7 +44,6 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     if stored is None:
         _write(folder, plan, created=now)
     elif list(plan.versions[:-1]) == versions(stored):
-        folder.keep_plan()
         _write(folder, plan, created=stored.created, extended=(*stored.extended, now))
     elif plan.versions != tuple(versions(stored)):
         check_plan(folder, plan)
