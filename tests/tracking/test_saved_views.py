@@ -22,7 +22,7 @@ VIEWS = SavedViews(
         *("gap/train", "gap/heldout", "gap/heldout:low"),
     ],
     ranked_by="gap/heldout",
-    varied={"route_start", "route_end", "seed"},
+    mapped=True,
     pictures=["pictures/samples_64"],
     seed=0,
     step=1400,
@@ -33,11 +33,10 @@ OTHERS: dict[str, dict[str, Any]] = {
     "a sweep": {},
     "more is better by a score, and nothing is said of the other": {
         **{"metrics": ["fd@1k", "is@50k", "sharpness@1k"], "ranked_by": "is@50k"},
-        "varied": {"selection_rate", "route_length", "route_end", "seed"},
+        "mapped": False,
     },
     "as many trials as are drawn at once, and no pictures": {
         **{"trials": 200, "pictures": ()},
-        "varied": {"route_start", "route_end"},
     },
     "one trial more than are drawn at once, and nothing measured": {
         **{"trials": 201, "metrics": (), "ranked_by": None},

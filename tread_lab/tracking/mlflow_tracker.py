@@ -34,7 +34,7 @@ from tread_lab.tracking.mlflow_client import (
     open_experiment,
     writers,
 )
-from tread_lab.tracking.projection import PARAMETERS, Number, Projection, ShownTrial, trials_of
+from tread_lab.tracking.projection import Number, Projection, ShownTrial, trials_of
 from tread_lab.tracking.saved_views import SavedViews
 from tread_lab.tracking.store import (
     EXPERIMENT,
@@ -171,7 +171,7 @@ class _SweepSync:
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
             metrics=own_metrics(frame),
             ranked_by=ranking_key(frame),
-            varied={v for k, v in PARAMETERS.items() if k in frame and frame[k].nunique() > 1},
+            mapped=all(end in frame and frame[end].nunique() > 1 for end in ("start", "end")),
             pictures=self._projection.pictures(),
             seed=min(trial.stored.seed for trial in trials),
             step=max(trial.stored.steps for trial in trials),

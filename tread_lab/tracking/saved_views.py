@@ -10,29 +10,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tread_lab.frames import OWN
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
-    IMAGES_PER_S,
-    STEP_SECONDS,
     TRAIN_IMAGES_PER_S,
     TRAIN_LOSS,
     metric_kind,
 )
-from tread_lab.tracking.projection import PARAMETERS, to_mlflow
+from tread_lab.tracking.projection import to_mlflow
 
 TAG = "mlflow.sharedViewState."  # as MLflow 3.17 keeps views; another version passes over them
 COLUMNS = ("route", "selection_rate", "seed")
 MOST_DRAWN = 200  # trials that MLflow's page draws at once; of more it shows the best
-ONCE = (
-    "gap/",
-    "heldout/",
-    "similarity/",
-    "cost/",
-    STEP_SECONDS,
-    IMAGES_PER_S,
-)  # measured at the end, so bars and no curves
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,7 @@ class SavedViews:
         condition: the search that finds the sweep's trials and nothing else.
         metrics: the metrics that its trials have, by the names of `trials_frame`.
         ranked_by: the one of them that its cells are ranked by.
-        varied: the parameters that differ between its trials.
+        mapped: whether starts and ends of routes differ between its trials.
         pictures: keys of the pictures that its trials have.
         seed: whose pictures are shown.
         step: the step that the pictures belong to.
@@ -55,7 +44,7 @@ class SavedViews:
     condition: str
     metrics: Collection[str]
     ranked_by: str | None
-    varied: Collection[str]
+    mapped: bool
     pictures: Sequence[str]
     seed: int
     step: int
@@ -93,32 +82,23 @@ class SavedViews:
         """Bars of every cell, the map over start and end, curves; seeds averaged."""
         headlines = self._headlines()
         charts = [_chart("BAR", RESULT, name, metricKey=name) for name in headlines]
-        if headlines and {"route_start", "route_end"} <= set(self.varied):
+        if headlines and self.mapped:
             axes = {"x": ("route_end", "PARAM"), "y": ("route_start", "PARAM")}
             axes["z"] = (headlines[0], "METRIC")
             options = {f"{axis}axis": {"key": k, "type": t} for axis, (k, t) in axes.items()}
             charts.append(_chart("CONTOUR", RESULT, "placement", **options))
         for name in (TRAIN_LOSS, TRAIN_IMAGES_PER_S):
             charts.append(_chart("LINE", TRAINING, name, metricKey=name, **LINE))
-        for name in map(to_mlflow, sorted(self.metrics)):
-            if name.startswith(ONCE) and name not in headlines:
-                hidden = {"deleted": name.endswith(OWN)}
-                charts.append(_chart("BAR", OTHERS, name, metricKey=name) | hidden)
         group = {"mode": "tag", "groupByData": "cell"}
         grouped = {"aggregateFunction": "average", "groupByKeys": [group]}
         return self._state(self.condition, charts) | {"groupBy": grouped}
 
     def _pictures(self) -> dict[str, Any]:
-        """Samples and similarities of one seed side by side, and all axes at once."""
-        varied = [name for name in PARAMETERS.values() if name in self.varied]
-        headlines = self._headlines()
+        """Samples and similarities of one seed side by side."""
         charts = [
             _chart("IMAGE", PICTURES, key, imageKeys=[key], step=self.step, showRunParams=False)
             for key in self.pictures
         ]
-        if headlines and varied:
-            chosen = {"selectedParams": varied, "selectedMetrics": headlines}
-            charts.append(_chart("PARALLEL", RESULT, "axes", **chosen, showAllRuns=True))
         return self._state(f"{self.condition} AND params.`seed` = '{self.seed}'", charts)
 
     def _state(self, condition: str, charts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -153,8 +133,7 @@ class SavedViews:
         }
 
 
-RESULT, TRAINING, OTHERS = "Which cell is best", "During training", "Other measures"
-PICTURES = "Pictures"
+RESULT, TRAINING, PICTURES = "Which cell is best", "During training", "Pictures"
 LINE = {
     "lineSmoothness": 0,
     "xAxisScaleType": "linear",
