@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.data.conftest import LATENTS, packed
+from tread_lab.data.scaled import Posterior, Store
 from tread_lab.data.source import open_store
-from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.prepare.measure import ChannelMoments, measure
-from tread_lab.specs import UserError
 
 __all__ = ["packed"]
 
@@ -26,14 +26,6 @@ def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:
     assert (x_NCHW * measured.scale_for(0.5)).std() == pytest.approx(0.5, rel=1e-12)
 
 
-@pytest.mark.parametrize("value", [np.nan, 0.0])
-def test_statistics_that_would_not_be_taken_are_not_written(value: float, tmp_path: Path) -> None:
-    wrong = Statistics(np.zeros(2), np.array([1.0, value]))
-    with pytest.raises(UserError, match=r"not written: .*`tread-lab data verify` names"):
-        write_statistics(tmp_path / "statistics.json", wrong)
-    assert not (tmp_path / "statistics.json").exists()
-
-
 def test_one_pass_gives_the_moments_of_two() -> None:
     rng = np.random.default_rng(0)
     offset_C, spread_C = np.array([1e4, -3.0, 0.0]), np.array([1.0, 20, 1e-3])
@@ -46,12 +38,16 @@ def test_one_pass_gives_the_moments_of_two() -> None:
     assert moments.deviation == pytest.approx(x_NCHW.std(), rel=1e-12)
 
 
-def test_the_posteriors_variance_counts(packed: Path) -> None:
-    (packed / "latents.npy").unlink()
-    log_variance = np.full(LATENTS.shape, np.log(4.0))
-    both = np.concatenate([LATENTS.astype(np.float64), log_variance], axis=1)
-    np.save(packed / "moments.npy", both)
-    measured = measure(open_store("latents", packed))
+@pytest.mark.parametrize(
+    ("posterior", "behind"), [("log_variance", math.log(4.0)), ("deviation", 2.0)]
+)
+def test_the_posteriors_variance_counts(posterior: Posterior, behind: float) -> None:
+    """Both posteriors have the deviation 2."""
+    x_NCHW = LATENTS.astype(np.float64)
+    store = Store()
+    store.shape, store.labels, store.posterior = (4, 8, 8), np.zeros(40, np.int64), posterior
+    both_NCHW = np.concatenate([x_NCHW, np.full_like(x_NCHW, behind)], axis=1)
+    store.read = lambda ids, mirrored=None: both_NCHW[ids]  # type: ignore[method-assign]
+    measured = measure(store)
     assert measured.spread == pytest.approx(2.0, rel=1e-12)
-    whole = np.sqrt(LATENTS.astype(np.float64).var() + 4)
-    assert measured.deviation == pytest.approx(whole, rel=1e-12)
+    assert measured.deviation == pytest.approx(np.sqrt(x_NCHW.var() + 4), rel=1e-12)
