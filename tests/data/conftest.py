@@ -31,9 +31,11 @@ LATENTS.setflags(write=False)
 LABELS.setflags(write=False)
 
 
-def write_tar(path: Path, members: Iterable[Member]) -> Path:
+def write_tar(path: Path, members: Iterable[Member], *folders: tarfile.TarInfo) -> Path:
     path.parent.mkdir(exist_ok=True)
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for folder in folders:
+            archive.addfile(folder)
         for name, content in members:
             info = tarfile.TarInfo(name)
             info.size = len(content)
