@@ -12,6 +12,7 @@ import torch
 
 from tread_lab.data import autoencoder, open_data
 from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
+from tread_lab.data.source import image_shape
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.specs import DataSpec, UserError
 
@@ -53,7 +54,7 @@ def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
     assert torch.equal(of_unit.pixels(x_BCHW), (raw_BCHW.clamp(0, 1) * 255).to(torch.uint8))
     monkeypatch.setattr(autoencoder, "images_at_once", lambda *_: 1)
     assert torch.allclose(signed.decoded(x_BCHW), raw_BCHW, atol=1e-5)  # type: ignore[attr-defined]
-    assert signed.decoder != of_unit.decoder
+    assert signed.decoder != of_unit.decoder and image_shape(signed) == (3, 16, 16)
     images_BCHW = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256)
     encoder = Encoder(str(tmp_path / "vae"), range="unit")
     mean_BCHW, _ = encoder.on(torch.device("cpu"))(images_BCHW.to(torch.uint8))

@@ -14,14 +14,20 @@ from tread_lab.data.source import open_data
 from tread_lab.specs import DataSpec, UserError
 
 
-@pytest.mark.parametrize(("source", "channels"), [("latents", 4), ("images", 3)])
-def test_an_export_says_what_samples_are_and_gives_none(
-    source: str, channels: int, tmp_path: Path
-) -> None:
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """A folder of exported weights that records its held-out samples."""
     for name in ("model.safetensors", "spec.yaml"):
         (tmp_path / name).touch()
     (tmp_path / "config.json").write_text(json.dumps({"heldout": "0123"}))
-    spec = DataSpec(source=source, path=str(tmp_path), channels=channels, size=8)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("source", "channels"), [("latents", 4), ("images", 3)])
+def test_an_export_says_what_samples_are_and_gives_none(
+    source: str, channels: int, export: Path
+) -> None:
+    spec = DataSpec(source=source, path=str(export), channels=channels, size=8)
     heldout = open_data(spec, "heldout")
     assert (heldout.shape, len(heldout), heldout.fingerprint) == ((channels, 8, 8), 0, "0123")
     check_decoded(spec, heldout)
@@ -31,6 +37,12 @@ def test_an_export_says_what_samples_are_and_gives_none(
     ):
         with pytest.raises(UserError, match="holds exported weights and no samples; write the"):
             refused()
+
+
+def test_what_an_exported_network_gives_has_the_scale_of_its_images(export: Path) -> None:
+    spec = DataSpec(source="images", path=str(export), channels=3, size=1, scale=0.5)
+    x_BCHW = torch.tensor([-0.5, 0.0, 0.5]).view(1, 3, 1, 1)
+    assert open_data(spec, "heldout").pixels(x_BCHW).flatten().tolist() == [0, 128, 255]
 
 
 def test_what_an_earlier_export_kept_is_gone_with_the_data(tmp_path: Path) -> None:
