@@ -31,7 +31,6 @@ GOOD = b'{"captions": ["a"]}\n'
         (GOOD + b'{"captions": ["a", ""]}\n', "line 2: sample 1 has no caption"),
         (GOOD + b'{"captions": ["a", 3]}\n', "line 2: write"),
         (GOOD + b'{"captions": 3}\n', "line 2: write"),
-        (GOOD + b'{"caption": ["b"]}\n', "line 2: write"),
         (GOOD + b'["b"\n', "line 2: write"),
         (b"\xff\n", "captions.jsonl cannot be read"),
     ],

@@ -97,7 +97,7 @@ def test_images_alone_are_samples_between_minus_one_and_one(repa: Path) -> None:
     assert torch.equal(half.pixels(half_BCHW), stored)
 
 
-@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.float32])
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
 def test_levels_beyond_8_bits_are_refused_and_not_cut_to_white(dtype: type, tmp_path: Path) -> None:
     levels = np.linspace(0, 65_535, 64).reshape(8, 8).astype(dtype)
     (tmp_path / "a").mkdir()

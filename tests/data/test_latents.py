@@ -58,27 +58,7 @@ def test_without_an_autoencoder_pixels_are_called_a_preview(packed: Path) -> Non
     x_BCHW, _ = samples.take(torch.arange(5))
     shown_BCHW = samples.pixels(x_BCHW)
     assert samples.preview
-    assert shown_BCHW.shape == (5, 3, 8, 8) and shown_BCHW.dtype == torch.uint8
     assert torch.equal(samples.pixels(x_BCHW[2:3])[0], shown_BCHW[2])
-    units_BCHW = (x := x_BCHW[:, :3].numpy()) - x.mean(axis=(2, 3), keepdims=True)
-    units_BCHW /= x.std(axis=(2, 3), keepdims=True)
-    expected_BCHW = (127.5 + units_BCHW * 51).round().clip(0, 255)  # 2.5 deviations
-    assert np.abs(shown_BCHW.numpy() - expected_BCHW).max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"channels": 3}, "data.channels: 3 in the spec, but the data have 4"),
-        ({"size": 16}, "data.size: 16 in the spec, but the data have 8"),
-        ({"classes": 6}, "data.classes: 6 in the spec, but the labels .* from 0 to 6"),
-    ],
-)
-def test_data_that_are_not_what_the_spec_says_are_refused(
-    packed: Path, change: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(UserError, match=says):
-        _open(packed, **change)
 
 
 DAMAGE: dict[str, tuple[str, Any, str]] = {
@@ -88,8 +68,6 @@ DAMAGE: dict[str, tuple[str, Any, str]] = {
     "a pickle": ("labels", np.array([{"a": 1}] * 40), "is damaged or no plain array"),
     "too few": ("labels", np.arange(39), r"must be integers \[40\], .* is int64 \[39\]"),
     "floats": ("labels", np.zeros(40, np.float32), r"must be integers \[40\]"),
-    "a column": ("labels", np.zeros((40, 1), np.int64), r"must be integers \[40\]"),
-    "flat": ("latents", np.zeros((40, 256), np.float16), r"but is float16 \[40, 256\]"),
     "one": ("latents", np.zeros((1, 4, 8, 8), np.float32), r"N > 1, but is float32 \[1, 4, 8, 8\]"),
     "whole numbers": ("latents", np.zeros((40, 4, 8, 8), np.int16), "must be floats"),
     "39 images": ("images", np.zeros((39, 3, 4, 4), np.uint8), r"uint8 \[40, 3, height, width\]"),

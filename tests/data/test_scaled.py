@@ -13,7 +13,7 @@ import torch
 from tests.data.conftest import LATENTS
 from tread_lab import draws
 from tread_lab.data import open_data
-from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, fingerprint, split_ids
+from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, preview, split_ids
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.systems.repa.encoder import check_encoder
 from tread_lab.systems.repa.spec import RepaSpec
@@ -85,23 +85,17 @@ class Stored(Store):
 
     shape, posterior, fingerprint, flips = (1, 2, 4), "none", "f", True
 
-    def __init__(self, labels: list[int]) -> None:
-        self.labels = np.array(labels)
-        self.read_ids: list[int] = []
+    labels = np.zeros(100, np.int64)
 
     def read(self, ids: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
-        self.read_ids = ids.tolist()
         signs = 1.0 if mirrored is None else np.where(mirrored, -1.0, 1.0)
         values = (ids + 1.0) * signs
         return np.broadcast_to(values[:, None, None, None], (len(ids), 1, 2, 4)).astype(np.float32)
 
-    def images(self, ids: np.ndarray) -> np.ndarray | None:
-        return None
-
 
 def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
     spec = DataSpec(source="latents", channels=1, size=2, classes=7, scale=2.0)
-    store: Any = Stored([0] * 100)
+    store: Any = Stored()
     latents = ScaledLatents(store, spec)
     assert latents.image_shape is None  # without a decoder
     x_BCHW, _ = latents.redraw(torch.arange(100), 3, "sample", 1)
@@ -113,29 +107,33 @@ def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
     assert (plain.redraw(torch.arange(100), 3, "sample", 1)[0] > 0).all()
 
 
-def test_a_fingerprint_is_of_64_latents_their_labels_and_the_mirrored_ones() -> None:
-    def print_of(labels: list[int], **changes: Any) -> str:
-        store: Any = Stored(labels)
-        vars(store).update(changes)
-        found = fingerprint(store, "header")
-        assert len(store.read_ids) == 64 and store.read_ids[::63] == [0, len(labels) - 1]
-        return found
-
-    names = {print_of([0] * 100), print_of([0] * 99 + [1]), print_of([0] * 100, flips=False)}
-    assert len(names) == 3
-
-
-@pytest.mark.parametrize("n", [21, 1000, 1_281_167])
-def test_5_percent_are_held_out_at_most_10000(n: int) -> None:
-    train, heldout = split_ids(n, "train"), split_ids(n, "heldout")
-    assert np.array_equal(np.sort(np.concatenate([train, heldout])), np.arange(n))
-    assert len(heldout) == min(n // 20, MOST_HELDOUT)
-
-
 @pytest.mark.parametrize(
-    ("n", "heldout"), [(2, [1]), (19, [9]), (40, [10, 30]), (61, [10, 30, 50]), (1, [0])]
+    ("n", "count", "first"),
+    [
+        (1, 1, [0]),
+        (2, 1, [1]),
+        (40, 2, [10, 30]),
+        (61, 3, [10, 30, 50]),
+        (1_281_167, MOST_HELDOUT, [64, 192, 320]),
+    ],
 )
-def test_these_places_are_held_out(n: int, heldout: list[int]) -> None:
-    assert split_ids(n, "heldout").tolist() == heldout
-    assert split_ids(n, "train").tolist() == [k for k in range(n) if k not in heldout]
+def test_5_percent_are_held_out_evenly_spread_and_at_most_10000(
+    n: int, count: int, first: list[int]
+) -> None:
+    heldout, train = split_ids(n, "heldout").tolist(), split_ids(n, "train").tolist()
+    assert len(heldout) == count and heldout[:3] == first
+    assert train == sorted(train) and sorted(heldout + train) == list(range(n))
     assert split_ids(n, "all").tolist() == list(range(n))
+
+
+@pytest.mark.parametrize(("channels", "shown"), [(1, 1), (2, 1), (3, 3), (4, 3)])
+def test_a_preview_is_grey_or_of_three_channels_and_spans_two_and_a_half_deviations(
+    channels: int, shown: int
+) -> None:
+    x_BCHW = torch.tensor([[[[-1.0, 1.0]]], [[[5.0, 9.0]]]]).expand(-1, channels, 1, 2)
+    seen_BCHW = preview(x_BCHW)
+    assert seen_BCHW.shape == (2, shown, 1, 2) and seen_BCHW.dtype == torch.uint8
+    levels_2 = 127.5 + torch.tensor([-1.0, 1.0]) * 127.5 / 2.5  # one deviation to either side
+    assert (seen_BCHW - levels_2).abs().max() <= 0.51
+    spike_BCHW = torch.eye(20)[:1].expand(1, channels, 20, 20) * torch.eye(20)
+    assert preview(spike_BCHW)[..., 0, 0].unique().tolist() == [255]

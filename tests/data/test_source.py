@@ -52,11 +52,22 @@ def test_data_without_a_path_are_one_line() -> None:
             open_data(DataSpec(source=name), "heldout")
 
 
-@pytest.mark.parametrize("field", ["channels", "size", "classes"])
-def test_a_spec_that_contradicts_the_embedded_images_is_refused(field: str) -> None:
-    wrong: dict[str, Any] = {field: 4}
-    with pytest.raises(UserError, match=f"data.{field}: 4 in the spec, but the data have"):
-        open_data(DataSpec(**wrong), "train")
+@pytest.mark.parametrize(
+    ("source", "field", "says"),
+    [
+        ("fashion16", "classes", "3 in the spec, but the data have 10"),
+        ("latents", "channels", "3 in the spec, but the data have 4"),
+        ("latents", "size", "3 in the spec, but the data have 8"),
+        ("latents", "classes", "3 in the spec, but the labels .* from 0 to 6"),
+    ],
+)
+def test_a_spec_that_contradicts_the_data_is_refused(
+    packed: Path, source: str, field: str, says: str
+) -> None:
+    shape = {"channels": 4, "size": 8, "classes": 7, "path": str(packed)}
+    fields: Any = {"source": source, **(shape if source == "latents" else {}), field: 3}
+    with pytest.raises(UserError, match=f"data.{field}: {says}"):
+        open_data(DataSpec(**fields), "train")
 
 
 def test_every_source_of_the_spec_has_code_and_facts() -> None:
@@ -82,12 +93,15 @@ def test_a_decoder_gets_what_the_encoder_gave_where_channels_are_normalised_too(
         source, "open_autoencoder", lambda scale, range: lambda x_BCHW: x_BCHW / (scale or 1)
     )
 
+    stored_BCHW = np.delete(np.load(packed / "latents.npy"), (10, 30), axis=0).astype(np.float64)
+
     def factor(source: str, path: Path, **changes: Any) -> float:
         fields = {"channels": 4, "size": 8, "classes": 7, "normalise": True, **changes}
         samples = open_data(DataSpec(source=source, path=str(path), **fields), "train")
-        given_BCHW = samples.pixels(samples.take(torch.arange(38))[0])
-        stored_BCHW = np.delete(np.load(packed / "latents.npy"), (10, 30), axis=0)
-        return float(stored_BCHW.std(dtype=np.float64) / given_BCHW.double().std(correction=0))
+        given_BCHW = samples.pixels(samples.take(torch.arange(38))[0]).double().numpy()
+        found = float(stored_BCHW.std() / given_BCHW.std())
+        assert np.allclose(given_BCHW * found, stored_BCHW, atol=1e-5)  # its mean, too
+        return found
 
     assert [
         factor("shards", shards),
