@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import itertools
+import json
 import os
 import re
 import threading
@@ -16,10 +17,12 @@ import pytest
 import torch
 
 from tread_lab.data.autoencoder import Encoder
+from tread_lab.data.captions import read_captions
 from tread_lab.data.latents import read_manifest
 from tread_lab.prepare import packed
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import DamagedImage, centre_crop, open_images
+from tread_lab.prepare.packed import Steps
 from tread_lab.records.durable import DiskFull, write_json
 from tread_lab.records.locks import Busy
 from tread_lab.specs import UserError
@@ -27,15 +30,27 @@ from tread_lab.specs import UserError
 CPU = torch.device("cpu")
 
 
-def encoded(images: Path, folder: Path, autoencoder: Path, /, **changes: Any) -> int:
-    """Encode to the end; return the number of steps."""
+def encoding(images: Path, folder: Path, autoencoder: Path, /, **changes: Any) -> Any:
+    """Begin to encode images of side 16 in parts of four; return the steps to come."""
+    opened = open_images(images, changes.pop("captions", None))
     fields = {name: changes.pop(name) for name in [*changes] if hasattr(Stored(), name)}
-    options = {"devices": [CPU], "batch": 4, **changes}
-    stored = Stored(**{"size": 16, **fields})
-    arguments = (open_images(images), folder, Encoder(str(autoencoder)), stored)
-    steps = list(encode(*arguments, **options))
+    stored, options = Stored(**{"size": 16, **fields}), {"devices": [CPU], "batch": 4, **changes}
+    return encode(opened, folder, Encoder(str(autoencoder)), stored, **options)
+
+
+def encoded(*paths: Path, **changes: Any) -> int:
+    """Encode to the end; return the number of steps."""
+    steps = list(encoding(*paths, **changes))
     assert all(step.total == steps[-1].done for step in steps)
     return len(steps)
+
+
+def stopped_after(count: int, *paths: Path, **changes: Any) -> Steps:
+    """Encode so many parts and stop; return the last step."""
+    steps = encoding(*paths, **changes)
+    last: Steps = next(itertools.islice(steps, count, None))
+    steps.close()
+    return last
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -96,10 +111,7 @@ def test_devices_and_interruptions_change_no_byte(
     whole, several, stopped = (tmp_path / name for name in ("whole", "several", "stopped"))
     encoded(images, whole, autoencoder, posterior="sample")
     encoded(images, several, autoencoder, posterior="sample", devices=[CPU, CPU])
-    arguments = (open_images(images), stopped, Encoder(str(autoencoder)))
-    steps = encode(*arguments, Stored(size=16, posterior="sample"), devices=[CPU], batch=4)
-    assert next(itertools.islice(steps, 3, None)).done == 12
-    steps.close()
+    assert stopped_after(3, images, stopped, autoencoder, posterior="sample").done == 12
     assert encoded(images, stopped, autoencoder, posterior="sample") < 10
     assert digests(whole) == digests(several) == digests(stopped)
     assert encoded(images, whole, autoencoder, posterior="sample") == 0
@@ -131,8 +143,7 @@ def test_another_setting_is_refused_and_says_which(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
     out = tmp_path / "out"
-    arguments = (open_images(images), out, Encoder(str(autoencoder)))
-    steps = encode(*arguments, Stored(size=16), devices=[CPU], batch=4)
+    steps = encoding(images, out, autoencoder)
     next(steps)
     with pytest.raises(Busy, match="out is in use by another process"):
         encoded(images, out, autoencoder)
@@ -158,11 +169,7 @@ def test_images_that_changed_under_their_names_are_not_those_that_were_encoded(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
     out, last = tmp_path / "out", images / open_images(images).names[40]
-    steps = encode(
-        open_images(images), out, Encoder(str(autoencoder)), Stored(size=16), devices=[CPU], batch=4
-    )
-    assert next(itertools.islice(steps, 2, None)).done == 8
-    steps.close()
+    assert stopped_after(2, images, out, autoencoder).done == 8
     content, times = last.read_bytes(), (last.stat().st_atime_ns, last.stat().st_mtime_ns)
     for holds in ("the beginning of a data set", "a data set"):
         for change in (b"x" + content[1:], content + b"x"):  # of another time; of another size
@@ -188,28 +195,27 @@ def test_damaged_images_stop_it_or_are_left_out_and_named(
 ) -> None:
     whole, out, again = (tmp_path / name for name in ("whole", "out", "again"))
     encoded(images, whole, autoencoder)
-    path = images / "n00000001" / "n00000001_4.png"
-    path.write_bytes(b"nothing")
+    names, damaged = list(open_images(images).names), "n00000001/n00000001_4.png"
+    rows = [json.dumps({"file_name": name, "text": name}) for name in names]
+    captions, place = tmp_path / "captions.jsonl", names.index(damaged)
+    captions.write_text("\n".join(rows))
+    (images / damaged).write_bytes(b"nothing")
     with pytest.raises(DamagedImage, match=r"mend it, or give --skip-damaged, with which the sa"):
-        encoded(images, out, autoencoder)
-    encoded(images, out, autoencoder, skip_damaged=True)
-    opened = open_images(images)
-    place = list(opened.names).index("n00000001/n00000001_4.png")
-    assert (out / "damaged.txt").read_text() == "n00000001/n00000001_4.png\n"
+        encoded(images, out, autoencoder, captions=captions)
+    encoded(images, out, autoencoder, captions=captions, skip_damaged=True)
+    assert (out / "damaged.txt").read_text() == f"{damaged}\n"
+    kept_names = names[:place] + names[place + 1 :]
+    assert read_captions(out / "captions.jsonl") == [(name,) for name in kept_names]
     for name in ("latents", "labels"):
         kept = np.delete(np.load(whole / f"{name}.npy"), place, axis=0)
         assert np.array_equal(np.load(out / f"{name}.npy"), kept)
     manifest = read_manifest(out)
     assert manifest is not None and manifest["damaged"] == 1 and manifest["samples"] == 40
-    steps = encode(
-        opened, again, Encoder(str(autoencoder)), Stored(size=16), devices=[CPU], batch=4,
-        skip_damaged=True,
-    )  # fmt: skip
-    assert [step.damaged for step in itertools.islice(steps, 9)][-1] == 1
-    steps.close()
-    encoded(images, again, autoencoder, skip_damaged=True)
+    half = stopped_after(8, images, again, autoencoder, captions=captions, skip_damaged=True)
+    assert half.damaged == 1
+    encoded(images, again, autoencoder, captions=captions, skip_damaged=True)
     assert digests(again) == digests(out)
-    for other in opened.names[1:]:
+    for other in names[1:]:
         (images / other).write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"none: 1 of 41 samples are whole, too few$"):
         encoded(images, tmp_path / "none", autoencoder, skip_damaged=True)

@@ -240,4 +240,6 @@ def test_the_crop_is_its_definition(pixels: np.ndarray, size: int, off: int) -> 
 
 def test_grey_and_transparent_images_become_rgb(pixels: np.ndarray) -> None:
     grey = Image.fromarray(pixels).convert("LA")
-    assert centre_crop(grey, 32).shape == (32, 32, 3)
+    red, green, blue = np.moveaxis(centre_crop(grey, 32), 2, 0)
+    assert red.shape == (32, 32) and red.std() > 0
+    assert np.array_equal(red, green) and np.array_equal(red, blue)
