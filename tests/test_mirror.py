@@ -13,7 +13,6 @@ WHOLE = ("conformance", "docs", "end_to_end", "faults", "seeing")
 SPANNING = {
     "test_benchmarks.py",
     "analysis/notebooks/test_stored_notebooks.py",
-    "backbones/test_layout.py",
     "backbones/test_names.py",
     "engine/test_guided_evaluation.py",
     "engine/test_on_devices.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from argparse import Namespace
 from collections.abc import Callable
@@ -13,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.backbones.float64 import woken
 from tests.backbones.published_dit import (
     State,
     loaded,
@@ -22,7 +22,7 @@ from tests.backbones.published_dit import (
     sit_state,
 )
 from tread_lab.backbones.dit import DiT
-from tread_lab.backbones.parts import Attention, block_positions, sincos_positions
+from tread_lab.backbones.parts import Attention, SwiGLU, block_positions, sincos_positions
 from tread_lab.backbones.published import from_sit, read_tensors
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
@@ -52,22 +52,13 @@ def same(network: torch.nn.Module, state: State) -> bool:
     )
 
 
-def test_bare_tensors_load_strictly(state: State, tmp_path: Path) -> None:
-    torch.save(state, tmp_path / "DiT.pt")
-    network = loaded(tmp_path / "DiT.pt", network_of(MODEL))
-    assert same(network, state)
-    assert not network.pos_embed.requires_grad
-    x = torch.randn(2, C, SIDE * PATCH, SIDE * PATCH)
-    out = network(x, torch.tensor([3.0, 500.0]), torch.tensor([1, CLASSES]))
-    assert out.shape == (2, 2 * C, SIDE * PATCH, SIDE * PATCH)  # the learned variance beside it
-
-
 def prefixed(state: State, prefix: str) -> State:
     return {prefix + name: tensor for name, tensor in state.items()}
 
 
 BESIDE = {"opt": {"lr": 1e-4}, "args": Namespace(model="DiT-XL/2", ckpt=None)}  # DiT's train.py
 WRAPPED: dict[str, Callable[[State], dict[str, Any]]] = {
+    "bare": lambda s: s,
     "averaged": lambda s: {"ema": s, **BESIDE},
     "averaged and raw": lambda s: {"model": {n: t + 1 for n, t in s.items()}, "ema": s},
     "of several devices": lambda s: {"model": prefixed(s, "module."), **BESIDE},
@@ -81,11 +72,12 @@ WRAPPED: dict[str, Callable[[State], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("wrapped", WRAPPED.values(), ids=WRAPPED)
-def test_training_checkpoints_load_in_every_wrapping(
+def test_training_checkpoints_load_strictly_in_every_wrapping(
     wrapped: Callable[[State], dict[str, Any]], state: State, tmp_path: Path
 ) -> None:
     torch.save(wrapped(state), tmp_path / "DiT.pt")
-    assert same(loaded(tmp_path / "DiT.pt", network_of(MODEL)), state)
+    network = loaded(tmp_path / "DiT.pt", network_of(MODEL))
+    assert same(network, state) and not network.pos_embed.requires_grad
 
 
 def test_code_in_a_checkpoint_is_never_run_and_a_remedy_is_named(
@@ -229,14 +221,18 @@ def test_rotary_attention_is_that_of_lightningdit() -> None:
     torch.testing.assert_close(found, expected)
 
 
-def test_a_network_with_rope_turns_its_queries_and_keys() -> None:
-    model = {**encode(MODEL), "heads": 4}
-    plain, rope = (network_of(decode(ModelSpec, {**model, "rope": r})) for r in (False, True))
-    woken(plain)
-    rope.load_state_dict(plain.state_dict())
-    x, t, y = torch.randn(2, C, SIDE * PATCH, SIDE * PATCH), torch.rand(2), torch.tensor([0, 1])
-    with torch.no_grad():
-        assert not torch.allclose(plain(x, t, y), rope(x, t, y), atol=0.01)
+def test_swiglu_gates_by_the_first_half_of_its_map() -> None:
+    """w3 (SiLU(w1 x) * w2 x), as LightningDiT stores it: SiLU(1) = 1 / (1 + 1/e)."""
+    mlp = SwiGLU(1, 1)
+    mlp.load_state_dict(
+        {
+            "w12.weight": torch.tensor([[1.0], [10.0]]),
+            "w12.bias": torch.zeros(2),
+            "w3.weight": torch.tensor([[3.0]]),
+            "w3.bias": torch.tensor([0.5]),
+        }
+    )
+    assert mlp(torch.ones(1, 1, 1)).item() == pytest.approx(30 / (1 + math.exp(-1)) + 0.5)
 
 
 @pytest.fixture

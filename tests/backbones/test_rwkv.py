@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.backbones.rwkv import bi_wkv
+from tread_lab.backbones.rwkv import bi_wkv, shift
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
 
@@ -60,3 +60,14 @@ def test_low_precision_is_computed_in_fp32() -> None:
     assert found.dtype is torch.bfloat16
     exact = bi_wkv(w, u, k.bfloat16().float(), v.bfloat16().float(), chunk=8)
     assert torch.equal(found, exact.bfloat16())
+
+
+def test_a_quarter_of_the_channels_comes_from_each_neighbour() -> None:
+    """From the left, the right, above and below; zeros stand beyond the border."""
+    grid = torch.arange(1.0, 7.0).view(1, 6, 1).expand(1, 6, 4)
+    assert shift(grid, 3)[0].T.tolist() == [
+        [0, 1, 2, 0, 4, 5],
+        [2, 3, 0, 5, 6, 0],
+        [0, 0, 0, 1, 2, 3],
+        [4, 5, 6, 0, 0, 0],
+    ]

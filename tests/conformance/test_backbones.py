@@ -140,13 +140,23 @@ class TestBackbone:
         watch = Watch(network)
         network(*inputs(), (leg,))
         positions = [entered[2] for entered in watch.entered]
-        if positions[0] is None:  # they are in the tokens
+        if positions[0] is None:
+            assert not (network.spec.rope or network.spec.relative_bias)  # they are in the tokens
             return
         for l, here in enumerate(positions):
             inside = START <= l <= END
             for b, places in kept(leg):
                 there = positions[0][b, places] if inside else positions[0][b]
                 assert torch.equal(here[b, : len(there)], there)
+
+    def test_the_stream_stays_contiguous(self, network: DiT, leg: BatchRoute) -> None:
+        """Elementwise operations keep a layout, so that a transposed one would slow every block."""
+        assert network.x_embedder(inputs()[0]).is_contiguous()
+        for routing in ((leg,), None):
+            watch = Watch(network)
+            network(*inputs(), routing)
+            streams = [*(entered[0] for entered in watch.entered), *watch.left]
+            assert streams and all(stream.is_contiguous() for stream in streams)
 
     def test_state_dicts_interchange(self, spec: RunSpec, network: DiT, leg: BatchRoute) -> None:
         """Routing adds no parameter."""
