@@ -1,8 +1,10 @@
-"""Tests lie where the tree says: `tests/<path>/test_<module>.py` names a module that exists."""
+"""Tests lie where the tree says, the longest start first, and what did not run is named."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from tests.conftest import LONGEST, not_run
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,7 +24,6 @@ SPANNING = {
     "test_docker.py",
     "test_malformed.py",
     "test_mirror.py",
-    "test_not_run.py",
     "test_readme.py",
     "test_trust.py",
     "tracking/test_live_server.py",
@@ -39,6 +40,18 @@ def test_a_test_file_without_a_module_is_noticed() -> None:
     assert mirrors(Path("routing/test_routing.py"))  # all of tread_lab/routing
     assert not mirrors(Path("routing/test_choice.py"))
     assert not mirrors(Path("test_select.py"))
+
+
+def test_the_files_that_start_first_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT / "tests" / name).exists()] == []
+
+
+def test_skipped_tests_are_grouped_by_reason_with_the_mend() -> None:
+    skipped = [("a.py", "needs Chromium"), ("b.py", "needs Chromium"), ("c.py", "no such thing")]
+    assert not_run(skipped) == [
+        "2 not run: needs Chromium (a.py, b.py); to run them: apt-get install chromium",
+        "1 not run: no such thing (c.py)",
+    ]
 
 
 def mirrored() -> list[str]:
