@@ -1,16 +1,24 @@
-"""What the documentation names is there: commands parse, sweeps load, pictures are used."""
+"""What the documentation names is there: commands parse, sweeps load, examples plan, it builds."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.docs.pages import DOCS, PAGES, ROOT, Block, blocks, commands
 from tread_lab.cli import parse
 from tread_lab.config import load
+from tread_lab.sweep.plan.plan import make_plan
+
+SITE = ROOT / "mkdocs.yml"
 
 FOR_PEOPLE = (
     "first_hour.md",
@@ -26,6 +34,7 @@ COMMANDS = [
     if not block.language and not block.text.startswith("tread_lab/")  # the README's tree
     for line in commands(block.text)
 ]
+assert COMMANDS
 
 
 @pytest.mark.parametrize(
@@ -34,12 +43,6 @@ COMMANDS = [
 def test_a_command_parses(page: str, line: str) -> None:
     own = re.split(" > |; ", line)[0]  # the rest is the shell's
     parse(shlex.split(own.removeprefix("tread-lab ")))
-
-
-def test_other_commands_are_known_programs() -> None:
-    known = {"make", "source", "export", "cp", "ray", "docker", "kubectl", "pip", "python"}
-    known |= {"jupyter", "sbatch", "tread-lab"}
-    assert {line.split()[0] for _, line in COMMANDS} <= known
 
 
 def test_targets_of_make_are_there() -> None:
@@ -59,10 +62,55 @@ def test_whole_sweep_files_load(page: Path, in_folder: Path) -> None:
             load.load_sweep(named[1])
 
 
-def test_the_index_names_every_page() -> None:
+def test_every_page_has_its_place_and_the_first_five_are_for_people() -> None:
+    index, first, *others = yaml.safe_load(SITE.read_text())["nav"]
+    assert (index, first) == ({"Documentation": "README.md"}, {"First": list(FOR_PEOPLE)})
+    named = [page for group in others for pages in group.values() for page in pages]
+    pages = {path.name for path in DOCS.glob("*.md")}
+    assert {"README.md", *FOR_PEOPLE, *named} == pages
     index = (DOCS / "README.md").read_text()
-    for page in DOCS.glob("*.md"):
-        assert page.name == "README.md" or f"({page.name})" in index, page.name
+    assert [name for name in pages - {"README.md"} if f"({name})" not in index] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("material") is None, reason="mkdocs-material is not installed"
+)
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run([*build, "-f", str(SITE)], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    page = (tmp_path / "troubleshooting" / "index.html").read_text()
+    assert "no Chromium on the PATH" in page
+
+
+EXAMPLES = [b for b in blocks(DOCS / "sweep_grammar.md") if "experiment: tiny" in b.text]
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=lambda b: b.text.splitlines()[0].strip("# "))
+def test_an_example_of_the_grammar_makes_what_its_first_line_says(
+    block: Block, in_folder: Path
+) -> None:
+    Path("example.yaml").write_text(block.text)
+    _, sweep, experiment = load.load_sweep("example.yaml")
+    found = make_plan("example", sweep, experiment)
+    roles = Counter(trial.role for trial in found.trials)
+    counts = {
+        "trials": roles["trial"],
+        "baselines": roles["baseline"],
+        "holes": sum(hole.count for hole in found.excluded),
+        "duplicates": sum(s.count for s in found.duplicates if s.reason == "written again"),
+        "evaluations": len(found.evaluations),
+    }
+    said = {name: int(k) for k, name in re.findall(r"(\d+) (\w+)", block.text.splitlines()[0])}
+    assert said and {name: counts[name] for name in said} == said
+    assert counts["holes"] == 0 or "holes" in said
+
+
+def test_there_is_an_example_for_every_key_of_the_grammar() -> None:
+    keys = {line.split(":")[0] for block in EXAMPLES for line in block.text.splitlines()}
+    lists = {"axes", "variants", "trials", "where", "baseline", "match", "seeds", "sampler_axes"}
+    assert keys >= lists
 
 
 GENERATED = ("faults.md",)  # whole pages that the code writes
@@ -91,8 +139,3 @@ def test_every_picture_is_used_and_small() -> None:
     for picture in (DOCS / "pictures").iterdir():
         assert f"pictures/{picture.name}" in text, picture.name
         assert picture.stat().st_size < 200_000, picture.name
-
-
-def test_a_block_of_commands_is_read_as_a_shell_does() -> None:
-    block = Block("", "", "# remark\ntread-lab sweep a.yaml \\\n  seeds=[0]   # why\n")
-    assert commands(block.text) == ["tread-lab sweep a.yaml    seeds=[0]"]
