@@ -32,7 +32,7 @@ def test_every_call_ends_within_nine_minutes_and_the_whole_task_comes_first(
     gpu: ModuleType,
 ) -> None:
     limits = {n: sum(gpu.PHASES[name].seconds for name in names) for n, names in gpu.CALLS.items()}
-    assert limits == {1: 540, 2: 390, 3: 520}
+    assert limits.keys() == {1, 2, 3} and max(limits.values()) <= 540
     assert gpu.CALLS[1][0] == "whole"
 
 

@@ -150,44 +150,27 @@ CLUSTER = "spec.rayClusterSpec"
 HEAD, WORKERS = f"{CLUSTER}.headGroupSpec", f"{CLUSTER}.workerGroupSpecs.0"
 POD_GROUPS = (at(JOB, HEAD), *at(JOB, f"{CLUSTER}.workerGroupSpecs"))
 IN_JOB, IN_CLUSTER = functools.partial(at, JOB["spec"]), functools.partial(at, at(JOB, CLUSTER))
-VARIABLES = {variable["name"] for variable in at(JOB, f"{HEAD}.template.spec.containers.0.env")}
 
 # What KubeRay's operator refuses although its schema allows it (ValidateRayJobSpec and what that
-# calls, KubeRay 1.7): each rule, and whether the job keeps it.
+# calls, KubeRay 1.7) of the fields that the job has: each rule, and whether the job keeps it.
 RULES = {
     "a name is a label of DNS with at most 47 letters": re.fullmatch(
         r"[a-z]([a-z0-9-]{,45}[a-z0-9])?", at(JOB, "metadata.name")
     ),
     "what is kept for a time is shut down": IN_JOB("shutdownAfterJobFinishes")
     or not IN_JOB("ttlSecondsAfterFinished"),
-    "that time is no negative number": IN_JOB("ttlSecondsAfterFinished", 0) >= 0,
-    "a job has a cluster of its own or selects one": at(JOB, CLUSTER) or IN_JOB("clusterSelector"),
-    "tries are no negative number": IN_JOB("backoffLimit", 0) >= 0,
     "an interactive job is not tried again": IN_JOB("submissionMode") != "InteractiveMode"
     or not IN_JOB("backoffLimit"),
-    "a deadline is a positive number": IN_JOB("activeDeadlineSeconds", 1) > 0,
     "a token needs the version of Ray, 2.52 or newer": IN_CLUSTER("authOptions.mode") != "token"
     or numbers(IN_CLUSTER("rayVersion", "")) >= [2, 52],
-    "a job takes no token of Kubernetes": not IN_CLUSTER("authOptions.enableK8sTokenAuth"),
-    "each group has a container": all(at(g, "template.spec.containers") for g in POD_GROUPS),
     "minReplicas is no negative number and at most maxReplicas": all(
         0 <= g.get("minReplicas", 0) <= g.get("maxReplicas", 2**31) for g in POD_GROUPS
     ),
-    "without the autoscaler both are given": IN_CLUSTER("enableInTreeAutoscaling")
-    or None not in map(POD_GROUPS[1].get, ("minReplicas", "maxReplicas")),
-    "the second autoscaler restarts no pod": IN_CLUSTER("autoscalerOptions.version") != "v2"
-    or all(at(g, "template.spec.restartPolicy", "Never") == "Never" for g in POD_GROUPS),
     "Ray's resources stand in one place": not any(
         g.get("resources")
         and {"num-cpus", "num-gpus", "memory", "resources"} & g["rayStartParams"].keys()
         for g in POD_GROUPS
     ),
-    "labels are no parameter of `ray start`": not any(
-        "labels" in g["rayStartParams"] for g in POD_GROUPS
-    ),
-    "no variable of the head names a Redis": not {"RAY_REDIS_ADDRESS", "REDIS_USERNAME"}
-    & VARIABLES,
-    "no group is suspended": not any(g.get("suspend") for g in POD_GROUPS),
 }
 
 
