@@ -73,7 +73,7 @@ def test_mirrored_latents_are_those_of_the_same_images(files: Path) -> None:
     assert np.array_equal(store.read(ids, mirrored), store.read(ids) + added)
 
 
-SHARD, STATISTICS = "latents_rank00_shard001.safetensors", "latents_stats.pt"
+SHARD = "latents_rank00_shard001.safetensors"
 ZEROS, CLASSES = torch.zeros(15, 4, 8, 8), torch.zeros(15, dtype=torch.long)
 DAMAGE: dict[str, tuple[Any, str]] = {
     "no file": ("*.safetensors", "no \\*.safetensors in"),
@@ -96,10 +96,6 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "few labels": (
         {"latents": ZEROS, "labels": CLASSES[:14]},
         r"labels is torch.int64 \[14\], not integers \[15\]",
-    ),
-    "no statistics": (
-        STATISTICS,
-        "data.normalise: .* holds no statistics.json and no latents_stats.pt",
     ),
 }
 

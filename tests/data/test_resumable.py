@@ -134,18 +134,16 @@ def test_what_has_lost_a_file_is_made_anew(tmp_path: Path, lost: str) -> None:
     assert arrays.stored_fingerprint == {"data": "a"} and len(arrays.open_parts(4)) == 3
 
 
-def test_too_little_room_is_said_before_anything_is_made(
+def test_what_has_its_room_already_needs_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    filled(tmp_path / "full")
     usage = resumable.shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
+    arrays_in(tmp_path / "full").begin("rows")
     with pytest.raises(DiskFull, match=r"10 rows need 360 B more in .*, and 100 B are free"):
         arrays_in(tmp_path / "out").begin("rows")
     assert [*(tmp_path / "out").iterdir()] == []
-    monkeypatch.undo()
-    filled(tmp_path / "full")
-    monkeypatch.setattr(resumable.shutil, "disk_usage", lambda path: usage)
-    arrays_in(tmp_path / "full").begin("rows")  # they have their room already
 
 
 def test_the_mark_of_a_part_is_written_after_its_rows_are_on_the_disk(
