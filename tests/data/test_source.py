@@ -12,6 +12,7 @@ import torch
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
 from tread_lab.data import open_data, source
+from tread_lab.data.content import content_digest
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.prepare.pack import pack
 from tread_lab.specs import DataSpec, UserError
@@ -48,8 +49,9 @@ def test_the_fingerprints_on_record_stay(
 
 def test_data_without_a_path_are_one_line() -> None:
     for name in SOURCES.built_in.keys() - {"fashion16"}:
-        with pytest.raises(UserError, match=r"^data.path: give the folder"):
-            open_data(DataSpec(source=name), "heldout")
+        for look in (content_digest, lambda spec: open_data(spec, "heldout")):
+            with pytest.raises(UserError, match=r"^data.path: give the folder"):
+                look(DataSpec(source=name))
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,10 @@ def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
     (tmp_path / "coco.json").write_text(json.dumps(coco))
     opened = open_images(tmp_path, tmp_path / "coco.json")
     assert opened.captions == [("one", "uno"), ("two",)] and list(opened.labels) == [0, 0]
-    for more in ("", '{"file_name": "2.png", "text": null}\n'):
-        (tmp_path / "m.jsonl").write_text(f'{{"file_name": "1.png", "text": "one"}}\n{more}')
-        with pytest.raises(UserError, match=r"1 image has no caption in .*m.jsonl, such as 2.png"):
-            open_images(tmp_path, tmp_path / "m.jsonl")
+    rows = '{"file_name": "1.png", "text": "one"}\n{"file_name": "2.png", "text": null}\n'
+    (tmp_path / "m.jsonl").write_text(rows)
+    with pytest.raises(UserError, match=r"1 image has no caption in .*m.jsonl, such as 2.png"):
+        open_images(tmp_path, tmp_path / "m.jsonl")
     (tmp_path / "m.jsonl").write_text("one\n")
     with pytest.raises(UserError, match="no lines of file_name and text"):
         open_images(tmp_path, tmp_path / "m.jsonl")
@@ -168,8 +168,6 @@ def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no images in"):
         open_images(tmp_path / "empty")
-    with pytest.raises(UserError, match="there is no folder"):
-        open_images(tmp_path / "gone")
     write_tar(images / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
     with pytest.raises(
         UserError, match=r"holds tars, and images beside them, such as n.*\.png; mo"
