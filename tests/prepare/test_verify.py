@@ -58,7 +58,7 @@ NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
         (
             "latents",
             [(..., 0.0), (0, 0.5)],
-            "is 0.0781, so the network would see 0.0726",
+            "see 0.0726; latents of an autoencoder with the factor 0.93 should have 1 then",
         ),
     ],
 )
@@ -132,6 +132,12 @@ def test_without_a_manifest_layout_and_deviation_are_looked_at(packed: Path) -> 
     np.save(packed / "latents.npy", stored * 20)
     (line,) = faults("latents", packed)
     assert line.startswith("the deviation is 20; latents that are scaled have about 1")
+    both = np.concatenate([stored, np.full_like(stored, np.log(400))], axis=1)
+    np.save(packed / "moments.npy", both)
+    (packed / "latents.npy").unlink()
+    (line,) = faults("latents", packed)
+    assert line.startswith("the deviation is 20;")  # that of the posterior, too
+    (packed / "moments.npy").unlink()
     np.save(packed / "latents.npy", stored.transpose(0, 2, 3, 1))
     (line,) = faults("latents", packed)
     assert line == "samples are [8, 8, 4]: channels stand first, [C, H, W]"
