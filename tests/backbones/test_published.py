@@ -22,7 +22,14 @@ from tests.backbones.published_dit import (
     sit_state,
 )
 from tread_lab.backbones.dit import DiT
-from tread_lab.backbones.parts import Attention, SwiGLU, block_positions, sincos_positions
+from tread_lab.backbones.parts import (
+    Attention,
+    SwiGLU,
+    block_positions,
+    rotate,
+    sincos_positions,
+    turned,
+)
 from tread_lab.backbones.published import from_sit, read_tensors
 from tread_lab.config.load import load_experiment
 from tread_lab.engine.cost.training import cost
@@ -219,6 +226,9 @@ def test_rotary_attention_is_that_of_lightningdit() -> None:
         out_NHd = torch.einsum("hnm,mhd->nhd", scores_HNN.softmax(2), v)
         expected = attention.proj(out_NHd.flatten(1).float())
     torch.testing.assert_close(found, expected)
+    x_BHND = torch.randn(2, heads, side**2, head)
+    compiled_BHND = turned(x_BHND, positions_1NP[:, None])  # what a compiler is given
+    torch.testing.assert_close(compiled_BHND, rotate(x_BHND, positions_1NP))
 
 
 def test_swiglu_gates_by_the_first_half_of_its_map() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tread_lab.backbones.rwkv import bi_wkv, shift
+from tread_lab.backbones.rwkv import ChannelMix, SpatialMix, bi_wkv, shift
 
 LENGTHS = (1, 2, 7, 8, 9, 24, 37)  # chunks of 8: below, at, above, whole and broken multiples
 
@@ -71,3 +71,21 @@ def test_a_quarter_of_the_channels_comes_from_each_neighbour() -> None:
         [0, 0, 0, 1, 2, 3],
         [4, 5, 6, 0, 0, 0],
     ]
+
+
+def test_the_last_of_two_blocks_starts_as_rwkv_does() -> None:
+    """By hand from RWKV's code: decay -5 + 8 (k / 3)^2, mixing of keys (k / 4)^(1/2)."""
+    spatial, channels = SpatialMix(4, 2, (1.0, 0.5)), ChannelMix(4, 16, 2, (1.0, 0.5))
+    spatial.initialise()
+    channels.initialise()
+    root = [0.0, 0.5, 0.70711, 0.86603]
+    for found, expected in (
+        (spatial.spatial_decay, [-5.0, -4.11111, -1.44444, 3.0]),
+        (spatial.spatial_first, [-1.20397, -0.70397, -1.70397, -1.20397]),
+        (spatial.spatial_mix_k, root),
+        (spatial.spatial_mix_v, [0.3, 0.8, 1.00711, 1.16603]),
+        (spatial.spatial_mix_r, [0.0, 0.70711, 0.84090, 0.93060]),
+        (channels.spatial_mix_k, root),
+        (channels.spatial_mix_r, root),
+    ):
+        assert found.flatten().tolist() == pytest.approx(expected, abs=1e-5)

@@ -31,6 +31,7 @@ MODELS = {
     "rwkv": "RWKV-4x32/1",
     "mamba": {"backbone": "mamba", "depth": 4, "width": 32, "patch": 1, "state": 4},
 }
+PARTS = {"att": "norm1", "attn": "norm1", "mixer": "norm", "mlp": "norm2", "ffn": "norm2"}
 SELECTIONS = ("random", "rows", "structured", "bernoulli")
 PAIRS = [
     (model, selection)
@@ -248,6 +249,21 @@ class TestConditioning:
         before, after = network(*inputs()), network(*change(*inputs()))
         assert not torch.allclose(before, after, atol=1e-4)
         assert not torch.allclose(before.flip(2), after, atol=1e-4)
+
+    def test_each_part_is_shifted_scaled_and_gated_in_the_published_order(self, model: str) -> None:
+        network = perturbed(model)
+        block: Any = network.blocks[0]
+        x, c = draws.normal((B, SIDE**2, 32), "tokens"), draws.normal((B, 32), "conditioning")
+        modulation, expected = block.adaLN_modulation(c)[:, None].split(32, dim=2), x
+        for name, norm in PARTS.items():
+            if not hasattr(block, name):
+                continue
+            (shift, scale, gate), modulation = modulation[:3], modulation[3:]
+            h = getattr(block, norm)(expected) * (1 + scale) + shift
+            places = (network.places_1NP,) if name == "attn" else ()
+            expected = expected + gate * getattr(block, name)(h, *places)
+        assert not modulation
+        torch.testing.assert_close(block(x, c, network.places_1NP), expected, rtol=1e-4, atol=1e-5)
 
     def test_every_token_reaches_every_other(self, model: str) -> None:
         """Both directions of a scan: the first pixel changes the last patch and the reverse."""
