@@ -241,7 +241,7 @@ def rotate(x_BHND: Tensor, rotary_BNP: Tensor) -> Tensor:
     """Return features (2 f, 2 f + 1) turned, as a complex number, by angle f of their token.
 
     A compiler generates no code for complex numbers, so it is given the same products one by one:
-    equal to the last bit, and four times slower where nothing fuses them.
+    equal but for rounding, and four times slower where nothing fuses them.
     """
     if torch.compiler.is_compiling():
         return turned(x_BHND.float(), rotary_BNP[:, None])
