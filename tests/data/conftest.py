@@ -6,9 +6,14 @@ import io
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+
+from tread_lab.data import open_data
+from tread_lab.data.scaled import Split
+from tread_lab.specs import DataSpec
 
 Member = tuple[str, bytes]
 
@@ -41,6 +46,12 @@ def write_tar(path: Path, members: Iterable[Member], *folders: tarfile.TarInfo) 
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     return path
+
+
+def opened(source: str, path: Path | str, split: Split = "train", **changes: Any) -> Any:
+    """Open latents 4x8x8 of seven classes, or what the changes say."""
+    fields = {"channels": 4, "size": 8, "classes": 7, **changes}
+    return open_data(DataSpec(source=source, path=str(path), **fields), split)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -10,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from tread_lab.data import autoencoder, open_data
+from tests.data.conftest import opened
+from tread_lab.data import autoencoder
 from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
 from tread_lab.data.source import image_shape
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
-from tread_lab.specs import DataSpec, UserError
+from tread_lab.specs import UserError
 
 
 def test_levels_are_the_nearest_of_256_and_clamped() -> None:
@@ -30,12 +30,11 @@ def test_what_is_no_autoencoder_is_one_line_before_anything_is_loaded(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "gone"))
-    spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
     with pytest.raises(UserError, match=r"gone holds no config.json; give its folder or hub id"):
-        open_data(spec, "train")
+        opened("latents", packed)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="needs the package diffusers: `pip install 'tread-lab"):
-        open_data(spec, "train")
+        opened("latents", packed)
 
 
 def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
@@ -44,16 +43,17 @@ def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
     pytest.importorskip("diffusers")
     write_autoencoder(tmp_path / "vae")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "vae"))
-    spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7, scale=SCALE)
-    unit = dataclasses.replace(spec, decoder_range="unit")
-    signed, of_unit = (open_data(data, "train") for data in (spec, unit))
+    signed, of_unit = (
+        opened("latents", packed, scale=SCALE, decoder_range=pixels)
+        for pixels in ("signed", "unit")
+    )
     x_BCHW, _ = signed.take(torch.arange(3))
-    raw_BCHW = signed.decoded(x_BCHW)  # type: ignore[attr-defined]
-    assert torch.equal(of_unit.decoded(x_BCHW), 2 * raw_BCHW - 1)  # type: ignore[attr-defined]
+    raw_BCHW = signed.decoded(x_BCHW)
+    assert torch.equal(of_unit.decoded(x_BCHW), 2 * raw_BCHW - 1)
     assert torch.equal(signed.pixels(x_BCHW), levels(raw_BCHW))
     assert torch.equal(of_unit.pixels(x_BCHW), (raw_BCHW.clamp(0, 1) * 255).to(torch.uint8))
     monkeypatch.setattr(autoencoder, "images_at_once", lambda *_: 1)
-    assert torch.allclose(signed.decoded(x_BCHW), raw_BCHW, atol=1e-5)  # type: ignore[attr-defined]
+    assert torch.allclose(signed.decoded(x_BCHW), raw_BCHW, atol=1e-5)
     assert signed.decoder != of_unit.decoder and image_shape(signed) == (3, 16, 16)
     images_BCHW = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256)
     encoder = Encoder(str(tmp_path / "vae"), range="unit")
@@ -78,10 +78,7 @@ def test_a_small_autoencoder_decodes_stored_latents(
     encoder = Encoder(str(tmp_path / "vae"))
     assert (encoder.scale, encoder.shift) == (0.18215, 0.0625)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "vae"))
-    spec = DataSpec(
-        source="latents", path=str(packed), channels=4, size=8, classes=7, scale=0.18215
-    )
-    samples = open_data(spec, "train")
+    samples = opened("latents", packed, scale=0.18215)
     x_BCHW, _ = samples.take(torch.arange(20))
     stored_BCHW = torch.from_numpy(np.load(packed / "latents.npy")[:20].astype(np.float32))
     with torch.no_grad():
@@ -90,11 +87,11 @@ def test_a_small_autoencoder_decodes_stored_latents(
     assert not samples.preview and shown_BCHW.shape == (20, 3, 16, 16)
     off = (shown_BCHW[:3].int() - expected_BCHW.int()).abs()
     assert off.max() <= 1 and off.float().mean() < 0.01
-    other = dataclasses.replace(spec, decoder_scale=1)
+    other = opened("latents", packed, scale=0.18215, decoder_scale=1)
     with pytest.warns(UserWarning, match=r"are times 0\.18215, but they are divided by 1 before"):
-        open_data(other, "train").pixels(x_BCHW)
+        other.pixels(x_BCHW)
     with pytest.raises(UserError, match=r"vae' decodes 4 channels, the data have 3$"):
         samples.pixels(x_BCHW[:, :3])
     with pytest.raises(UserError, match="cannot be loaded"):
         (tmp_path / "vae" / "diffusion_pytorch_model.safetensors").unlink()
-        open_data(spec, "train").pixels(x_BCHW)
+        opened("latents", packed, scale=0.18215).pixels(x_BCHW)

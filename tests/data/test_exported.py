@@ -40,8 +40,7 @@ def test_an_export_says_what_samples_are_and_gives_none(
 
 
 def test_what_an_exported_network_gives_has_the_scale_of_its_images(export: Path) -> None:
-    fields = {"channels": 3, "size": 1, "scale": 0.5, "decoder_scale": 2.0}
-    spec = DataSpec(source="images", path=str(export), **fields)  # type: ignore[arg-type]
+    spec = DataSpec(source="images", path=str(export), channels=3, size=1, scale=0.5)
     x_BCHW = torch.tensor([-0.5, 0.0, 0.5]).view(1, 3, 1, 1)
     assert open_data(spec, "heldout").pixels(x_BCHW).flatten().tolist() == [0, 128, 255]
 

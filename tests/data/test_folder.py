@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from tests.data.conftest import LABELS, LATENTS, npy
-from tread_lab.data import Samples, open_data
+from tests.data.conftest import LABELS, LATENTS, npy, opened
 from tread_lab.data.folder import LabelledFiles
-from tread_lab.data.scaled import Split
 from tread_lab.prepare.images import open_images
-from tread_lab.specs import DataSpec, UserError
+from tread_lab.specs import UserError
 
 
 def write_folder(folder: Path, names: list[str], arrays: np.ndarray, labels: np.ndarray) -> None:
@@ -36,11 +33,6 @@ def names(prefix: str, suffix: str, count: int = 40) -> list[str]:
     return [f"{k // 30:05d}/{prefix}{k:08d}{suffix}" for k in range(count)]
 
 
-def open_folder(path: Path, split: Split = "train", **changes: Any) -> Samples:
-    fields = {"source": "folder", "channels": 4, "size": 8, "classes": 7, **changes}
-    return open_data(DataSpec(path=str(path), **fields), split)
-
-
 @pytest.fixture
 def repa(tmp_path: Path) -> Path:
     """REPA's folder: `vae-sd` with mean and deviation 0.5, `images` with PNG files."""
@@ -54,17 +46,17 @@ def repa(tmp_path: Path) -> Path:
 def test_a_folder_gives_the_samples_of_packed_arrays(tmp_path: Path, packed: Path) -> None:
     write_folder(tmp_path / "files", names("img", ".npy"), LATENTS, LABELS)
     ids = torch.arange(38)
-    arrays = open_folder(packed, source="latents", scale=0.5)
-    files = open_folder(tmp_path / "files", scale=0.5)
+    arrays = opened("latents", packed, scale=0.5)
+    files = opened("folder", tmp_path / "files", scale=0.5)
     assert len(files) == 38 and files.images(ids) is None
     assert all(map(torch.equal, files.take(ids), arrays.take(ids)))
 
 
 def test_mean_and_deviation_of_a_file_are_sampled(repa: Path) -> None:
-    samples = open_folder(repa)
+    samples = opened("folder", repa)
     ids = torch.arange(38)
     mean_BCHW, _ = samples.take(ids)
-    drawn_BCHW, _ = samples.redraw(ids, 0, "sample", 3)  # type: ignore[attr-defined]
+    drawn_BCHW, _ = samples.redraw(ids, 0, "sample", 3)
     assert mean_BCHW.shape == (38, 4, 8, 8)
     assert torch.equal(mean_BCHW[0], torch.from_numpy(LATENTS[0].astype(np.float32)))
     noise_BCHW = (drawn_BCHW - mean_BCHW) / 0.5
@@ -72,7 +64,7 @@ def test_mean_and_deviation_of_a_file_are_sampled(repa: Path) -> None:
 
 
 def test_images_beside_the_latents_are_in_their_order(repa: Path) -> None:
-    samples = open_folder(repa)
+    samples = opened("folder", repa)
     shown = samples.images(torch.tensor([0, 37]))
     assert shown is not None and shown.shape == (2, 3, 16, 16)
     with Image.open(repa / "images" / "00000" / "img00000000.png") as image:
@@ -81,17 +73,17 @@ def test_images_beside_the_latents_are_in_their_order(repa: Path) -> None:
     rows[0][1] += 1
     (repa / "images" / "dataset.json").write_text(json.dumps({"labels": rows}))
     with pytest.raises(UserError, match="labels that are not those of"):
-        open_folder(repa)
+        opened("folder", repa)
 
 
 def test_images_alone_are_samples_between_minus_one_and_one(repa: Path) -> None:
-    samples = open_folder(repa, source="images", channels=3, size=16)
+    samples = opened("images", repa, channels=3, size=16)
     x_BCHW, _ = samples.take(torch.arange(5))
     stored = samples.images(torch.arange(5))
     assert stored is not None and not samples.preview
     assert torch.equal(x_BCHW, stored.float() / 127.5 - 1)
     assert torch.equal(samples.pixels(x_BCHW), stored)
-    half = open_folder(repa, source="images", channels=3, size=16, scale=0.5)
+    half = opened("images", repa, channels=3, size=16, scale=0.5)
     half_BCHW, _ = half.take(torch.arange(5))
     assert torch.equal(half_BCHW, x_BCHW * 0.5) and half.fingerprint != samples.fingerprint
     assert torch.equal(half.pixels(half_BCHW), stored)
@@ -136,5 +128,5 @@ def test_damage_is_one_line_that_names_the_file(
     if content is not None:
         (repa / "vae-sd" / file).write_bytes(content)
     with pytest.raises(UserError, match=says) as caught:
-        open_folder(repa).take(torch.arange(38))
+        opened("folder", repa).take(torch.arange(38))
     assert "\n" not in str(caught.value)

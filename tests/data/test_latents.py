@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -12,17 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import LABELS, LATENTS
-from tread_lab.data import Samples, open_data
+from tests.data.conftest import LABELS, LATENTS, opened
+from tread_lab.data import Samples
 from tread_lab.data.captions import write_captions
 from tread_lab.data.latents import PackedArrays, read_manifest, write_manifest
 from tread_lab.data.scaled import Split, split_ids
 from tread_lab.specs import DataSpec, UserError
 
-
-def _open(path: Path, split: Split = "train", **changes: Any) -> Samples:
-    fields = {"channels": 4, "size": 8, "classes": 7, "scale": 0.5, **changes}
-    return open_data(DataSpec(source="latents", path=str(path), **fields), split)
+_open = functools.partial(opened, "latents", scale=0.5)
 
 
 def _all(samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +11,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.data.conftest import LABELS, LATENTS
-from tread_lab.data import open_data
+from tests.data.conftest import LABELS, LATENTS, opened
 from tread_lab.data.lightning import SafetensorsFiles
-from tread_lab.data.scaled import ScaledLatents
 from tread_lab.specs import DataSpec, UserError
 
 MEAN, DEVIATION = [1.0, -2.0, 0.5, 0.0], [2.0, 0.5, 1.0, 4.0]
 
 
-def lightning(path: Path, **changes: Any) -> ScaledLatents:
-    fields = {"channels": 4, "size": 8, "classes": 7, **changes}
-    samples = open_data(DataSpec(source="safetensors", path=str(path), **fields), "train")
-    assert isinstance(samples, ScaledLatents)
-    return samples
+lightning = functools.partial(opened, "safetensors")
 
 
 @pytest.fixture
@@ -45,8 +40,7 @@ def files(tmp_path: Path) -> Path:
 def test_channels_are_normalised_and_the_order_is_that_of_the_files(
     files: Path, packed: Path
 ) -> None:
-    spec = DataSpec(source="latents", path=str(packed), channels=4, size=8, classes=7)
-    plain_NCHW, labels_N = open_data(spec, "train").take(torch.arange(38))
+    plain_NCHW, labels_N = opened("latents", packed).take(torch.arange(38))
     mean, deviation = (torch.tensor(values)[:, None, None] for values in (MEAN, DEVIATION))
     x_NCHW, y_N = lightning(files).take(torch.arange(38))
     assert torch.equal(x_NCHW, (plain_NCHW - mean) / deviation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import LATENTS
+from tests.data.conftest import LATENTS, opened
 from tread_lab import draws
-from tread_lab.data import open_data
 from tread_lab.data.scaled import MOST_HELDOUT, ScaledLatents, Store, preview, split_ids
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.systems.repa.encoder import check_encoder
 from tread_lab.systems.repa.spec import RepaSpec
 
-
-def _spec(path: Path, **changes: Any) -> DataSpec:
-    return DataSpec(
-        source="latents", path=str(path), channels=4, size=8, classes=7, scale=0.5, **changes
-    )
-
-
-def _open(path: Path, **changes: Any) -> ScaledLatents:
-    samples = open_data(_spec(path, **changes), "train")
-    assert isinstance(samples, ScaledLatents)
-    return samples
+_open = functools.partial(opened, "latents", scale=0.5)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 import re
@@ -9,30 +10,25 @@ import tarfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import MEMBERS, npy, write_tar
-from tread_lab.data import Samples, open_data
+from tests.data.conftest import MEMBERS, npy, opened, write_tar
 from tread_lab.data import shards as module
 from tread_lab.data.scaled import Split
 from tread_lab.data.shards import members, tars_of
-from tread_lab.specs import DataSpec, UserError
+from tread_lab.specs import UserError
 
-
-def _open(path: Path | str, split: Split = "train", source: Any = "shards") -> Samples:
-    spec = DataSpec(source=source, path=str(path), channels=4, size=8, classes=7, scale=0.5)
-    return open_data(spec, split)
+_open = functools.partial(opened, "shards", scale=0.5)
 
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
 def test_tars_and_packed_arrays_give_the_same_samples(
     shards: Path, packed: Path, split: Split
 ) -> None:
-    tars, arrays = _open(shards, split), _open(packed, split, "latents")
+    tars, arrays = _open(shards, split), opened("latents", packed, split, scale=0.5)
     ids = torch.randperm(len(tars), generator=torch.Generator().manual_seed(0))
     assert len(tars) == len(arrays)
     assert all(map(torch.equal, tars.take(ids), arrays.take(ids)))
@@ -126,16 +122,16 @@ def test_one_sample_is_too_few_to_split(tmp_path: Path) -> None:
 def test_threads_read_at_once_and_few_tars_stay_open(
     shards: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tars, ids, opened = _open(shards), torch.arange(38), files_open()
+    tars, ids, few = _open(shards), torch.arange(38), files_open()
     for _ in range(3):
         found = list(ThreadPoolExecutor(4).map(lambda k: tars.take(ids[k : k + 5])[0], range(34)))
-    expected_NCHW, _ = _open(packed, source="latents").take(ids)
+    expected_NCHW, _ = opened("latents", packed, scale=0.5).take(ids)
     assert all(torch.equal(x, expected_NCHW[k : k + 5]) for k, x in enumerate(found))
-    assert files_open() <= opened + 3
+    assert files_open() <= few + 3
     monkeypatch.setattr(module, "OPEN", 1)
-    few, opened = _open(shards), files_open()
-    few.take(ids)
-    assert files_open() <= opened + 1
+    tars, few = _open(shards), files_open()
+    tars.take(ids)
+    assert files_open() <= few + 1
 
 
 def files_open() -> int:

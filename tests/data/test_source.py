@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.data.conftest import opened
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
 from tread_lab.data import open_data, source
@@ -25,8 +26,7 @@ def test_the_fingerprints_on_record_stay(
     packed: Path, shards: Path, repa: Path, files: Path
 ) -> None:
     def found(source: str, path: Path, **changes: Any) -> str:
-        fields = {"channels": 4, "size": 8, "classes": 7, **changes}
-        return open_data(DataSpec(source=source, path=str(path), **fields), "train").fingerprint
+        return str(opened(source, path, **changes).fingerprint)
 
     assert [
         found("latents", packed),
@@ -98,8 +98,7 @@ def test_a_decoder_gets_what_the_encoder_gave_where_channels_are_normalised_too(
     stored_BCHW = np.delete(np.load(packed / "latents.npy"), (10, 30), axis=0).astype(np.float64)
 
     def factor(source: str, path: Path, **changes: Any) -> float:
-        fields = {"channels": 4, "size": 8, "classes": 7, "normalise": True, **changes}
-        samples = open_data(DataSpec(source=source, path=str(path), **fields), "train")
+        samples = opened(source, path, **{"normalise": True, **changes})
         given_BCHW = samples.pixels(samples.take(torch.arange(38))[0]).double().numpy()
         found = float(stored_BCHW.std() / given_BCHW.std())
         assert np.allclose(given_BCHW * found, stored_BCHW, atol=1e-5)  # its mean, too

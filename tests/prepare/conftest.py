@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.data.conftest import packed, shards
 from tread_lab.prepare.stand_ins import write_autoencoder, write_images
+
+__all__ = ["packed", "shards"]
 
 
 @pytest.fixture

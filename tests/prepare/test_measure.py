@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.data.conftest import LATENTS, packed
+from tests.data.conftest import LATENTS
 from tread_lab.data.scaled import Posterior, Store
 from tread_lab.data.source import open_store
 from tread_lab.prepare.measure import ChannelMoments, measure
-
-__all__ = ["packed"]
 
 
 def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:

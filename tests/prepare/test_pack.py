@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.conftest import MEMBERS, npy, packed, shards, write_tar
+from tests.data.conftest import MEMBERS, npy, opened, write_tar
 from tests.data.test_folder import repa
 from tests.data.test_lightning import files
 from tread_lab.data import open_data
@@ -23,7 +23,7 @@ from tread_lab.prepare.verify import faults
 from tread_lab.specs import DataSpec, UserError
 from tread_lab.terminal.data import data_settings
 
-__all__ = ["files", "packed", "repa", "shards"]
+__all__ = ["files", "repa"]
 
 
 def packed_from(path: Path, folder: Path) -> int:
@@ -31,8 +31,7 @@ def packed_from(path: Path, folder: Path) -> int:
 
 
 def everything(source: str, path: Path, **changes: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    fields = {"channels": 4, "size": 8, "classes": 7, **changes}
-    samples = open_data(DataSpec(source=source, path=str(path), **fields), "train")
+    samples = opened(source, path, **changes)
     return samples.take(torch.arange(len(samples)))
 
 

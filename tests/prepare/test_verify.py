@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.data.conftest import LATENTS, MEMBERS, npy, packed, shards, write_tar
+from tests.data.conftest import LATENTS, MEMBERS, npy, write_tar
 from tread_lab.data.latents import write_manifest
 from tread_lab.prepare.verify import faults
-
-__all__ = ["packed", "shards"]
 
 
 @pytest.fixture
