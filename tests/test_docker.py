@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import os
@@ -134,14 +133,6 @@ def at(tree: Tree, path: str, default: Any = None) -> Any:
     return tree
 
 
-def with_one(tree: Tree, path: str) -> Tree:
-    """A copy of a tree with the number 1 at a dotted path."""
-    tree = copy.deepcopy(tree)
-    folder, _, key = path.rpartition(".")
-    at(tree, folder)[key] = 1
-    return tree
-
-
 def numbers(text: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", text)]
 
@@ -202,8 +193,7 @@ def test_the_job_follows_the_schema_of_kuberay() -> None:
     validator = Draft202012Validator(strict(schema | {"type": "object"}))
     tree = {key: part for key, part in JOB.items() if key != "metadata"}
     assert [error.message for error in validator.iter_errors(tree)] == []
-    for path in ("spec.tries", f"{CLUSTER}.version", f"{WORKERS}.groupName", f"{HEAD}.replicas"):
-        assert not validator.is_valid(with_one(tree, path)), path
+    assert not validator.is_valid({**tree, "spec": {**tree["spec"], "tries": 1}})
 
 
 @pytest.mark.parametrize("place", ["0", "2", "3", HEAD, WORKERS])
@@ -216,4 +206,4 @@ def test_every_object_and_pod_follows_the_schema_of_kubernetes(place: str) -> No
         tree = pod | {"spec": at(JOB, f"{place}.template.spec")}
     validate(tree, "1.33", strict=True)
     with pytest.raises(Exception, match="unexpected"):
-        validate(with_one(tree, "spec.unknown"), "1.33", strict=True)
+        validate({**tree, "spec": {**tree["spec"], "unknown": 1}}, "1.33", strict=True)
