@@ -113,5 +113,5 @@ def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
     found = time_to_equal(stages, FD, cost="cost/train_flops")
     for text in (factor_caption(found), caption(over_training(stages, FD))):
         assert text.endswith(
-            "The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
+            ". The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
         )

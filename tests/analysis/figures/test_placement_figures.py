@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,14 @@ from tread_lab.analysis.figures.placement_figures import (
     draw_legend,
     draw_route_grid,
     draw_route_spans,
+    grids,
 )
 from tread_lab.analysis.figures.placements import Placements, best_route, placements
 from tread_lab.analysis.figures.style import (
     BETTER_TO_WORSE,
+    COLUMN,
     LESS_TO_MORE,
+    PAGE,
     Axes,
     figure,
     ink_on,
@@ -79,6 +84,18 @@ def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
     assert baseline_title(paper_frame, "gap/heldout").startswith("dense baseline: held-out loss = ")
     other = paper_frame.rename(columns={"heldout/loss": "heldout/loss images=32"})
     assert baseline_title(other, "gap/heldout") == ""
+
+
+def test_a_map_of_many_ends_has_the_width_of_the_page(paper_frame: pd.DataFrame) -> None:
+    places = placements(paper_frame, "gap/heldout")
+    wide = replace(places, end=np.arange(len(places.end)) + places.start.max())
+    tall = replace(places, start=np.arange(len(places.start)) - len(places.start))
+    widths = []
+    for one in (wide, tall):
+        records: Any = SimpleNamespace(frame=paper_frame, placed=[("gap/heldout", one)])
+        (drawn,) = grids.draw(records)
+        widths.append(drawn.figure.get_figwidth())
+    assert widths == [PAGE, COLUMN]
 
 
 def test_where_every_route_is_worse_the_best_is_the_least_harmful(
