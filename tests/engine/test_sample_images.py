@@ -190,7 +190,7 @@ def test_images_of_two_weights_of_one_step_never_mix(
     assert last is not None
     save(run.checkpoints, replace(last, tensors={n: -x for n, x in last.tensors.items()}), keep=1)
     begun().close()
-    with pytest.raises(Unavailable, match="with other weights or code"):
+    with pytest.raises(Unavailable, match="other weights or code; the same command measures"):
         next(older)
     begun().close()
     older = begun()

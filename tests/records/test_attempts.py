@@ -86,6 +86,7 @@ def test_forgiving_forgives_every_earlier_attempt(tmp_path: Path) -> None:
 def test_attempts_are_in_order_of_their_numbers_whatever_the_lines_say() -> None:
     lines = [{"event": "opened", "n": n, "driver": f"d{n}"} for n in (2, 3, 1)]
     assert [(a.n, a.driver) for a in attempts_of(lines)] == [(1, "d1"), (2, "d2"), (3, "d3")]
+    assert {len(a.fingerprint) for a in attempts_of(lines)} == {0}  # an early version said none
 
 
 def test_the_record_has_the_words_of_earlier_versions_and_may_have_others(
