@@ -67,6 +67,9 @@ def test_more_numbers_than_one_call_takes_are_all_sent(
     assert (report.values, report.problems) == (2508, ())
     assert store.rows("SELECT count(*), max(step) FROM metrics") == [(2508, 2520)]
     assert sync().values == 0
+    with sweeps.lab.run_of(spec).log() as log:
+        log(2521, **{"train/loss": 1.0})
+    assert sync().values == 1  # what was sent is not sent again
 
 
 def test_a_run_whose_cell_has_another_label_is_named_anew(
