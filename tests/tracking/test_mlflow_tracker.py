@@ -72,6 +72,15 @@ def test_more_numbers_than_one_call_takes_are_all_sent(
     assert sync().values == 1  # what was sent is not sent again
 
 
+def test_runs_on_later_pages_of_the_store_are_found(
+    sweeps: Sweeps, store: Store, sync: Sync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweeps.complete()
+    assert sync().created == 4
+    monkeypatch.setattr("tread_lab.tracking.mlflow_tracker.BATCH", 1)
+    assert sync().created == 0 and store.count("runs") == 4
+
+
 def test_a_run_whose_cell_has_another_label_is_named_anew(
     lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
 ) -> None:
