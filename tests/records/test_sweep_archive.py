@@ -4,6 +4,7 @@ the lab has stays."""
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import pickle
@@ -36,6 +37,7 @@ from tread_lab.records import archive as container
 from tread_lab.records import sweep_archive
 from tread_lab.records.durable import DiskFull, write_json, write_text
 from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy
 from tread_lab.records.run_status import run_status
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_archive import (
@@ -271,11 +273,22 @@ def test_runs_that_compare_with_another_file_of_the_same_name_are_refused(
     assert f"{name} names no file; nothing was imported" in refused(lab, archive)
 
 
+def test_a_sweep_that_one_may_only_read_is_exported_while_nobody_works_at_it(
+    source: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_archive.os, "access", lambda path, mode: False)
+    monkeypatch.setattr("tread_lab.records.locks.os.ftruncate", None)  # no lock is signed
+    run = source.runs()[1]
+    (run.path / ".claim").touch()
+    assert packed(source, tmp_path / "a.zip").runs == {PACKED: 4, PENDING: 0}
+    with (run.path / ".claim").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Busy, match=f"{run.path} is in use by another process; export when"):
+            packed(source, tmp_path / "b.zip")
+
+
 def test_a_sweep_at_work_is_not_exported(source: Lab, tmp_path: Path) -> None:
     out, sweep, run = tmp_path / "a.zip", source.sweep("placement"), source.runs()[2]
-    names = {path.name for path in source.root.rglob("*")}
-    packed(source, tmp_path / "idle")  # of a lab that one may only read, too
-    assert {path.name for path in source.root.rglob("*")} == names
     for folder, what in ((sweep, "sweep placement"), (run, f"run {run.name}")):
         with folder.lock(), pytest.raises(UserError) as refusal:
             packed(source, out)

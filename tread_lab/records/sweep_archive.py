@@ -10,6 +10,7 @@ import shutil
 import struct
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import ZipFile
@@ -19,7 +20,7 @@ from tread_lab.records.checksums import fits
 from tread_lab.records.damage import is_passed_over, passed_over
 from tread_lab.records.durable import read_json, replacing, write_text, writing
 from tread_lab.records.lab import Lab
-from tread_lab.records.locks import Busy, exclusive, holder, is_held
+from tread_lab.records.locks import Busy, exclusive, is_held
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import CHECKPOINT, LOCK, RunFolder
 from tread_lab.records.sweep_folder import SweepFolder
@@ -66,7 +67,7 @@ class Transfer:
 def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Steps:
     """Write the archive of a sweep: plan, runs, baselines, parents; with or without checkpoints.
 
-    Every record is written whole, so nothing is locked meanwhile.
+    The sweep is locked meanwhile, and each run while it is read.
 
     Raises:
         UserError: the file exists, a record or a checkpoint is damaged, or somebody works at the
@@ -75,26 +76,26 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
     folder = lab.sweep(name)
     if out.exists() or out.is_symlink():
         raise UserError(f"{out} exists; name another file")
-    runs = [lab.run(run) for run in _runs(folder.plan())]
-    parts: list[SweepFolder | RunFolder] = [folder, *runs]
-    for part in parts:
-        _check_idle(part)
-    listed = (path for part in parts for _, path in _files_of(lab, part, weights))
-    total, done = sum(path.stat().st_size for path in listed), 0
-    entries: set[str] = set()
-    with replacing(out) as temporary, ZipFile(temporary, "w") as packed:
-        for part in parts:
-            for entry, path in _files_of(lab, part, weights):
-                if entry in entries:  # a reference of several runs
-                    continue
-                entries.add(entry)
-                _check_record(path)
-                sha256 = hashlib.sha256()
-                for chunk in add(packed, entry, path):
-                    sha256.update(chunk)
-                    done += len(chunk)
-                    yield done, total
-                _check_checkpoint(path, sha256.hexdigest())
+    with _still(folder):
+        runs = [lab.run(run) for run in _runs(folder.plan())]
+        parts: list[SweepFolder | RunFolder] = [folder, *runs]
+        listed = (path for part in parts for _, path in _files_of(lab, part, weights))
+        total, done = sum(path.stat().st_size for path in listed), 0
+        entries: set[str] = set()
+        with replacing(out) as temporary, ZipFile(temporary, "w") as packed:
+            for part in parts:
+                with _still(part) if part in runs and part.path.is_dir() else nullcontext():
+                    for entry, path in _files_of(lab, part, weights):
+                        if entry in entries:  # a reference of several runs
+                            continue
+                        entries.add(entry)
+                        _check_record(path)
+                        sha256 = hashlib.sha256()
+                        for chunk in add(packed, entry, path):
+                            sha256.update(chunk)
+                            done += len(chunk)
+                            yield done, total
+                        _check_checkpoint(path, sha256.hexdigest())
     begun = {entry.split("/")[1] for entry in entries if entry.startswith("runs/")}
     counts = Counter({PACKED: len(begun), PENDING: len(runs) - len(begun)})
     return Transfer(name, counts, len(entries), done, _has_weights(entries))
@@ -105,14 +106,22 @@ def _runs(plan: StoredPlan) -> list[str]:
     return list(dict.fromkeys([*plan.runs(), *plan.baselines]))
 
 
-def _check_idle(folder: SweepFolder | RunFolder) -> None:
-    """Refuse a sweep or a run that somebody works at."""
-    if is_held(lock := folder.path / LOCK):
-        what = f"{'run' if isinstance(folder, RunFolder) else 'sweep'} {folder.name}"
-        raise Busy(
-            f"{what} is in use by another process ({holder(lock)}); export when it has ended, or"
-            " stop it by Ctrl-C first"
-        )
+@contextmanager
+def _still(folder: SweepFolder | RunFolder) -> Iterator[None]:
+    """Keep others from writing to a folder; where one may only read, see that nobody does.
+
+    Raises:
+        Busy: somebody does.
+    """
+    with ExitStack() as held:
+        try:
+            if os.access(folder.path, os.W_OK):
+                held.enter_context(folder.lock())
+            elif is_held(folder.path / LOCK):
+                raise Busy(f"{folder.path} is in use by another process")
+        except Busy as busy:
+            raise Busy(f"{busy}; export when it has ended, or stop it by Ctrl-C first") from None
+        yield
 
 
 def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterator[tuple[str, Path]]:

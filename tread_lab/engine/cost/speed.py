@@ -14,7 +14,7 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 
 PROBE = "fp32"  # the arithmetic of held-out losses and similarity
-PASS = 1.25  # times as fast on a CPU as in a step a FLOP is in a pass: nothing is updated
+PASS = 1.25  # on a CPU a FLOP of a forward pass takes 1 / 1.25 of the time of one in training
 _LEAST = 0.2  # of the time of the costliest step that is taken to scale with its FLOPs
 Kind = tuple[object, ...]
 
