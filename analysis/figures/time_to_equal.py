@@ -1,4 +1,4 @@
-"""Time to equal quality: what dense training costs to be as good, over what another run costs."""
+"""Time to equal quality: curves of quality over FLOPs, and the factor of cost between them."""
 
 from __future__ import annotations
 
