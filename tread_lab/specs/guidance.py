@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.decode import added, decode, encode, settle
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.labels import value_text
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.specs.run import RunSpec
@@ -76,6 +76,7 @@ class BranchSpec:
     path: Literal["full", "dropped"] = added("full")
 
     def __post_init__(self) -> None:
+        check_positive(self, "step")
         if self.path == "dropped" and not self.rate.zero:
             raise UserError(f"path: dropped leaves no tokens for the rate {self.rate}")
 
@@ -112,6 +113,7 @@ class GuidanceSpec:
 
     def __post_init__(self) -> None:
         """Write out what is implied, and forget what has no effect: equal sums are equal specs."""
+        check_not_negative(self, "weight")
         if self.interval is not None and self.interval[0] > self.interval[1]:
             raise UserError(f"interval: {list(self.interval)} ends before it starts")
         strong, weak = self.strong, self.weak

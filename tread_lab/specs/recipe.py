@@ -239,6 +239,7 @@ class ExecutionSpec:
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
+        check_not_negative(self, "workers")
         if any(step < 1 for step in self.keep_steps):
             raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
 
