@@ -89,6 +89,35 @@ def test_each_image_meets_every_bin_and_the_next_chunk_other_levels(model: Train
                 assert losses_ML[BATCH:, bin] == pytest.approx(terms.loss().numpy(), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("drop", "with_text", "seen"),
+    [(0.9, False, [0, 0]), (1, False, [10, 10]), (0.9, True, [0, 1]), (1, True, [9, 9])],
+)
+def test_a_network_that_saw_no_label_is_measured_without_one(
+    drop: float, with_text: bool, seen: list[int]
+) -> None:
+    samples: Any = Noise()
+    spec, found = small_run(train={"label_drop": drop}, routes=[]), []
+
+    def network(z_BCHW: Tensor, t_B: Tensor, y_B: Tensor, *_: Any) -> Tensor:
+        found.extend(y_B.tolist())
+        return z_BCHW
+
+    rest: Any = network, build_process(spec.process), CPU, "", Rows() if with_text else None
+    finished(heldout_losses(Trained(spec, 0, *rest), samples, HeldoutSpec(images=2, levels=1)))
+    assert found == seen
+
+
+class Rows:
+    """A condition whose rows are their numbers."""
+
+    def __len__(self) -> int:
+        return 9
+
+    def of(self, ids_B: Tensor) -> Tensor:
+        return ids_B
+
+
 def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
     first, even, similar = Noise(), Noise(), Noise()
     finished(heldout_losses(model, first, HeldoutSpec(images=4, levels=1)))  # type: ignore[arg-type]

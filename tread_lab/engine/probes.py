@@ -97,7 +97,8 @@ def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measu
 
 
 def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Return samples and their labels, or what the network sees in place of them.
+    """Return samples and their labels, or what the network sees in place of them: of a run of which
+    no step saw any, the null class.
 
     Raises:
         UserError: a sample is not finite, so that no loss would be a number.
@@ -107,7 +108,11 @@ def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tenso
     if not finite_B.all():
         wrong = int(ids[~finite_B][0])
         raise UserError(f"data: held-out sample {wrong} is not finite; make the data again")
-    return x_BCHW, y_B if model.condition is None else model.condition.of(ids)
+    labelled = model.spec.may_know("class")
+    if model.condition is None:
+        return x_BCHW, y_B if labelled else torch.full_like(y_B, model.spec.data.classes)
+    rows = ids if labelled else torch.full_like(ids, len(model.condition))
+    return x_BCHW, model.condition.of(rows)
 
 
 @torch.no_grad()

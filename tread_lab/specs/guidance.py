@@ -254,18 +254,14 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
 
 
 def _check_labels(run: RunSpec, guidance: GuidanceSpec) -> None:
-    """Refuse the null class, or classes, where neither the run nor one before it saw them; weights
-    of a file may have."""
-    family, labels = (run, *run.ancestors), {branch.label for branch in guidance.branches}
-    if any(one.init_from is not None and one.init_from.file for one in family):
-        return
-    drops = {one.train.label_drop for one in family}
-    if "none" in labels and drops == {0}:
+    """Refuse the null class, or classes, where neither the run nor one before it saw them."""
+    labels = {branch.label for branch in guidance.branches}
+    if "none" in labels and not run.may_know("none"):
         raise UserError(
             "guidance: it takes the null class, which is never trained where train.label_drop is 0;"
             " raise that, or give the weak branch a rate or a step"
         )
-    if "class" in labels and drops == {1}:
+    if "class" in labels and not run.may_know("class"):
         raise UserError(
             "guidance: it takes classes, which are never trained where train.label_drop is 1;"
             " images without one: sampler.guidance={strong: {label: none}}"

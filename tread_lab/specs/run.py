@@ -204,6 +204,13 @@ class RunSpec:
         """The runs that this one descends from, the eldest first."""
         return () if self.parent is None else (*self.parent.ancestors, self.parent)
 
+    def may_know(self, label: Literal["class", "none"]) -> bool:
+        """Return whether a step of the run, or of one before it, saw classes or the null class;
+        weights of a file may have."""
+        family, never = (*self.ancestors, self), {"class": 1, "none": 0}[label]
+        of_file = any(one.init_from is not None and one.init_from.file for one in family)
+        return of_file or any(one.train.label_drop != never for one in family)
+
     @property
     def parent(self) -> RunSpec | None:
         """The run whose weights this one starts from."""
