@@ -155,6 +155,22 @@ def test_an_axis_or_a_trial_may_name_variants() -> None:
     assert extra == {"method": "b", "rate": 0.25}
 
 
+def test_what_is_fixed_of_a_system_is_for_the_cells_that_have_it() -> None:
+    def weights(**more: Any) -> list[float | None]:
+        found = expansion(fixed={"routes": ["2->8"], "repa.weight": 0.3}, **more).trials
+        return [None if t.spec.repa is None else vars(t.spec.repa)["weight"] for t in found]
+
+    variants: dict[str, Any] = {"alignment": {"none": {}, "repa": {"repa.block": 1}}}
+    assert weights(variants=variants) == [None, 0.3] * 2  # baselines, trials
+    assert weights(trials=[{"repa": {"block": 1}}, {}]) == [0.3, None] * 2
+    assert weights(axes={"rate": [0.5]}) == [0.3] * 2  # no cell says anything of it
+    of_all = {**RUN, "repa": {"block": 2}}
+    assert weights(run=of_all, variants=variants) == [0.3] * 4
+    variants["alignment"]["none"] = {"repa": None}
+    with pytest.raises(UserError, match=r"alignment\.none sets repa whole; write it there"):
+        weights(variants=variants)
+
+
 def test_a_value_may_be_computed_from_others_and_the_depth() -> None:
     found = trials(
         axes={

@@ -16,6 +16,7 @@ from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import (
     check_field,
     leaves_of,
+    parts_set,
     routes_of,
     run_of,
     with_cell,
@@ -37,6 +38,7 @@ from tread_lab.specs.trials import (
 
 Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
 _EXAMPLES = 5
+_SYSTEMS = ("repa", "captions")  # fields of a run that are a system or `None`
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def expand(
     check_count(len(cells) * len(sweep.seeds), "cells and seeds")
     assert price is not None or sweep.match is None
     make = Trials(base, sweep.baseline, price if sweep.match else None, whole)
-    settings, holes = _split(sweep, cells, make, facts or {})
+    settings, holes = _split(sweep, cells, experiment.run, base, facts or {})
     if not settings:
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
@@ -169,17 +171,30 @@ def _check_axes(cells: Sequence[Cell], sweep: SweepSpec, path: str) -> None:
 
 
 def _split(
-    sweep: SweepSpec, cells: Iterable[Cell], make: Trials, facts: Mapping[str, Any]
+    sweep: SweepSpec,
+    cells: Sequence[Cell],
+    run: Mapping[str, Any],
+    base: Mapping[str, Any],
+    facts: Mapping[str, Any],
 ) -> tuple[list[tuple[Cell, dict[str, Any]]], list[ExcludedCells]]:
-    """Split cells into those that meet every expression and holes by the first one they miss."""
+    """Split cells into those that meet every expression and holes by the first one they miss.
+
+    What is fixed of a system, such as `repa.weight`, is for the cells that have the system where
+    some of them bring it and `run`, the experiment's, does not.
+    """
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
     kept: list[tuple[Cell, dict[str, Any]]] = []
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     fixed = leaves_of(sweep.fixed)
-    for cell in cells:
+    written = [{key: value for key, value in cell.items() if key != SPEND} for cell in cells]
+    partly = {name for name in _SYSTEMS if run.get(name) is None and name not in fixed}
+    partly &= base.keys()
+    brought = [partly and partly & parts_set(fields, sweep.variants) for fields in written]
+    some = set().union(*brought)
+    for cell, fields, own in zip(cells, written, brought):
         try:
-            fields = {key: value for key, value in cell.items() if key != SPEND}
-            tree = with_cell(make.base, fields, sweep.variants, fixed)
+            tree = {name: value for name, value in base.items() if name not in some - own}
+            tree = with_cell(tree, fields, sweep.variants, fixed)
             names = CellNames(tree, cell, facts)
             rule = next((rule for rule in rules if not _meets(rule, names)), None)
             if rule is None:

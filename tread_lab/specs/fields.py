@@ -162,6 +162,12 @@ def with_cell(
     return tree
 
 
+def parts_set(cell: Mapping[str, Any], variants: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Return the fields at the top of a run that a cell sets, or of which it sets a part."""
+    written = (fields for _, fields in _by_axis(cell, variants))
+    return {name.partition(".")[0] for fields in written for name in leaves_of(fields)}
+
+
 def set_once(places: dict[str, str], names: Iterable[str], place: str) -> None:
     """Note the place that sets some fields; refuse a second one."""
     for name in names:
