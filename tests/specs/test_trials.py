@@ -16,8 +16,8 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import (
     SharedParts,
     Trials,
+    follows_length,
     matched_steps,
-    share_of_length,
     written_shares,
 )
 
@@ -156,9 +156,9 @@ def test_what_files_write_as_a_share_of_all_steps_is_one_in_runs_that_hold_a_num
     settings: Any, what: str
 ) -> None:
     run = {"train": {"steps": 100, "warmup": 10}, "routes_from": 25, "routes_until": 50}
-    assert share_of_length(run, written_shares(settings)).removesuffix(SHARE) == what
+    assert follows_length(run, written_shares(settings)).removesuffix(SHARE) == what
     dense = {"train": {"steps": 100, "warmup": 0}, "routes_from": 0, "routes_until": None}
-    assert share_of_length(dense, written_shares(settings)) == ""
+    assert follows_length(dense, written_shares(settings)) == ""
 
 
 MODEL = {"depth": 2, "width": 32, "heads": 2}

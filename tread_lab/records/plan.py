@@ -23,7 +23,6 @@ from tread_lab.specs.trials import (
     QUESTIONS,
     UNEQUAL,
     follows_length,
-    share_of_length,
     written_shares,
 )
 
@@ -99,11 +98,10 @@ class StoredPlan:
 
     def follows_length(self, trial: Trial[Tree]) -> str:
         """Return what makes a stage of a trial differ from a shorter run; "" where nothing does."""
-        reason = follows_length(trial.spec["train"])
-        return reason or share_of_length(trial.spec, self._written_shares)
+        return follows_length(trial.spec, self._written_shares)
 
     @cached_property
-    def _written_shares(self) -> dict[str, set[float]]:
+    def _written_shares(self) -> set[tuple[str, float]]:
         return written_shares([self.sources, *(trial.cell for trial in self.trials)])
 
     @property

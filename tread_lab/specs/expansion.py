@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from tread_lab.specs.axes import cell_of, check_count, distinct, grid
@@ -28,7 +27,6 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import (
     SPEND,
     Completion,
-    OfLength,
     OtherData,
     Price,
     Trials,
@@ -104,15 +102,12 @@ def expand(
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
     pairs = [_pair(make, *setting, seed) for seed in sweep.seeds for setting in settings]
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
-    runs = (
-        (trial.spec, baseline.spec, partial(make.of_length, tree, trial.seed))
-        for (baseline, trial), (_, tree) in zip(pairs, itertools.cycle(settings))
-        if baseline is not None
-    )
+    runs = ((trial.spec, dense.spec) for dense, trial in pairs if dense is not None)
+    trees = (tree for _, tree in settings)
     return Expansion(
         trials=(*baselines.values(), *(trial for _, trial in pairs)),
         excluded=tuple(holes),
-        evaluations=_at_baseline(_evaluations(sweep, experiment), sweep.match, runs),
+        evaluations=_at_baseline(_evaluations(sweep, experiment), sweep.match, runs, trees),
         duplicates=(*_holes({"written again": repeated}), *_shared(pairs[: len(settings)])),
     )
 
@@ -266,11 +261,12 @@ def _evaluations(sweep: SweepSpec, experiment: Experiment) -> tuple[EvaluationSp
 def _at_baseline(
     evaluations: tuple[EvaluationSpec, ...],
     match: str | None,
-    runs: Iterable[tuple[RunSpec, RunSpec, OfLength]],
+    runs: Iterable[tuple[RunSpec, RunSpec]],
+    trees: Iterable[Mapping[str, Any]],
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations with the step `baseline` as a number, or as the end where it is."""
     if not any(spec.step == BASELINE for spec in evaluations):
         return evaluations
-    step = None if match is None else baseline_step(runs)
+    step = None if match is None else baseline_step(runs, trees)
     at = (replace(spec, step=step) if spec.step == BASELINE else spec for spec in evaluations)
     return tuple(dict.fromkeys(at))

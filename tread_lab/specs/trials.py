@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from tread_lab.specs.cell import Cell, CellNames, Trial, labelled
-from tread_lab.specs.decode import decode, decode_field
+from tread_lab.specs.decode import decode, decode_field, encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import BASELINE
 from tread_lab.specs.fields import TOP, dotted, field_value, leaves_of, run_of, with_fields
-from tread_lab.specs.recipe import TrainSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
@@ -32,10 +30,10 @@ _SHARES = {
     "routes_from": "a routed phase that is a share of all steps",
     "routes_until": "a routed phase that is a share of all steps",
 }
+_LEAVES = {field.rpartition(".")[2]: field for field in _SHARES}
 _ROUTES = re.compile(r"((?:then\.)*)(routes|route|rate)(\.|$)")  # what says a phase's routes
 _ROUNDED = 8  # steps within which rounded phases may cost less for more steps
 Price = Callable[[RunSpec], float]  # what all training steps of a run cost
-OfLength = Callable[[int], RunSpec]  # a run with so many steps
 
 
 def matched_steps(price: Callable[[int], float], spent: float, steps: int) -> int:
@@ -98,22 +96,23 @@ def check_spend(value: Any) -> float:
     return float(value)
 
 
-def baseline_step(runs: Iterable[tuple[RunSpec, RunSpec, OfLength]]) -> int:
+def baseline_step(runs: Iterable[tuple[RunSpec, RunSpec]], trees: Iterable[Any]) -> int:
     """Return the step `at baseline`: the one at which the baselines of all trials end.
 
     Args:
-        runs: the run of every trial, that of its baseline, and the trial's at other lengths.
+        runs: the run of every trial, and that of its baseline.
+        trees: of the trials, as they are written.
 
     Raises:
         UserError: they end at several, or an earlier step of a trial is no shorter run.
     """
-    ends = set()
-    for trial, baseline, of_length in runs:
-        ends.add(end := baseline.train.steps)
-        follows = follows_length(trial.train) or follows_length(baseline.train)
-        if reason := follows or _shares(trial, of_length(end)):
+    ends, written = set[int](), written_shares([*trees])
+    for trial, baseline in runs:
+        ends.add(baseline.train.steps)
+        follows = follows_length(encode(trial), written) or follows_length(encode(baseline), ())
+        if follows:
             raise UserError(
-                f"evaluate: `at {BASELINE}` compares at equal steps, and under {reason} an"
+                f"evaluate: `at {BASELINE}` compares at equal steps, and under {follows} an"
                 " earlier step is no shorter run; say `fixed: {train: {schedule: constant,"
                 " ema: 0.97}}`, and write shares as steps"
             )
@@ -123,52 +122,41 @@ def baseline_step(runs: Iterable[tuple[RunSpec, RunSpec, OfLength]]) -> int:
     return ends.pop()
 
 
-def _shares(run: RunSpec, of_other_length: RunSpec) -> str:
-    """Return what of a run is a share of all its steps; "" where nothing is."""
-    steps = of_other_length.train.steps
-    if replace(run.train, steps=steps) != of_other_length.train:
-        return _SHARES["train.warmup"]
-    begun = ((part[: max(steps - part.start, 0)], on) for part, on in run.phases)
-    alike = tuple(phase for phase in begun if phase[0]) == of_other_length.phases
-    return "" if alike else _SHARES["routes_until"]
+def written_shares(settings: Any, field: str = "") -> set[tuple[str, float]]:
+    """Return the fields that a tree of settings writes as fractions, at whatever depth, with these.
+
+    Args:
+        field: that the tree is written for.
+    """
+    if isinstance(settings, Mapping):
+        parts = [
+            (item, _LEAVES.get(str(key).rpartition(".")[2], field))
+            for key, item in settings.items()
+        ]
+    elif isinstance(settings, list | tuple):
+        parts = [(item, field) for item in settings]
+    else:
+        return {(field, settings)} if field and isinstance(settings, float) else set()
+    return set().union(*(written_shares(item, of) for item, of in parts))
 
 
-def written_shares(settings: Any) -> dict[str, set[float]]:
-    """Return the fractions that trees of settings write, at whatever depth, for fields."""
-    shares: dict[str, set[float]] = {field: set() for field in _SHARES}
-    leaf = {field.rpartition(".")[2]: field for field in _SHARES}
+def follows_length(run: Mapping[str, Any], written: Iterable[tuple[str, float]]) -> str:
+    """Return what makes a stage of a run differ from a shorter run; "" where nothing does.
 
-    def collect(tree: Any, field: str | None) -> None:
-        if isinstance(tree, Mapping):
-            for key, value in tree.items():
-                collect(value, leaf.get(str(key).rpartition(".")[2], field))
-        elif isinstance(tree, list | tuple):
-            for item in tree:
-                collect(item, field)
-        elif field is not None and isinstance(tree, float):
-            shares[field].add(tree)
-
-    collect(settings, None)
-    return shares
-
-
-def share_of_length(run: Mapping[str, Any], shares: Mapping[str, Iterable[float]]) -> str:
-    """Return what of a run's tree, which holds it as a number, is one of the written shares."""
-    steps = run["train"]["steps"]
-    for field, what in _SHARES.items():
+    Args:
+        run: its tree, which holds a share of all its steps as a number.
+        written: `written_shares` of what it was made from.
+    """
+    train = run["train"]
+    if train.get("schedule", "constant") != "constant":
+        return f"schedule {train['schedule']}"
+    if (train.get("ema") or {}).get("halflife") is not None:
+        return "an EMA whose half-life is a share of all steps"
+    for field, share in sorted(written):
         value = field_value(run, field)
-        if value and any(round(share * steps) == value for share in shares[field]):
-            return what
+        if value and round(share * train["steps"]) == value:
+            return _SHARES[field]
     return ""
-
-
-def follows_length(train: TrainSpec | Mapping[str, Any]) -> str:
-    """Return what makes a stage of a run differ from a shorter run; "" where nothing does."""
-    tree = dataclasses.asdict(train) if isinstance(train, TrainSpec) else train
-    if tree.get("schedule", "constant") != "constant":
-        return f"schedule {tree['schedule']}"
-    halflife = (tree.get("ema") or {}).get("halflife")
-    return "" if halflife is None else "an EMA whose half-life is a share of all steps"
 
 
 Completion = Callable[[RunSpec], RunSpec]
@@ -219,10 +207,6 @@ class Trials:
         trial = Trial("trial", labels, seed, *self._run(tree), None)
         baseline = Trial("baseline", {}, seed, *run, None)
         return baseline, replace(trial, baseline=baseline.run)
-
-    def of_length(self, tree: Mapping[str, Any], seed: int, steps: int) -> RunSpec:
-        """Return the run of a cell's tree at another length than its own."""
-        return self._run(_with_steps({**tree, "seed": seed}, steps))[0]
 
     def _matched(
         self, tree: dict[str, Any], dense: dict[str, Any], spend: float
