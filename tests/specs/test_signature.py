@@ -52,7 +52,7 @@ def test_what_does_not_keeps_it(change: dict) -> None:
     signature(spec.data)  # a part that was signed alone leaves the name of its run
     tree = dict(reversed(encode(spec).items()))
     assert signature(spec) == signature(tree) == sign() == "a13c85969f3c80f0"
-    assert len(signature(1, "a")) == 16 and signature(1, "a") != signature("a", 1)
+    assert len(signature([1, "a"])) == 16 and signature([1, "a"]) != signature(["a", 1])
 
 
 ENSEMBLE = {"kind": "ensemble", "weight": 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
@@ -67,25 +67,21 @@ def steps_of(written: Any) -> tuple[Step, ...]:
     return steps
 
 
-def joined(items: Sequence[Any]) -> Iterator[Any]:
-    """Yield the items of a list in which a comma between steps has made items of them.
+def joined(items: Sequence[Any]) -> list[Any]:
+    """Return the items of a list in which a comma between steps has made items of them.
 
     `[fid@10k at 50000, 100000, kid@1k]` is a list of three; its second item belongs to the first.
     A shell makes words of `fd@1k at 250 end`.
     """
-    whole: Any = None
+    whole: list[Any] = []
     for item in items:
-        continues = isinstance(whole, str) and isinstance(item, int | float | str)
-        text = str(item).strip().lower()
-        step = text in (END, BASELINE) or _STEP.fullmatch(text)
-        if continues and (item == AT or (f" {AT}" in whole and step)):
-            whole = f"{whole}{' ' if item == AT else ', '}{item}".replace(f" {AT},", f" {AT}")
-            continue
-        if whole is not None:
-            yield whole
-        whole = item
-    if whole is not None:
-        yield whole
+        text, last = str(item).strip().lower(), whole[-1] if whole else None
+        is_step = text in (END, BASELINE) or _STEP.fullmatch(text)
+        if isinstance(last, str) and (item == AT or (is_step and f" {AT}" in last)):
+            whole[-1] = f"{last} {item}"
+        else:
+            whole.append(item)
+    return whole
 
 
 def at_steps(evaluations: Iterable[EvaluationSpec], steps: int) -> tuple[EvaluationSpec, ...]:

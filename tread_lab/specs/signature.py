@@ -21,14 +21,14 @@ UNHASHED = ("execution", "data.path", "data.deviation", "reference.path")
 _MEMO = "_signature"  # beside the fields of a frozen spec, which cannot change under it
 
 
-def signature(*specs: Any) -> str:
-    """Return 16 hexadecimal digits that name the specs; equal for equal specs on any machine."""
-    if len(specs) == 1 and dataclasses.is_dataclass(specs[0]):
-        spec = specs[0]
-        if _MEMO not in vars(spec):
-            object.__setattr__(spec, _MEMO, _digest([spec]))
-        return str(vars(spec)[_MEMO])
-    return _digest(specs)
+def signature(spec: Any) -> str:
+    """Return 16 hexadecimal digits that name a spec or its plain tree; equal for equal specs on any
+    machine."""
+    if not dataclasses.is_dataclass(spec):
+        return _sha(f"[{_json(_hashed(encode(spec)))}]")
+    if _MEMO not in vars(spec):
+        object.__setattr__(spec, _MEMO, _sha(f"[{_json(_hashed(encode(spec, hashed=True)))}]"))
+    return str(vars(spec)[_MEMO])
 
 
 def named(spec: RunSpec, name: str) -> RunSpec:
@@ -48,12 +48,6 @@ def settings_signature(spec: RunSpec | Mapping[str, Any]) -> str:
     if parent is not None:
         tree["init_from"]["run"] = settings_signature(parent)
     return _sha(_json(tree))
-
-
-def _digest(specs: Iterable[Any]) -> str:
-    """Hash the canonical JSON of specs or of their plain trees, without what is not science."""
-    texts = (_json(_hashed(encode(s, hashed=dataclasses.is_dataclass(s)))) for s in specs)
-    return _sha(f"[{','.join(texts)}]")
 
 
 def _sha(text: str) -> str:

@@ -122,18 +122,12 @@ class Variants:
     def __init__(self, field: str, *own: type[SystemSpec]) -> None:
         self.field, self.own = field, own
 
-    def of_kind(self, kind: Any) -> type[SystemSpec] | None:
-        """Return the class of a kind, `None` for a kind that is not here.
+    def for_kind(self, kind: Any) -> tuple[type[SystemSpec], ...]:
+        """Return the classes of this package, and those of others for a kind that is none of it.
 
         Raises:
-            UserError: a package that adds a system cannot be used; only for a kind that is none of
-                ours.
+            UserError: a package that adds a system cannot be used.
         """
-        here = {getattr(cls, "kind", None): cls for cls in self.for_kind(kind)}
-        return here.get(kind)
-
-    def for_kind(self, kind: Any) -> tuple[type[SystemSpec], ...]:
-        """Return the classes of this package, and those of others for a kind that is none of it."""
         ours = kind is None or any(kind == getattr(cls, "kind", None) for cls in self.classes)
         return self.classes if ours else (*self.classes, *self.added)
 
