@@ -242,10 +242,10 @@ def with_old_meaning(recorded: Mapping[str, Any]) -> dict[str, Any]:
     tree, start = dict(recorded), recorded.get("init_from")
     for variants in (BYPASSES, LOSSES):
         part = recorded.get(variants.field)
-        kind = part.get("kind") if isinstance(part, Mapping) else None
-        for cls in variants.for_kind(kind):
-            if getattr(cls, "kind", None) == kind:
-                tree[variants.field] = cls.with_old_meaning(part)
+        if isinstance(part, Mapping):
+            for cls in variants.for_kind(kind := part.get("kind")):
+                if getattr(cls, "kind", None) == kind:
+                    tree[variants.field] = cls.with_old_meaning(part)
     if isinstance(start, Mapping) and isinstance(start.get("run"), Mapping):
         tree["init_from"] = {**start, "run": with_old_meaning(start["run"])}
     return tree
