@@ -223,23 +223,18 @@ def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the dotted fields that fields and their nested mappings set, with their values."""
-    ordered = in_order(fields)
-    return {name: leaf for key, value in ordered for name, leaf in leaves(str(key), value)}
+    """Return the dotted fields that fields and their nested mappings set, with their values; a
+    route is whole."""
+    parts = (
+        [(key, value)] if key == "route" else dotted({key: value}, empty=True)
+        for key, value in in_order(fields)
+    )
+    return dict(itertools.chain.from_iterable(parts))
 
 
 def lies_in(field: str, other: str) -> bool:
     """Return whether a dotted field is another one or a part of it."""
     return f"{field}.".startswith(f"{other}.")
-
-
-def leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted fields that a field and its nested mappings set, with their values."""
-    if isinstance(value, Mapping) and value and key != "route":
-        for sub, item in value.items():
-            yield from leaves(f"{key}.{sub}", item)
-    else:
-        yield key, value
 
 
 def _set(tree: dict[str, Any], key: str, value: Any) -> None:
