@@ -50,10 +50,8 @@ class ExcludedCells:
     @property
     def why(self) -> str:
         """The reason in words; of a `where`, the expression that the others satisfy."""
-        kind, of_earlier_version, expression = self.reason.partition(": ")
-        if kind == "where":
-            return f"`where` keeps only {expression}"
-        return self.reason if of_earlier_version else f"{self.reason}, so nothing runs twice"
+        _, where, rule = self.reason.partition("where: ")
+        return f"`where` keeps only {rule}" if where else f"{self.reason}, so nothing runs twice"
 
 
 @dataclass(frozen=True)
