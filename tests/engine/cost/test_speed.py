@@ -84,6 +84,11 @@ def test_stated_rates_pay_each_kind_of_work_in_its_precision(
 
 def test_rates_are_found_in_the_name_of_a_device() -> None:
     assert rates_of("cpu", "x86_64 x1 threads") is RATES["cpu"]
+    for rates in (
+        RATES["cpu"].training,
+        RATES["cpu"].sampling,
+    ):  # bf16 operands are multiplied by fp32 kernels
+        assert rates["fp32"] / rates["bf16"] == pytest.approx(1.3, rel=0.01)
     assert rates_of("cuda", "NVIDIA H200") is RATES["H200"]
     assert rates_of("cuda", "NVIDIA GeForce") is None
     assert rates_of("cuda", "NVIDIA H100 80GB HBM3 MIG 1g.10gb") is None

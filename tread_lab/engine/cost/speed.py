@@ -128,8 +128,8 @@ def _gpu(name: str, fp32: float) -> Rates:
 RATES: dict[str, Rates] = {
     "cpu": Rates(
         device="cpu",
-        training={"fp32": 7.9e10, "bf16": 1.4e10, "fp16": 1.4e10, "tf32": 7.9e10},
-        sampling={"fp32": 8.6e10, "bf16": 1.9e10, "fp16": 1.9e10, "tf32": 8.6e10},
+        training={"fp32": 7.9e10, "bf16": 6.1e10, "fp16": 6.0e9, "tf32": 7.9e10},
+        sampling={"fp32": 8.6e10, "bf16": 6.6e10, "fp16": 1.9e10, "tf32": 8.6e10},
         decoding=1.15e11,
         features=5.2e10,
         source="measured on one core of a 2.5 GHz Xeon (DiT-S/2; SD decoder 5.3 s, Inception 220 ms"
