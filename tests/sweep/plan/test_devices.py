@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tread_lab.engine.cost.speed import Speed
 from tread_lab.specs import RunSpec, UserError
+from tread_lab.sweep.plan import devices as module
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 Tiny = Callable[..., RunSpec]
@@ -72,11 +75,32 @@ def test_a_gpu_is_asked_by_a_process_that_ends(
         Devices.here()
 
 
-def test_runs_are_timed_where_they_will_run(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", lambda *what, **how: [what, how])
+@pytest.mark.parametrize(
+    ("cpus", "threads", "processes", "times"),
+    [(8.0, 3, 1, 1.0), (2.0, 4, 1, 2.0), (0.5, 1, 1, 2.0), (2.0, 2, 2, 2.0)],
+)
+def test_runs_are_timed_where_they_will_run_and_wait_for_cpus_that_are_not_theirs_alone(
+    cpus: float,
+    threads: int,
+    processes: int,
+    times: float,
+    tiny: Tiny,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def calibrate(*what: Any, **how: Any) -> list[Speed]:
+        asked.append((*what, how))
+        return [Speed(3.0, 5.0)]
+
+    monkeypatch.setattr(module, "calibrate", calibrate)
+    monkeypatch.setattr(module, "usable_cpus", lambda: cpus)
     away: Any = lambda specs: [len(specs)]  # noqa: E731
-    here = Devices((OLD,), 9, local=torch.device("cpu"), threads=3, timer=away)
-    timed: Any = here.time([tiny()], at_once=2)
-    assert timed == [([tiny()], torch.device("cpu")), {"slots": 2, "threads": 3}]
+    cpu = torch.device("cpu")
+    here = Devices((OLD,), 9, local=cpu, threads=threads, timer=away, per_run=processes)
+    assert here.time([tiny()], at_once=2) == [Speed(3.0 * times, 5.0 * times)]
+    assert asked == [([tiny()], cpu, {"slots": 2, "threads": threads})]
+    on_gpu = replace(here, local=torch.device("cuda"))
+    assert on_gpu.time([tiny()], at_once=2) == [Speed(3.0, 5.0)]
     assert Devices((OLD,), timer=away).time([tiny(), tiny()], at_once=1) == [2]
     assert Devices((OLD,)).time([tiny()], at_once=1) is None

@@ -23,6 +23,7 @@ from tread_lab.engine.device import (
     name,
     pick,
     precisions,
+    usable_cpus,
 )
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.run import RunSpec
@@ -122,7 +123,11 @@ class Devices:
         """Time a few steps of each run where runs will run; `None` where that cannot be."""
         if self.local is None:
             return None if self.timer is None else self.timer(specs)
-        return calibrate(specs, self.local, slots=at_once, threads=self.threads)
+        speeds = calibrate(specs, self.local, slots=at_once, threads=self.threads)
+        # Steps are timed in CPU seconds: with more threads than CPUs a run waits for its turn.
+        threads = self.per_run * self.threads if self.local.type == "cpu" else 0
+        wait = max(1.0, threads / usable_cpus())
+        return [Speed(wait * speed.overhead, wait * speed.per_flop) for speed in speeds]
 
     @property
     def type(self) -> str:
