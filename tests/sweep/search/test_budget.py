@@ -16,6 +16,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
 from tread_lab.specs import RunSpec
+from tread_lab.specs.labels import place_label
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -123,6 +124,8 @@ def test_a_search_ends_with_its_budget_and_goes_on_with_a_larger_one(
     plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5}, stop_early=stop_early)
     done, queue = carried_out(lab, plan, slots=slots)
     assert len(done) == 2 + 5 and queue.closed
+    last = place_label(lab.sweep("budgeted").suggestions()[-1].cell)
+    assert queue.left.startswith(f"4 trials left ({last} suggested); the same command")
     assert len(lab.sweep("budgeted").suggestions()) == 3
     assert carried_out(lab, plan, slots=slots)[0] == []
     assert len(lab.sweep("budgeted").suggestions()) == 3

@@ -12,6 +12,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.specs.axes import Space
 from tread_lab.specs.cell import Cell, Trial
+from tread_lab.specs.labels import place_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
@@ -56,8 +57,11 @@ class SearchQueue:
 
     @property
     def left(self) -> str:
-        over = sum(observation.over for observation in self.observations)
-        return f"{counted(min(self.search.trials, len(self.space)) - over, 'trial')} left"
+        waiting = [self.space.cells[o.cell] for o in self.observations if not o.over]
+        over = len(self.observations) - len(waiting)
+        suggested = f" ({'; '.join(map(place_label, waiting))} suggested)" if waiting else ""
+        trials = min(self.search.trials, len(self.space)) - over
+        return f"{counted(trials, 'trial')} left{suggested}"
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():
