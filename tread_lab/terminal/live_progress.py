@@ -17,7 +17,7 @@ from tread_lab.specs.units import counts_text, duration
 from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.trial.task import Task, done_share
+from tread_lab.sweep.trial.task import Task, kept_share
 from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
 from tread_lab.terminal.console import notices, say
 
@@ -171,7 +171,7 @@ class WorkDone:
 
     def _recorded(self, task: Task) -> float:
         """Return the work that the run's record already holds."""
-        trained = done_share(self._lab, task) * self._forecast.training(task.spec)
+        trained = kept_share(self._lab, task) * self._forecast.training(task.spec)
         return trained + self._evaluated(task)
 
     def _reported(self, report: Report) -> float:

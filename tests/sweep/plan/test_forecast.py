@@ -162,8 +162,11 @@ def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab, tiny:
     timed = Forecast(lab, known, 2, 3.0, RATES["cpu"])
     assert timed.total(tasks) == RemainingTime(3 + 2 * 20.5, 3, "from here")
     assert timed.device_seconds(tasks) == (60.0, 0.0)
-    with lab.run(tasks[0].run).log() as log:
-        log(15, **{"train/loss": 1.0})
+    with (folder := lab.run(tasks[0].run)).log() as log:
+        log(16, **{"train/loss": 1.0})
+    assert timed.device_seconds(tasks) == (60.0, 0.0)  # as nothing holds its weights
+    folder.checkpoints.mkdir()
+    (folder.checkpoints / f"step-{15:08}-{0:016}.safetensors").touch()
     assert timed.device_seconds(tasks) == (45.0, 0.0)
     assert timed.total(tasks).seconds == 3 + 5.5 + 20.5  # the last starts after the first
     assert timed.total([]) == RemainingTime(0.0, 0)

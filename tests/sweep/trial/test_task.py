@@ -33,6 +33,7 @@ from tread_lab.sweep.trial.task import (
     done_share,
     is_complete,
     is_repairable,
+    kept_share,
     with_ancestors,
 )
 from tread_lab.sweep.trial.trial import Report, run_trial
@@ -152,12 +153,19 @@ def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab, tiny: Tiny) 
 
 
 def test_the_done_share_is_of_executed_steps_and_one_where_completed(lab: Lab, tiny: Tiny) -> None:
+    """Of those, a run that is interrupted keeps the steps up to its newest checkpoint."""
     task = Task(tiny(steps=20))
     folder = lab.run(task.run)
-    assert done_share(lab, task) == 0.0
+    assert done_share(lab, task) == kept_share(lab, task) == 0.0
     with folder.log() as log:
         log(5, **{"train/loss": 1.0})
-    assert done_share(lab, task) == 0.25
+    assert (done_share(lab, task), kept_share(lab, task)) == (0.25, 0.0)
+    with folder.lock():
+        assert kept_share(lab, task) == 0.25
+    folder.checkpoints.mkdir()
+    for step, kept in ((3, 0.15), (9, 0.25)):
+        (folder.checkpoints / f"step-{step:08}-{step:016}.safetensors").touch()
+        assert kept_share(lab, task) == kept
     folder.finish(RunState.DIVERGED, step=10)
     assert done_share(lab, task) == 0.5
     folder.finish(RunState.COMPLETED, step=10)

@@ -17,7 +17,7 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.timing import Timing, setting, timings
-from tread_lab.sweep.trial.task import Task, done_share
+from tread_lab.sweep.trial.task import Task, done_share, kept_share
 
 TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
 
@@ -104,9 +104,9 @@ class Forecast:
         images = self._seconds(image_work(spec, evaluation))
         if "decoding" in images:
             images["decoding"] /= self.devices  # the first one alone describes
-        seconds = timing.speed.pass_seconds(spec, flops, self.devices)
-        if isinstance(evaluation, SamplesSpec):
-            seconds /= self.devices  # the first one alone makes held-out losses
+        # Each draws its part of the samples; the first one alone makes held-out losses.
+        drawn_by = self.devices if isinstance(evaluation, SamplesSpec) else 1
+        seconds = timing.speed.pass_seconds(spec, flops / drawn_by, self.devices)
         stated = self.rates is not None and (timing.stated or self.rates.device != "cpu")
         faster = self.rates.pass_speedup(spec, evaluation) if self.rates and stated else PASS
         return {"sampling": seconds / faster, **images}
@@ -137,7 +137,7 @@ class Forecast:
     def _left(self, todo: Sequence[Task]) -> list[float]:
         """Return the seconds left of each task."""
         return [
-            (1 - done_share(self.lab, task)) * self.training(task.spec)
+            (1 - kept_share(self.lab, task)) * self.training(task.spec)
             + self.measuring(task, still=True)
             + TRIAL_SECONDS
             for task in todo
@@ -163,7 +163,7 @@ class Forecast:
         where neither times nor rates are known."""
         if not self.known:
             return None
-        train = sum((1 - done_share(self.lab, t)) * self.training(t.spec) for t in todo)
+        train = sum((1 - kept_share(self.lab, t)) * self.training(t.spec) for t in todo)
         measuring = sum(self.measuring(task, still=True) for task in todo)
         devices = self.devices / self.sharing  # of each run
         return devices * train, devices * (measuring + self._all_references(todo))

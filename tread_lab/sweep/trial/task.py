@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from tread_lab.engine.checkpoint import list_checkpoints
+from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -87,6 +87,16 @@ def done_share(lab: Lab, task: Task) -> float:
     if folder.state() is RunState.COMPLETED:
         return 1.0
     return folder.step() / max(task.spec.train.steps, 1)
+
+
+def kept_share(lab: Lab, task: Task) -> float:
+    """Return the share of a run's training steps that it will not train again: of one that nobody
+    trains those up to its newest checkpoint."""
+    done, folder = done_share(lab, task), lab.run(task.run)
+    if done in (0.0, 1.0) or folder.locked:
+        return done
+    newest = next(map(step_of, list_checkpoints(folder.checkpoints)), 0)
+    return min(done, newest / task.spec.train.steps)
 
 
 def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
