@@ -263,7 +263,7 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
     monkeypatch.setattr(timing, "trial_batch", lambda spec, rate: asked.append(rate) or 0)  # type: ignore[func-returns-value]
     rates = Rates(
         device="x", training={"bf16": 30.0}, sampling={"fp32": 5.0, "bf16": 10.0},
-        decoding=1.0, features=1.0, source="stated",
+        images={}, source="stated",
     )  # fmt: skip
     for device in ("cuda", "cpu"):
         devices = Devices((DeviceFacts(device, "x", ("bf16",), 2**30),))

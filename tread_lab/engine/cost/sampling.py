@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -107,36 +106,37 @@ DINOV2_FLOPS = 162e9  # one at 224x224 through ViT-L/14: 24 blocks of 257 tokens
 SD_WIDTHS = (128, 256, 512, 512)  # the Stable Diffusion autoencoder, from pixels to latents
 
 
-@dataclass(frozen=True)
-class ImageWork:
-    """FLOPs of images beside the sampled network's own."""
-
-    decoding: float = 0.0
-    features: float = 0.0
-
-
-def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
-    """Return the work on the generated images of one evaluation; none where none is looked at.
+def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
+    """Return the FLOPs on the generated images of one evaluation by kind of work; none where none
+    is looked at.
 
     The data set's own small extractor costs next to nothing and is left out.
     """
     if not isinstance(evaluation, SamplesSpec):
-        return ImageWork()
-    features = _feature_flops(evaluation.metrics, spec.data.source)
-    return ImageWork(evaluation.count * _decoding(spec.data), evaluation.count * features)
+        return {}
+    return _image_flops(spec, evaluation.count, evaluation.metrics, decoded=True)
 
 
-def reference_work(spec: RunSpec, evaluation: EvaluationSpec) -> ImageWork:
-    """Return the work on the images that one evaluation compares with, once for a lab.
+def reference_work(spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
+    """Return the FLOPs on the images that one evaluation compares with, once for a lab.
 
     Those of a file need no decoding.
     """
     if not isinstance(evaluation, SamplesSpec):
-        return ImageWork()
-    count, held_out = reference_images(spec.data, evaluation), evaluation.reference is None
+        return {}
     compared = [metric for metric in evaluation.metrics if METRICS[metric].compares]
-    features = count * _feature_flops(compared, spec.data.source)
-    return ImageWork(count * _decoding(spec.data) if features and held_out else 0.0, features)
+    decoded = evaluation.reference is None and _feature_flops(compared, spec.data.source) > 0
+    return _image_flops(spec, reference_images(spec.data, evaluation), compared, decoded=decoded)
+
+
+def _image_flops(
+    spec: RunSpec, count: int, metrics: Sequence[str], *, decoded: bool
+) -> dict[str, float]:
+    each = {
+        "decoding": _decoding(spec.data) if decoded else 0.0,
+        "features": _feature_flops(metrics, spec.data.source),
+    }
+    return {kind: count * flops for kind, flops in each.items() if count * flops}
 
 
 def reference_images(data: DataSpec, evaluation: SamplesSpec) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tread_lab.engine import device as devices
-from tread_lab.engine.cost.sampling import ImageWork
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.system import systems_of
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
@@ -83,15 +82,14 @@ class Rates:
 
     Attributes:
         training, sampling: by precision.
-        decoding: the autoencoder's decoder, tf32 on a GPU.
-        features: Inception, exact fp32.
+        images: `decoding` by the autoencoder's decoder, tf32 on a GPU; `features` of Inception,
+            exact fp32.
     """
 
     device: str
     training: Mapping[str, float]
     sampling: Mapping[str, float]
-    decoding: float
-    features: float
+    images: Mapping[str, float]
     source: str
 
     def pass_speedup(self, spec: RunSpec, evaluation: EvaluationSpec) -> float:
@@ -100,12 +98,6 @@ class Rates:
         if isinstance(evaluation, SamplesSpec):
             precision = evaluation.sampler.precision
         return self.sampling[precision] / self.training[spec.precision]
-
-    def seconds(self, work: ImageWork) -> dict[str, float]:
-        """Return the seconds of work on images by its kind, where there is any."""
-        decoding, features = work.decoding / self.decoding, work.features / self.features
-        seconds = {"decoding": decoding, "features": features}
-        return {kind: value for kind, value in seconds.items() if value}
 
 
 def _gpu(name: str, fp32: float) -> Rates:
@@ -119,8 +111,7 @@ def _gpu(name: str, fp32: float) -> Rates:
         device=name,
         training={precision: 0.25 * peak for precision, peak in peaks.items()},
         sampling={precision: 0.3 * peak for precision, peak in peaks.items()},
-        decoding=0.3 * peaks["tf32"],
-        features=0.3 * peaks["fp32"],
+        images={"decoding": 0.3 * peaks["tf32"], "features": 0.3 * peaks["fp32"]},
         source="stated: .25 of the datasheet's dense peak in training, .3 elsewhere",
     )
 
@@ -130,8 +121,7 @@ RATES: dict[str, Rates] = {
         device="cpu",
         training={"fp32": 7.9e10, "bf16": 6.1e10, "fp16": 6.0e9, "tf32": 7.9e10},
         sampling={"fp32": 8.6e10, "bf16": 6.6e10, "fp16": 1.9e10, "tf32": 8.6e10},
-        decoding=1.15e11,
-        features=5.2e10,
+        images={"decoding": 1.15e11, "features": 5.2e10},
         source="measured on one core of a 2.5 GHz Xeon (DiT-S/2; SD decoder 5.3 s, Inception 220 ms"
         " an image)",
     ),

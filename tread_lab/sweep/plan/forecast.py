@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tread_lab.engine.cost.sampling import ImageWork, image_work, pass_flops, reference_work
+from tread_lab.engine.cost.sampling import image_work, pass_flops, reference_work
 from tread_lab.engine.cost.speed import FLOPS, PASS, RATES, Kind, Rates, Speed, kind_of, rates_of
 from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab
@@ -115,9 +115,12 @@ class Forecast:
         """Return the seconds of decoding and describing its references, once for a lab."""
         return self._seconds(reference_work(spec, evaluation))
 
-    def _seconds(self, work: ImageWork) -> dict[str, float]:
-        found = self.rates.seconds(work) if self.rates else {}
-        return {kind: self.sharing * seconds for kind, seconds in found.items()}
+    def _seconds(self, work: Mapping[str, float]) -> dict[str, float]:
+        """Return the seconds of work on images, where rates are stated."""
+        rates = self.rates.images if self.rates else {}
+        return {
+            what: self.sharing * work[what] / rate for what, rate in rates.items() if what in work
+        }
 
     def _all_references(self, todo: Sequence[Task]) -> float:
         """Return the seconds of the references of all tasks: each set of images counts once."""
