@@ -17,7 +17,7 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.planned_sweep import load_sweep
-from tread_lab.sweep.plan.storage import check_plan, plan_to_run, store_plan
+from tread_lab.sweep.plan.storage import plan_to_run, store_plan
 
 MODEL = {"depth": 2, "width": 16, "heads": 2}
 
@@ -82,7 +82,7 @@ def test_a_sweep_on_other_data_shares_no_run_and_its_old_name_says_so(
     assert not {t.run for t in first.plan.tasks} & {t.run for t in other.plan.tasks}
     digests = [planned.plan.tasks[0].spec.data.digest for planned in (first, other)]
     with pytest.raises(UserError) as caught:
-        check_plan(lab.sweep("s"), other.plan)
+        plan_to_run(lab.sweep("s"), other.plan)
     assert f"the data held {digests[0]}, and {tmp_path / 'other'} holds {digests[1]}" in str(
         caught.value
     )
@@ -104,7 +104,7 @@ def test_a_search_without_baselines_says_that_its_data_are_others(lab: Lab, tmp_
     store_plan(lab.sweep("s"), one)
     assert one.tasks == other.tasks == ()
     with pytest.raises(UserError, match=f"; the data held .*, and {tmp_path / '2'} holds "):
-        check_plan(lab.sweep("s"), other)
+        plan_to_run(lab.sweep("s"), other)
 
 
 def test_absent_data_are_those_of_their_path_and_never_one_of_two_that_are_alike(

@@ -22,7 +22,6 @@ from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import (
-    check_plan,
     difference,
     extended,
     in_short,
@@ -72,7 +71,7 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
     assert [task.run for task in loaded.tasks] == [trial.run for trial in former]
     assert [task.spec for task in loaded.tasks] == [trial.spec for trial in plan.trials]
     with pytest.raises(UserError, match="settings: this version names 3 runs otherwise; 2 trials"):
-        check_plan(lab.sweep("p"), plan)
+        plan_to_run(lab.sweep("p"), plan)
     more = planned(tiny, seeds=[0, 1])
     with pytest.raises(UserError, match="'p': this version names 3 runs otherwise and would run"):
         plan_to_run(lab.sweep("p"), more, extend=True)  # which would compare equal runs as seeds
@@ -155,7 +154,7 @@ def test_what_is_run_measured_and_searched_makes_a_version(
         if differs
         else nullcontext()
     ):
-        check_plan(lab.sweep("p"), other)
+        plan_to_run(lab.sweep("p"), other)
     assert differs or plan_to_run(lab.sweep("p"), other) is other
     assert sweep != images() or version_of(plan) == "1088ee211cf9c190"  # of every release
 
@@ -260,7 +259,7 @@ def test_an_edited_file_is_refused_in_one_line_that_says_what_differs(folder: Sw
     said = (
         "sweep.fixed.train.steps was nothing, is 9; 2 trials new .* 2 trials gone .*--extend .*--n"
     )
-    for refuse in (plan_to_run, check_plan, store_plan):
+    for refuse in (plan_to_run, store_plan):
         with pytest.raises(UserError, match=rf"^sweep 's' was planned with other settings: {said}"):
             refuse(folder, later)
     assert folder.plan_path.read_bytes() == text
@@ -296,7 +295,7 @@ def test_afterwards_the_edited_file_and_the_first_one_are_both_the_extended_swee
         assert rates(again) == ["baseline", 0.25, 0.5, 0.75]
         store_plan(folder, again)
     for sweep in (FIRST, OTHER, WIDER):  # the third one plans the same trials as both
-        check_plan(folder, edited(sweep))
+        plan_to_run(folder, edited(sweep))
     assert plan_to_run(folder, edited(OTHER), extend=True).trials == load_plan(folder).trials
     assert len(folder.plan().extended) == 1
     with pytest.raises(UserError, match="planned with other settings"):

@@ -46,7 +46,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     elif list(plan.versions[:-1]) == versions(stored):
         _write(folder, plan, created=stored.created, extended=(*stored.extended, now))
     elif plan.versions != tuple(versions(stored)):
-        check_plan(folder, plan)
+        plan_to_run(folder, plan)
         if plan.search is not None and plan.search.spec.trials != stored.wanted:
             again = to_stored(plan, created=stored.created, extended=stored.extended)
             write_parts(folder.plan_path, again.parts())
@@ -56,18 +56,6 @@ def _write(folder: SweepFolder, plan: Plan, **times: Any) -> None:
     head = to_stored(dataclasses.replace(plan, trials=()), **times)
     folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
     write_parts(folder.plan_path, head.parts(plan.trials))
-
-
-def check_plan(folder: SweepFolder, plan: Plan) -> None:
-    """Refuse a different plan under the name of an earlier one."""
-    stored = folder.stored_plan()
-    if stored is None or is_stored(stored, plan) or version_of(plan) in versions(stored):
-        return
-    changes = difference(stored, to_stored(plan))
-    raise UserError(
-        f"sweep {plan.name!r} was planned with other settings: {changes};"
-        " --extend adds what is new, another --name keeps both"
-    )
 
 
 def is_stored(stored: StoredPlan, plan: Plan) -> bool:
@@ -310,8 +298,12 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
         return plan
     if version_of(plan) in versions(stored):
         return load_plan(folder)
+    later = to_stored(plan)
     if not extend:
-        check_plan(folder, plan)
+        raise UserError(
+            f"sweep {plan.name!r} was planned with other settings: {difference(stored, later)};"
+            " --extend adds what is new, another --name keeps both"
+        )
     if plan.search is not None or stored.search is not None:
         raise UserError(
             f"sweep {plan.name!r}: a search is not extended; change search.trials alone,"
@@ -328,7 +320,6 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
             f"sweep {plan.name!r}: {'; '.join(changes)}; an extension adds cells, seeds and"
             " evaluations, and another --name makes another sweep"
         )
-    later = to_stored(plan)
     for change in other_data(stored, later):
         raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
     for change in renamed(stored, later):
