@@ -83,8 +83,6 @@ def search(grid: Grid, spec: SearchSpec, best: list[int], space: Space) -> LossT
         told = max(len(known) - spec.parallel + 1, 0)  # those in flight are not known yet
         seen = [k if n < told else Observation(k.cell) for n, k in enumerate(known)]
         cell = propose(spec, [GOAL], space, seen)
-        if cell is None:
-            break
         spent += seeds * float(grid.flops_K[cell])
         if spent > SHARE * grid.total_flops:
             break

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender
+from tests.sweep.plans import plan_of
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -34,12 +35,21 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab, 
     assert cell.state == "measured"
 
 
-def test_a_search_of_a_small_space_has_no_more_trials_left_than_cells(lab: Lab, tiny: Tiny) -> None:
-    assert SearchQueue(lab, planned(tiny, trials=50)).left == "36 trials left"
+def test_a_search_tries_so_many_cells_and_of_a_small_space_all(lab: Lab, tiny: Tiny) -> None:
     queue = SearchQueue(lab, planned(tiny, trials=2))
     assert queue.left == "2 trials left"
     Pretender(lab, most=4).run(queue)  # the two seeds of the baseline and of a cell
     assert queue.left == "1 trial left"
+    more, axes = (
+        {"sampler": "random", "trials": 50, "objectives": ["heldout/loss"]},
+        ["0->1", "0->2"],
+    )
+    small = plan_of(tiny(), "small", axes={"route": axes}, search=more)
+    queue = SearchQueue(lab, small)
+    assert queue.left == "2 trials left"
+    Pretender(lab).run(queue)
+    assert queue.finished and queue.over and queue.next() is None
+    assert (queue.left, len(lab.sweep("small").suggestions())) == ("0 trials left", 2)
 
 
 def test_a_later_session_knows_the_suggested_cells_of_its_space(lab: Lab, tiny: Tiny) -> None:
@@ -141,17 +151,6 @@ def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> N
     no, handed_out, over = (False,) * 3, (False, True, False), (False, True, True)
     # The two baselines come first; the suggestion of the one cell finishes the suggesting alone.
     assert seen == [*[no] * 4, *[handed_out] * 4, over]
-
-
-def test_a_search_of_which_every_cell_is_suggested_is_finished(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(search_queue, "propose", lambda *what: asked.append(1))
-    queue = SearchQueue(lab, planned(tiny))
-    Pretender(lab).run(queue)
-    assert queue.finished and queue.over and queue.next() is None
-    assert asked == [1]
 
 
 def test_runs_that_are_judged_wait_for_their_baseline(lab: Lab, tiny: Tiny) -> None:

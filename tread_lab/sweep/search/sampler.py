@@ -84,8 +84,8 @@ def propose(
     objectives: Sequence[str],
     space: Space,
     observations: Sequence[Observation],
-) -> int | None:
-    """Return the number of the next cell; `None` if no cell is left.
+) -> int:
+    """Return the number of the next cell, which is none of those that were tried.
 
     The result is a function of the arguments alone: every suggestion has a sampler of its own,
     whose seed is drawn from (search.seed, number of the trial) and which sees the observations as a
@@ -96,8 +96,6 @@ def propose(
     """
     kind = lookup(SAMPLERS, search.sampler, "search.sampler")
     free = set(range(len(space))) - {observation.cell for observation in observations}
-    if not free:
-        return None
     with _quiet():
         study = optuna.create_study(directions=directions(objectives))
         for o in observations:

@@ -35,7 +35,7 @@ class SearchQueue:
         self.lab, self.plan = lab, plan
         self.folder, self.searched = lab.sweep(plan.name), plan.search
         self.search, self.space = plan.search.spec, Space(plan.search.cells)
-        self._all_suggested = False
+        self._wanted = min(self.search.trials, len(self.space))
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
         self.observations: list[Observation] = []  # of the suggested cells, in order
@@ -49,7 +49,7 @@ class SearchQueue:
 
     @property
     def _suggests_no_more(self) -> bool:
-        return self._all_suggested or len(self.observations) >= self.search.trials
+        return len(self.observations) >= self._wanted
 
     @property
     def over(self) -> bool:
@@ -60,8 +60,7 @@ class SearchQueue:
         waiting = [self.space.cells[o.cell] for o in self.observations if not o.over]
         over = len(self.observations) - len(waiting)
         suggested = f" ({'; '.join(map(place_label, waiting))} suggested)" if waiting else ""
-        trials = min(self.search.trials, len(self.space)) - over
-        return f"{counted(trials, 'trial')} left{suggested}"
+        return f"{counted(self._wanted - over, 'trial')} left{suggested}"
 
     def next(self) -> Task | None:
         while (task := self._queue.next()) is None and self._may_suggest():
@@ -89,9 +88,6 @@ class SearchQueue:
         later = (Observation(o.cell) for o in self.observations[self._needed :])
         observations = [*self.observations[: self._needed], *later]
         number = propose(self.search, self.searched.objectives, self.space, observations)
-        if number is None:
-            self._all_suggested = True
-            return
         cell, trials = self.space.cells[number], self._trials_of(number)
         stored_trials = tuple(map(Trial.stored, trials))
         suggestion = Suggestion(len(self.observations), cell, stored_trials)
