@@ -19,7 +19,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.status import RunState
-from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode
+from tread_lab.specs import HeldoutSpec, RunSpec, UserError, decode, encode
 from tread_lab.sweep.plan import timing
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, forecast
@@ -35,16 +35,23 @@ H100 = Devices((DeviceFacts("cuda", "NVIDIA H100 80GB HBM3", BF16, 80, "NVIDIA H
 
 
 def record(
-    lab: Lab, spec: RunSpec, seconds: float, *, model: str = RECORD["device"], **differs: Any
+    lab: Lab,
+    spec: RunSpec,
+    seconds: float,
+    *,
+    origin: dict[str, Any] | None = None,
+    attempt: dict[str, Any] | None = None,
+    compiled: str = "eager",
+    model: str = RECORD["device"],
 ) -> Task:
     """Write what a completed run leaves behind: its device, its attempt and its step time."""
     task = Task(spec, (HeldoutSpec(),))
     folder = lab.run(task.run)
     folder.create(spec)
-    origin = {"device": model, "model": model, "threads": 1}
-    folder.write_origin(origin | {k: v for k, v in differs.items() if k in origin})
-    made_with = {"blocks of dit": differs.get("compiler", "eager")}
-    folder.attempts.open(fingerprint=made_with, runs_per_device=differs.get("packed", 1))
+    folder.write_origin(
+        {"device": model, "model": model, "threads": 1} if origin is None else origin
+    )
+    folder.attempts.open(**{"fingerprint": {"blocks of dit": compiled}, **(attempt or {})})
     folder.finish(RunState.COMPLETED, step=spec.train.steps, metrics={STEP_SECONDS: seconds})
     return task
 
@@ -109,11 +116,53 @@ def test_an_evaluation_takes_what_it_took_before_where_that_is_readable(lab: Lab
     assert parts()[0] == {"all": pytest.approx(2.5)}
 
 
+def times(lab: Lab, spec: RunSpec, devices: Devices = CPU) -> list[float]:
+    """The step times of earlier runs of this kind that count."""
+    found = earlier_runs(lab, [Task(spec)], devices)
+    return [seconds for runs in found.values() for _, _, seconds in runs]
+
+
+OWN = RECORD["device"]
+SHORT = {"steps": 10, "batch": RECORD["batch"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "left", "counts"),
+    [
+        ({}, {}, True),
+        ({"model": {"depth": 12, "width": 96, "heads": 2, "patch": 2}}, {}, False),
+        ({"train": SHORT}, {}, False),  # no step after the warm-up
+        ({"routes_until": 0.5}, {}, False),  # steps of two kinds
+        ({}, {"origin": {"device": OWN, "model": OWN, "threads": 2}}, False),
+        ({}, {"origin": {"device": "", "model": "", "threads": 1}}, False),
+        ({}, {"origin": {"device": OWN, "threads": 1}}, True),  # it names no model yet
+        ({}, {"origin": {"device": OWN, "model": "another one", "threads": 1}}, False),
+        ({}, {"origin": {"device": "a name", "model": OWN, "threads": 1}}, True),
+        ({}, {"attempt": {"runs_per_device": 2}}, False),
+        ({}, {"attempt": {"devices": 2}}, False),
+        ({}, {"attempt": {"fingerprint": {}}}, True),  # older than compilers
+        ({}, {"compiled": "inductor 2.0"}, False),
+    ],
+)
+def test_a_run_counts_that_was_of_this_kind_and_made_as_runs_are_now(
+    spec: dict[str, Any], left: dict[str, Any], counts: bool, lab: Lab
+) -> None:
+    """By its last attempt, on its last device."""
+    routed = ours(32, (2, 8, 0.5))
+    made = decode(RunSpec, {**encode(routed), "seed": 1, **spec})
+    other = lab.run(record(lab, replace(routed, seed=2), 9.0, model="another processor").run)
+    other.attempts.open(runs_per_device=2)
+    record(lab, made, 0.5, **left)
+    assert times(lab, routed) == [0.5] * counts
+    assert times(lab, routed, replace(CPU, kinds=(replace(CPU.kinds[0], model=""),))) == []
+    other.write_origin({"device": OWN, "model": OWN, "threads": 1})
+    other.attempts.open()
+    assert sorted(times(lab, routed)) == [*[0.5] * counts, 9.0]
+
+
 @pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
-def test_a_run_that_lacks_a_record_is_passed_over_for_older_ones(lab: Lab, lack: str) -> None:
+def test_a_run_that_lacks_a_record_is_passed_over(lab: Lab, lack: str) -> None:
     spec = ours(32, None)
-    older = lab.run(record(lab, replace(spec, seed=1), 0.5).run)
-    os.utime(older.path / "result.json", (1, 1))
     folder = lab.run(record(lab, spec, 9.0).run)
     facts: dict[str, Any] = {"metrics": {STEP_SECONDS: 9.0}}
     if lack in ("metrics", "time"):
@@ -124,20 +173,14 @@ def test_a_run_that_lacks_a_record_is_passed_over_for_older_ones(lab: Lab, lack:
     folder.reopen()
     state = RunState.STOPPED if lack == "completion" else RunState.COMPLETED
     folder.finish(state, step=100, **facts)
-    assert times(lab, spec) == [0.5]
-
-
-def times(lab: Lab, spec: RunSpec, devices: Devices = CPU) -> list[float]:
-    """The step times of earlier runs of this kind that count."""
-    found = earlier_runs(lab, [Task(spec)], devices)
-    return [seconds for runs in found.values() for _, _, seconds in runs]
+    assert times(lab, spec) == []
 
 
 def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> None:
     """Losses are in fp32, though its steps were in bf16; threads count on a CPU alone."""
     spec = replace(imagenet("B"), precision="bf16")
     compiled = f"inductor {torch.__version__}"
-    record(lab, spec, 0.1, model=H100.kinds[0].model, compiler=compiled, threads=4)
+    record(lab, spec, 0.1, origin={"model": H100.kinds[0].model, "threads": 4}, compiled=compiled)
     routed = Task(replace(imagenet("B", "2->8", seed=5), precision="bf16"))
     found = forecast(lab, [routed], H100, start=0.0)
     share = step_flops(routed.spec) / step_flops(spec)
@@ -145,48 +188,12 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     assert found.total([routed]).source == "from 1 earlier run on H100"
     assert found.seconds([routed]) != [None]  # it binds a budget
     four = replace(H100, slots=4, runs_per_device=4)
-    record(lab, replace(spec, seed=1), 0.4, model=H100.kinds[0].model, compiler=compiled, packed=4)
+    attempt = {"fingerprint": {"blocks of dit": compiled}, "runs_per_device": 4}
+    record(lab, replace(spec, seed=1), 0.4, model=H100.kinds[0].model, attempt=attempt)
     assert forecast(lab, [routed], four, start=0.0).total([routed]) == found.total([routed])
     ratio, losses = 0.25 * 989 / (0.3 * 67), HeldoutSpec()
     seconds = 0.1 / step_flops(spec) * ratio * pass_flops(spec, losses)
     assert found.parts(spec, losses) == {"sampling": pytest.approx(seconds)}
-
-
-def test_runs_of_another_kind_or_without_warm_steps_all_alike_predict_nothing(lab: Lab) -> None:
-    spec, routed = ours(32, None), ours(32, (2, 8, 0.5))
-    record(lab, ours(96, None), 0.1)
-    record(lab, replace(spec, train=replace(spec.train, steps=10)), 0.1)
-    one_image = replace(routed, train=replace(routed.train, batch=1), routes_until=99)
-    record(lab, one_image, 0.1)
-    record(lab, replace(routed, routes_until=0.5), 0.1)
-    lab.run(Task(replace(spec, seed=1)).run).finish(RunState.FAILED, step=3)  # and has no spec
-    assert times(lab, spec) == times(lab, one_image) == []
-    record(lab, replace(spec, seed=2), 0.1)
-    assert times(lab, spec) == [0.1]
-
-
-def test_the_last_device_by_its_model_and_the_last_attempt_of_a_run_count(lab: Lab) -> None:
-    spec, own = ours(32, None), RECORD["device"]
-    folder = lab.run(record(lab, spec, 0.1, model="another processor").run)
-    for origin, counts in (
-        ({"device": own, "model": own, "threads": 2}, False),
-        ({"device": "", "model": "", "threads": 1}, False),
-        ({"device": own, "threads": 1}, True),  # it names no model yet
-        ({"device": own, "model": "another one", "threads": 1}, False),
-        ({"device": "a name", "model": own, "threads": 1}, True),
-    ):
-        folder.write_origin(origin)
-        assert bool(times(lab, spec)) is counts
-    unknown = replace(CPU, kinds=(replace(CPU.kinds[0], model=""),))
-    assert times(lab, spec, unknown) == []
-    for attempt, counts in (
-        ({"runs_per_device": 2}, False),
-        ({"fingerprint": {"blocks of dit": "eager"}}, True),
-        ({"fingerprint": {"blocks of dit": "eager"}, "devices": 2}, False),
-        ({"fingerprint": {"blocks of dit": "inductor 2.0"}}, False),
-    ):
-        folder.attempts.open(**attempt)
-        assert bool(times(lab, spec)) is counts
 
 
 def test_of_a_kind_the_newest_eight_count_among_the_newest_hundred_of_the_lab(

@@ -111,11 +111,8 @@ def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind,
     for _, path in sorted(results, reverse=True)[:_NEWEST]:
         folder = RunFolder(path.parent)
         seconds = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
-        completed = folder.state() is RunState.COMPLETED
-        if seconds is None or not completed or not _ran_there(folder, devices):
-            continue
-        spec = folder.readable_spec()
-        if spec is None or kind_of(spec) not in kinds or not _is_timed(folder, spec, devices):
+        spec = folder.readable_spec() if seconds and folder.state() is RunState.COMPLETED else None
+        if spec is None or kind_of(spec) not in kinds or not _is_alike(folder, spec, devices):
             continue
         runs = found.setdefault(kind_of(spec), [])
         if len(runs) < _ENOUGH:
@@ -128,26 +125,20 @@ def setting(evaluation: EvaluationSpec) -> str:
     return end_signature(encode(evaluation))
 
 
-def _ran_there(folder: RunFolder, devices: Devices) -> bool:
-    """Return whether a run's last attempt had a device of this kind, and as much of it."""
+def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
+    """Return whether the last attempt at a run had such a device, as much of it and the compiler of
+    now, and its median is of steps after the warm-up, all alike."""
     origins, attempts = folder.origin(), folder.attempts.read()
     if not origins or not attempts:
         return False
-    last = origins[-1]
+    origin, attempt, on_cpu = origins[-1], attempts[-1], devices.type == "cpu"
+    computed = attempt.fingerprint.get(f"blocks of {spec.model.backbone}", EAGER)
+    had = origin.get("threads") if on_cpu else None, attempt.runs_per_device, attempt.devices
+    has = devices.threads if on_cpu else None, devices.runs_per_device, devices.per_run
     models = {kind.model for kind in devices.kinds if kind.model}
-    if devices.type == "cpu" and last.get("threads") != devices.threads:
-        return False
-    model, attempt = last.get("model", last.get("device")), attempts[-1]
-    shape = (devices.runs_per_device, devices.per_run)
-    return model in models and (attempt.runs_per_device, attempt.devices) == shape
-
-
-def _is_timed(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
-    """Return whether its median is of steps after the warm-up, all alike, compiled as now."""
-    made = folder.attempts.read()[-1].fingerprint
-    computed = made.get(f"blocks of {spec.model.backbone}", EAGER)
-    warm = spec.train.steps > spec.execution.log_every
-    return warm and len(spec.phases) == 1 and computed == arithmetic(spec, devices.type)
+    warm = spec.train.steps > spec.execution.log_every and len(spec.phases) == 1
+    there = origin.get("model", origin.get("device")) in models and had == has
+    return there and warm and computed == arithmetic(spec, devices.type)
 
 
 def _evaluations(runs: Iterable[_Run], asked: Mapping[str, EvaluationSpec]) -> dict[str, float]:
