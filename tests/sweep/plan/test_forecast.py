@@ -99,7 +99,7 @@ def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(
     fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
     latents = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
     spec = tiny(steps=20, data=latents)
-    one, four = (Forecast(lab, rates=RATES["H100"], devices=n) for n in (1, 4))
+    one, four = (Forecast(lab, rates=RATES["H100"], share=n) for n in (1, 4))
     assert four.training(spec) == one.training(spec) / 4
     alone, shared = one.parts(spec, fid), four.parts(spec, fid)
     assert shared["features"] == alone["features"]
@@ -128,7 +128,7 @@ def test_runs_that_share_a_gpu_take_as_long_as_one_after_the_other_but_for_the_h
         one, four = (forecast(lab, last, place, start=0.0) for place in places)
         assert four.total(last) == one.total(last)
     assert forecast(lab, tasks, places[1], start=0.0).timing(tasks[0].spec).speed == Speed(3.0, 4.0)
-    assert Devices((replace(kinds[0], type="cpu"),), runs_per_device=4).sharing == 1
+    assert Devices((replace(kinds[0], type="cpu"),), runs_per_device=4).share() == 1
 
 
 def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
@@ -203,11 +203,11 @@ def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
     for task, devices in ((dear, here), (cheap, away)):
         found = forecast(lab, [task], devices, start=7.0)
         assert (found.timed, found.rates, found.slots) == (False, RATES["cpu"], devices.slots)
-        by_rates = Forecast(lab, rates=RATES["cpu"], devices=devices.per_run)
-        assert found.devices == devices.per_run
+        by_rates = Forecast(lab, rates=RATES["cpu"], share=devices.per_run)
+        assert found.share == devices.per_run
         assert found.training(task.spec) == by_rates.training(task.spec)
     stated = forecast(lab, [cheap], away, start=2.0, rates="A100")
-    assert (stated.timed, stated.slots, stated.start, stated.devices) == (False, 3, 2.0, 2)
+    assert (stated.timed, stated.slots, stated.start, stated.share) == (False, 3, 2.0, 2)
     assert stated.rates is RATES["A100"]
 
 

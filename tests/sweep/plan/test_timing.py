@@ -233,9 +233,9 @@ def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
     half = round(0.49e12 / (cost(tiny()).train_flops / tiny().train.steps))
     for steps in (half, half + half // 10):  # two of them: .98 and 1.08 TFLOP
         tasks = [Task(tiny(steps=steps, seed=seed)) for seed in (0, 1)]
-        timings(lab, tasks, HERE, None)
+        timings(lab, tasks, HERE, None, 1.0)
     assert [call[:2] for call in timed] == [(1, 1), (1, 2)]
-    timings(lab, [Task(tiny(steps=half, seed=seed)) for seed in range(9)], HERE, None)
+    timings(lab, [Task(tiny(steps=half, seed=seed)) for seed in range(9)], HERE, None, 1.0)
     assert timed[-1][:2] == (1, 4)  # no more than slots
 
 
@@ -254,7 +254,7 @@ def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
     monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
     specs = [tiny(model={"depth": depth, "width": 16, "heads": 2}) for depth in range(2, 10)]
     devices = replace(HERE, local=local, per_run=2)  # which share what takes time by FLOPs
-    found = timings(lab, [Task(spec) for spec in specs], devices, None)
+    found = timings(lab, [Task(spec) for spec in specs], devices, None, 2.0)
     assert {found[kind_of(spec)].speed.per_flop for spec in specs} == {4.0}
     one_step = [replace(spec, train=replace(spec.train, batch=images)) for spec in specs[:6]]
     assert timed[0][2] == one_step
@@ -275,7 +275,7 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
     for device in ("cuda", "cpu"):
         devices = Devices((DeviceFacts(device, "x", ("bf16",), 2**30),))
         for stated in (rates, None):
-            timings(lab, [Task(tiny(precision="bf16"))], devices, stated)
+            timings(lab, [Task(tiny(precision="bf16"))], devices, stated, 1.0)
     assert asked == [30.0, None, None, None]
 
 
@@ -298,9 +298,9 @@ def test_what_fails_in_steps_of_fewer_images_is_left_to_stated_rates(
     tasks = [Task(tiny(train={"batch": batch})) for batch in (8, 9)]
     if raised:
         with pytest.raises(type(error), match=str(error)):
-            timings(lab, tasks, HERE, None)
+            timings(lab, tasks, HERE, None, 1.0)
     else:
-        assert timings(lab, tasks, HERE, None) == {}
+        assert timings(lab, tasks, HERE, None, 1.0) == {}
 
 
 def test_a_kind_that_cannot_be_timed_has_stated_rates_beside_others(

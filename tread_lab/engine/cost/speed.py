@@ -29,7 +29,7 @@ class Speed:
         """Return the predicted seconds of all training steps."""
         return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
-    def pass_seconds(self, spec: RunSpec, flops: float, devices: int = 1) -> float:
+    def pass_seconds(self, spec: RunSpec, flops: float, devices: float = 1) -> float:
         """Return the seconds of so many FLOPs on one of the devices that share a run, at the rate
         of a whole dense step."""
         return flops * (self.overhead / step_flops(spec.dense()) + devices * self.per_flop)

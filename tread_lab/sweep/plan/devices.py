@@ -133,10 +133,11 @@ class Devices:
     def type(self) -> str:
         return self.kinds[0].type
 
-    @property
-    def sharing(self) -> int:
-        """Most runs that share one GPU; on a CPU each has its own cores."""
-        return self.runs_per_device if self.type == "cuda" else 1
+    def share(self, runs: int = sys.maxsize) -> float:
+        """Return the devices of each of so many runs, a part of a GPU where several runs have it;
+        on a CPU each has its own cores."""
+        sharing = min(self.runs_per_device, max(runs, 1)) if self.type == "cuda" else 1
+        return self.per_run / sharing
 
     @property
     def precisions(self) -> tuple[str, ...]:

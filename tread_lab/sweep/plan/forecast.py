@@ -41,8 +41,8 @@ class Forecast:
         start: seconds until the first run starts.
         rates: of the device, as stated; used where nothing was measured, and for decoding and
             features of an evaluation that no earlier run had.
-        devices: of each run; the exchange between them is not counted.
-        sharing: runs that share one device.
+        share: devices of each run, a part of one where several runs have it; the exchange between
+            devices is not counted.
     """
 
     lab: Lab
@@ -50,8 +50,7 @@ class Forecast:
     slots: int = 1
     start: float = 0.0
     rates: Rates | None = None
-    devices: int = 1
-    sharing: int = 1
+    share: float = 1.0
 
     @property
     def timed(self) -> bool:
@@ -70,9 +69,9 @@ class Forecast:
         for first in self.timings.values():
             if not first.stated:
                 return Timing(first.speed, first.source)
-        untimed = Timing(FLOPS, stated=True)
-        shape = (self.devices, self.sharing)
-        return untimed if self.rates is None else Timing.of_rates(self.rates, spec, *shape)
+        if self.rates is not None:
+            return Timing.of_rates(self.rates, spec, self.share)
+        return Timing(FLOPS, stated=True)
 
     def training(self, spec: RunSpec) -> float:
         """Return the seconds of all training steps, or their FLOPs."""
@@ -101,12 +100,12 @@ class Forecast:
             return {"all": per_flop * flops}
         if not self.known:
             return {"sampling": flops}
-        images = self._seconds(image_work(spec, evaluation))
+        images, devices = self._seconds(image_work(spec, evaluation)), max(self.share, 1.0)
         if "decoding" in images:
-            images["decoding"] /= self.devices  # the first one alone describes
+            images["decoding"] /= devices  # the first one alone describes
         # Each draws its part of the samples; the first one alone makes held-out losses.
-        drawn_by = self.devices if isinstance(evaluation, SamplesSpec) else 1
-        seconds = timing.speed.pass_seconds(spec, flops / drawn_by, self.devices)
+        drawn_by = devices if isinstance(evaluation, SamplesSpec) else 1
+        seconds = timing.speed.pass_seconds(spec, flops / drawn_by, devices)
         stated = self.rates is not None and (timing.stated or self.rates.device != "cpu")
         faster = self.rates.pass_speedup(spec, evaluation) if self.rates and stated else PASS
         return {"sampling": seconds / faster, **images}
@@ -116,11 +115,9 @@ class Forecast:
         return self._seconds(reference_work(spec, evaluation))
 
     def _seconds(self, work: Mapping[str, float]) -> dict[str, float]:
-        """Return the seconds of work on images, where rates are stated."""
-        rates = self.rates.images if self.rates else {}
-        return {
-            what: self.sharing * work[what] / rate for what, rate in rates.items() if what in work
-        }
+        """Return the seconds of work on images on one device, where rates are stated."""
+        rates, part = self.rates.images if self.rates else {}, min(self.share, 1.0)
+        return {what: flops / rates[what] / part for what, flops in work.items() if rates}
 
     def _all_references(self, todo: Sequence[Task]) -> float:
         """Return the seconds of the references of all tasks: each set of images counts once."""
@@ -134,17 +131,15 @@ class Forecast:
 
     def seconds(self, todo: Sequence[Task]) -> list[float | None]:
         """Return the seconds left of each task in its slot; `None` of what was not timed here."""
-        stated = (self.timing(task.spec).stated for task in todo)
-        return [None if rate else left for rate, left in zip(stated, self._left(todo))]
+        return [None if self.timing(t.spec).stated else self._in_slot(t) for t in todo]
 
-    def _left(self, todo: Sequence[Task]) -> list[float]:
-        """Return the seconds left of each task."""
-        return [
-            (1 - kept_share(self.lab, task)) * self.training(task.spec)
-            + self.measuring(task, still=True)
-            + TRIAL_SECONDS
-            for task in todo
-        ]
+    def _in_slot(self, task: Task) -> float:
+        return sum(self._left(task)) + TRIAL_SECONDS
+
+    def _left(self, task: Task) -> tuple[float, float]:
+        """Return the seconds left of a task's training and of its evaluations."""
+        training = (1 - kept_share(self.lab, task)) * self.training(task.spec)
+        return training, self.measuring(task, still=True)
 
     def total(self, todo: Sequence[Task]) -> RemainingTime:
         """Return the wall time until the last task has ended."""
@@ -152,7 +147,7 @@ class Forecast:
             return RemainingTime(0.0, 0)
         if not self.known:
             return RemainingTime(None, len(todo))
-        seconds = makespan(self._left(todo), self.slots) + self.start
+        seconds = makespan([self._in_slot(task) for task in todo], self.slots) + self.start
         seconds += self._all_references(todo)
         trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
         by = Counter(self.timing(task.spec).source for task in todo)
@@ -166,10 +161,8 @@ class Forecast:
         where neither times nor rates are known."""
         if not self.known:
             return None
-        train = sum((1 - kept_share(self.lab, t)) * self.training(t.spec) for t in todo)
-        measuring = sum(self.measuring(task, still=True) for task in todo)
-        devices = self.devices / self.sharing  # of each run
-        return devices * train, devices * (measuring + self._all_references(todo))
+        train, measuring = map(sum, zip(*map(self._left, todo), (0.0, 0.0)))
+        return self.share * train, self.share * (measuring + self._all_references(todo))
 
 
 def forecast(
@@ -191,13 +184,14 @@ def forecast(
     Raises:
         UserError: no rates are stated for it, or a run that is cheap to time lacks something.
     """
-    sharing = max(min(devices.sharing, len(todo) if runs is None else runs), 1)
+    share = devices.share(len(todo) if runs is None else runs)
     if rates is not None:
         stated = lookup(RATES, rates, "--device-rates")
-        return Forecast(lab, {}, devices.slots, start, stated, devices.per_run, sharing)
+        return Forecast(lab, {}, devices.slots, start, stated, share)
     here = rates_of(devices.type, devices.kinds[0].name)
-    known = timings(lab, todo, devices, here, sharing)
-    return Forecast(lab, known, devices.slots, start, here, devices.per_run, sharing)
+    return Forecast(
+        lab, timings(lab, todo, devices, here, share), devices.slots, start, here, share
+    )
 
 
 class TrainSeconds:

@@ -47,25 +47,25 @@ class Timing:
     stated: bool = False
 
     @staticmethod
-    def of_rates(rates: Rates, spec: RunSpec, devices: int, sharing: int = 1) -> Timing:
-        """Return what stated rates say of a run on so many devices, or beside others on one."""
-        speed = Speed(0.0, sharing / devices / rates.training[spec.precision])
+    def of_rates(rates: Rates, spec: RunSpec, share: float) -> Timing:
+        """Return what stated rates say of a run on so many devices, or on a part of one."""
+        speed = Speed(0.0, 1 / share / rates.training[spec.precision])
         return Timing(speed, f"from stated rates of {rates.device}", stated=True)
 
 
 def timings(
-    lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None, sharing: int = 1
+    lab: Lab, todo: Sequence[Task], devices: Devices, rates: Rates | None, share: float
 ) -> dict[Kind, Timing]:
     """Return the speeds of earlier runs, of a few steps for kinds that have none, else of the rates
     that are stated for the devices.
 
     Args:
-        sharing: runs that share one device.
+        share: devices of each run, a part of one where several runs have it.
 
     Raises:
         UserError: a run whose steps cost next to nothing lacks something, such as its data.
     """
-    found = _recorded(lab, todo, devices, sharing / devices.sharing)
+    found = _recorded(lab, todo, devices, devices.share() / share)
     untimed: dict[Kind, RunSpec] = {}
     for task in todo:
         if (kind := kind_of(task.spec)) not in found:
@@ -73,10 +73,10 @@ def timings(
     # Other processes import for seconds before they time anything: too long for a short sweep.
     work = sum(task.spec.train.steps * step_flops(task.spec) for task in todo)
     at_once = min(devices.slots, len(todo)) if work > _SHORT_FLOPS else 1
-    found |= _measured(untimed, devices, rates, at_once, sharing)
+    found |= _measured(untimed, devices, rates, at_once, share)
     for kind, spec in untimed.items():
         if rates is not None and kind not in found:
-            found[kind] = Timing.of_rates(rates, spec, devices.per_run, sharing)
+            found[kind] = Timing.of_rates(rates, spec, share)
     return found
 
 
@@ -110,8 +110,10 @@ def earlier_runs(lab: Lab, todo: Sequence[Task], devices: Devices) -> dict[Kind,
     results = [(modified(path) or 0.0, path) for path in paths]  # one may be gone since
     for _, path in sorted(results, reverse=True)[:_NEWEST]:
         folder = RunFolder(path.parent)
-        seconds = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
-        spec = folder.readable_spec() if seconds and folder.state() is RunState.COMPLETED else None
+        seconds: float | None = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
+        if seconds is None or folder.state() is not RunState.COMPLETED:
+            continue
+        spec = folder.readable_spec()
         if spec is None or kind_of(spec) not in kinds or not _is_alike(folder, spec, devices):
             continue
         runs = found.setdefault(kind_of(spec), [])
@@ -158,7 +160,7 @@ def _measured(
     devices: Devices,
     rates: Rates | None,
     at_once: int,
-    sharing: int,
+    share: float,
 ) -> dict[Kind, Timing]:
     """Return the speeds of a few steps, of fewer images where a step of all would take long."""
     of_gpu = rates.training if rates is not None and devices.type != "cpu" else {}
@@ -182,7 +184,7 @@ def _measured(
         images, all_images = trial.train.batch, specs[kind].train.batch
         part = f" of {counted(images, 'image')}" if images < all_images else ""
         # What the host does of a step is not shared, neither by devices nor by runs on one.
-        speed = replace(speed, per_flop=sharing * speed.per_flop / devices.per_run)
+        speed = replace(speed, per_flop=speed.per_flop / share)
         timed.append(Timing(speed, f"from {STEPS} steps{part} on {where}"))
     return dict.fromkeys(cheap, timed[0]) | dict(zip(cheap, timed))
 
