@@ -310,7 +310,7 @@ def test_a_search_asks_for_what_fits_the_hours_that_are_left(
     seconds: float, done: int, pretended: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep.Stopwatch, "seconds", seconds)
-    monkeypatch.setattr(Forecast, "seconds", lambda times, todo: [3600.0] * len(todo))
+    monkeypatch.setattr(Forecast, "seconds", lambda times, task: 3600.0)
     words = [RANDOM, "baseline=null", "axes.route={start: 0..3, end: 4}", "budget.hours=2"]
     assert main([*COMMAND, *words]) == 0 and len(pretended.done) == done
 

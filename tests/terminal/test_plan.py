@@ -247,5 +247,5 @@ def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
          None, 6),
     ):  # fmt: skip
         plan = placements(**changes)
-        opened = Budget(lab, plan, lambda todo, seconds=seconds: [seconds] * len(todo))
+        opened = Budget(lab, plan, lambda task, seconds=seconds: seconds)
         screen(title, budget_lines, plan, opened, plan.possible_tasks[:open_runs], 1)

@@ -186,7 +186,7 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     share = step_flops(routed.spec) / step_flops(spec)
     assert found.training(routed.spec) == pytest.approx(0.1 * share * spec.train.steps)
     assert found.total([routed]).source == "from 1 earlier run on H100"
-    assert found.seconds([routed]) != [None]  # it binds a budget
+    assert found.seconds(routed) is not None  # it binds a budget
     four = replace(H100, slots=4, runs_per_device=4)
     attempt = {"fingerprint": {"blocks of dit": compiled}, "runs_per_device": 4}
     record(lab, replace(spec, seed=1), 0.4, model=H100.kinds[0].model, attempt=attempt)
@@ -315,4 +315,4 @@ def test_a_kind_that_cannot_be_timed_has_stated_rates_beside_others(
     )
     assert found.total([small]).source == "from 6 steps on CPU"
     assert found.training(wide.spec) == pytest.approx(cost(wide.spec).train_flops / 7.9e10)
-    assert [left is None for left in found.seconds([wide, small])] == [True, False]
+    assert [found.seconds(task) is None for task in (wide, small)] == [True, False]

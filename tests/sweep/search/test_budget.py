@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +26,8 @@ Tiny = Callable[..., RunSpec]
 LONG = 100.0  # seconds of a run, as far as the budget knows
 
 
-def untimed(todo: Sequence[Task]) -> list[float | None]:
+def untimed(task: Task) -> None:
     """Nothing is known of how long runs take."""
-    return [None] * len(todo)
 
 
 def planned(tiny: Tiny, **more: Any) -> Plan:
@@ -41,7 +40,7 @@ def carried_out(
 ) -> tuple[list[str], Any]:
     """The routes of what was carried out, and the queue."""
     folder, done = lab.sweep("budgeted"), Pretender(lab, slots)
-    budget = Budget(lab, plan, lambda todo: [seconds] * len(todo))
+    budget = Budget(lab, plan, lambda task: seconds)
     watch = Stopwatch(folder.spent_path)
     searched = plan.search is not None
     tasks = SearchQueue(lab, plan) if searched else ListQueue(plan.open_tasks(lab))
@@ -105,7 +104,7 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
     tiny: Tiny,
 ) -> None:
     plan = planned(tiny, budget={"hours": hours})
-    budget = Budget(lab, plan, lambda todo: [seconds] * len(todo))
+    budget = Budget(lab, plan, lambda task: seconds)
     budget.spent = Spent(0.0, spent / 3600, 0)
     parts = budget.split(plan.open_tasks(lab), slots)
     assert [len(part) for part in parts] == [fitting, 7 - fitting]
@@ -218,7 +217,7 @@ def test_what_a_budget_holds_exactly_fits(
     flops = cost(task.spec).train_flops
     if "flops" in limits:
         limits = {"flops": limits["flops"] * flops}
-    budget = Budget(lab, planned(tiny, budget=limits), lambda todo: [LONG] * len(todo))
+    budget = Budget(lab, planned(tiny, budget=limits), lambda task: LONG)
     assert budget.fits(task, 0.5) == fits
     budget.admit(task)
     assert (budget.flops, budget.count) == (flops, 1)
@@ -230,9 +229,7 @@ def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None = None) -> 
     """The first two tasks of a plan with so many hours; each takes so many seconds."""
     plan = planned(tiny, budget={"hours": hours})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
-    return BudgetedQueue(
-        ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda todo: [seconds] * len(todo)), watch
-    )
+    return BudgetedQueue(ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda task: seconds), watch)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +263,7 @@ def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(
 ) -> None:
     queue = queued(lab, tiny, 1.0, 3601.0)
     assert queue.next() is None and queue.closed and queue.closed and queue.finished
-    queue.budget.seconds = lambda todo: [0.0] * len(todo)
+    queue.budget.seconds = lambda task: 0.0
     assert not queue.stop and queue.closed and queue.next() is None
     assert not queue.over and queue.left.startswith("2 runs left")
     queue = queued(lab, tiny, 1.0)

@@ -12,7 +12,7 @@ from tread_lab.sweep.plan.forecast import starts
 from tread_lab.sweep.plan.plan import Plan, started_tasks
 from tread_lab.sweep.trial.task import Task, TaskQueue, done_share
 
-Seconds = Callable[[Sequence[Task]], Sequence[float | None]]  # predicted, of what is left of runs
+Seconds = Callable[[Task], float | None]  # predicted, of what is left of a run
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,10 @@ class Budget:
 
     def fits(self, task: Task, hours: float) -> bool:
         """Return whether a task fits if it begins when `hours` of the budget are gone."""
-        (left,) = self.seconds([task])
-        return self._allows(task, hours + (left or 0.0) / 3600)
-
-    def _allows(self, task: Task, hours: float) -> bool:
-        """Return whether a task fits if it ends when `hours` of the budget are gone."""
         flops, count = self._cost(task)
+        left = hours + (self.seconds(task) or 0.0) / 3600
         limits = self.spec.flops, self.spec.trials, self.spec.hours
-        spent, more = (self.flops, self.count, 0.0), (flops, count, hours)
-        parts = zip(limits, spent, more)
+        parts = zip(limits, (self.flops, self.count, 0.0), (flops, count, left))
         return all(limit is None or not new or old + new <= limit for limit, old, new in parts)
 
     def admit(self, task: Task) -> None:
@@ -96,9 +91,9 @@ class Budget:
 
     def split(self, todo: Sequence[Task], slots: int) -> tuple[list[Task], list[Task]]:
         """Split an ordered list at the first task that does not fit on so many slots."""
-        seconds = [left or 0.0 for left in self.seconds(todo)]
-        for number, (task, begin) in enumerate(zip(todo, starts(seconds, slots))):
-            if not self._allows(task, self.spent.hours + (begin + seconds[number]) / 3600):
+        begins = starts([self.seconds(task) or 0.0 for task in todo], slots)
+        for number, (task, begin) in enumerate(zip(todo, begins)):
+            if not self.fits(task, self.spent.hours + begin / 3600):
                 return list(todo[:number]), list(todo[number:])
             self.admit(task)
         return list(todo), []
