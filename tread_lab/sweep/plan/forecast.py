@@ -172,19 +172,17 @@ def forecast(
     *,
     start: float,
     rates: str | None = None,
-    runs: int | None = None,
 ) -> Forecast:
     """Predict from earlier runs of each kind, else from a few steps, else from stated rates.
 
     Args:
         start: seconds until the first run starts.
         rates: a device that is not here, whose stated rates are taken instead.
-        runs: of which some share a device, if there are more than these.
 
     Raises:
         UserError: no rates are stated for it, or a run that is cheap to time lacks something.
     """
-    share = devices.share(len(todo) if runs is None else runs)
+    share = devices.share(len(todo))
     if rates is not None:
         stated = lookup(RATES, rates, "--device-rates")
         return Forecast(lab, {}, devices.slots, start, stated, share)
@@ -219,8 +217,8 @@ class TrainSeconds:
 
     def _speed(self, spec: RunSpec) -> list[float]:
         """Return the seconds of a step that do not depend on its FLOPs, and those of a FLOP."""
-        lab, here, slots = self._lab, self._devices, self._devices.slots
-        times = forecast(lab, [Task(spec)], here, start=0.0, rates=self._rates, runs=slots)
+        at_once = [Task(spec)] * self._devices.slots  # as the sweep will have them
+        times = forecast(self._lab, at_once, self._devices, start=0.0, rates=self._rates)
         if not times.known:
             raise UserError(
                 "match: train_seconds: no time is predicted here; add --device-rates H200, or say"
