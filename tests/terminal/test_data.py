@@ -54,9 +54,7 @@ def test_a_packed_set_is_shown_with_its_settings(screen: Screen) -> None:
         "two images are damaged": {},
         "whole, its classes those of its labels": {"made_with": {}, "damaged": 0, "samples": 1},
         "packed of scaled shards": {"made_with": {"packed": "shards", "scaled": True}},
-        "encoded by a version that took no hash of its images": {"made_with": {"encoder": {}}},
         "encoded today": {"made_with": {"encoder": {}, "files": "0123"}},
-        "packed of an encoded set": {"made_with": {"encoder": {}, "packed": "latents"}},
         "packed of a folder": {"made_with": {"packed": "folder"}},
         "packed of a folder, 16 channels": {
             "made_with": {"packed": "folder"}, "latent": [16, 4, 4]

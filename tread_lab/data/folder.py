@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import NpyReader
-from tread_lab.data.scaled import SAMPLED, Split, Store, check_labels, fingerprint, split_ids
+from tread_lab.data.scaled import SAMPLED, Split, Store, check_labels, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
 
@@ -133,8 +133,10 @@ class FolderLatents(Store):
         self._images = images_beside(self._files)
         self._ids = split_ids(len(self._files.names), split)
         self.labels: NDArray[np.int64] = self._files.labels_n[self._ids]
-        header = f"{len(self.labels)} {self.shape} {self.posterior}"
-        self.fingerprint = fingerprint(self, header)
+
+    @property
+    def header(self) -> str:
+        return f"{super().header} {self.posterior}"
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None

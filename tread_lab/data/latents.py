@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.captions import CAPTIONS, Captions, read_captions
-from tread_lab.data.scaled import Split, Store, fingerprint, split_ids
+from tread_lab.data.scaled import Split, Store, split_ids
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -77,9 +77,10 @@ class PackedArrays(Store):
             raise _wrong(path, name, self._stored, "means and log-variances [N, 2C, H, W]")
         self.shape: tuple[int, int, int] = (channels // 2 if moments else channels, *sides)
         self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
-        self.fingerprint = fingerprint(
-            self, f"{len(self.labels)} {self.shape} {self._stored.dtype}"
-        )
+
+    @property
+    def header(self) -> str:
+        return f"{super().header} {self._stored.dtype}"
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None

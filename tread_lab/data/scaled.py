@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Literal
 
@@ -50,7 +51,6 @@ class Store:
     Attributes:
         shape: (C, H, W) of one latent.
         labels: int64 [N].
-        fingerprint: hash of sizes, labels and sampled bytes.
         posterior: what `read` gives behind the C channels of the mean: C more or nothing.
         flips: whether latents of mirrored images are stored, too.
         recorded: whether `fingerprint` is that of the scaled latents, as an export has it.
@@ -58,7 +58,6 @@ class Store:
 
     shape: tuple[int, int, int]
     labels: NDArray[np.int64]
-    fingerprint: str
     posterior: Posterior = "none"
     flips: bool = False
     recorded: bool = False
@@ -78,16 +77,21 @@ class Store:
         """Return all captions of each sample, or `None` without any."""
         return None
 
+    @property
+    def header(self) -> str:
+        """What decides the fingerprint beside labels and values."""
+        return f"{len(self.labels)} {self.shape}"
 
-def fingerprint(store: Store, header: str) -> str:
-    """Return a hash of `header`, the labels and the bytes of 64 latents, evenly spread."""
-    digest = hashlib.sha256(header.encode())
-    digest.update(store.labels.tobytes())
-    sampled_ids = np.linspace(0, len(store.labels) - 1, SAMPLED, dtype=int)
-    digest.update(store.read(sampled_ids).tobytes())
-    if store.flips:
-        digest.update(store.read(sampled_ids, np.ones(SAMPLED, bool)).tobytes())
-    return digest.hexdigest()[:16]
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of the header, the labels and the bytes of 64 latents, evenly spread."""
+        digest = hashlib.sha256(self.header.encode())
+        digest.update(self.labels.tobytes())
+        sampled_ids = np.linspace(0, len(self.labels) - 1, SAMPLED, dtype=int)
+        digest.update(self.read(sampled_ids).tobytes())
+        if self.flips:
+            digest.update(self.read(sampled_ids, np.ones(SAMPLED, bool)).tobytes())
+        return digest.hexdigest()[:16]
 
 
 class ScaledLatents:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.data.npy import NpyReader
-from tread_lab.data.scaled import Split, Store, fingerprint, split_ids
+from tread_lab.data.scaled import Split, Store, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
@@ -133,7 +133,6 @@ class TarShards(Store):
         self.shape = self._common_shape(table)
         self._table = table[split_ids(len(table), split)]
         self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
-        self.fingerprint = fingerprint(self, f"{len(self.labels)} {self.shape}")
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
