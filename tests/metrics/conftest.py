@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,11 +36,10 @@ def score(
     if isinstance(real, Tensor):
         name = hashlib.sha256(real.contiguous().numpy().data).hexdigest()[:16]
         images, real = real, Reference(name, lambda: [images])
-    count = len(generated)
-    scorer = Scorer(metrics, extractor, count=count, device=torch.device("cpu"))
-    described = scorer.described(real, tuple(generated.shape[1:]), cache)
+    how: Any = {"count": len(generated), "device": torch.device("cpu"), "cache": cache}
+    scorer = Scorer(metrics, extractor, real, tuple(generated.shape[1:]), **how)
     scorer.add(generated)
-    return scorer.scores(described)
+    return scorer.scores()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,12 +10,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.metrics import extraction as door
-from tread_lab.metrics.extraction import (
-    DescribedReference,
-    Extraction,
-    Reference,
-    Space,
-)
+from tread_lab.metrics.extraction import Extraction, Reference, Space, described
 from tread_lab.specs import UserError
 
 CPU = torch.device("cpu")
@@ -62,31 +56,16 @@ def test_an_entry_is_named_for_all_that_decides_its_features(
 ) -> None:
     monkeypatch.setattr(door, "VERSION", "1.2")
     extraction: Any = Described()
-    described = DescribedReference(Reference("a b/c", lambda: [IMAGES]), extraction, tmp_path)
-    described.prepare(["pool", "logits"], (1, 2, 2))
+    reference = Reference("a b/c", lambda: [IMAGES[:3], IMAGES[3:4]])
+    found = described(reference, extraction, ["pool", "logits"], (1, 2, 2), tmp_path)
+    assert found["logits"].flatten().tolist() == [0, 8, 16, 24]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"a_b_c-1x2x2-{space}-0123456789ab-float32-cpu-1.2.safetensors"
         for space in ("inception", "inception-logits")
     ]
+    again = described(reference, extraction, ["logits"], (1, 2, 2), tmp_path)
+    assert torch.equal(again["logits"], found["logits"]) and extraction.batches == [3, 1]
     with pytest.raises(UserError) as caught:
-        described.prepare(["spatial"], (3, 2, 2))
+        described(reference, extraction, ["spatial"], (3, 2, 2), tmp_path)
     said = "metrics: generated and reference images differ in shape: [3, 2, 2] and [1, 2, 2]"
     assert str(caught.value) == said
-
-
-def test_layers_are_described_once_and_moments_of_a_file_are_inceptions() -> None:
-    extraction: Any = Described()
-    given = (torch.zeros(1), torch.ones(1, 1))
-    reference = Reference("r", lambda: [IMAGES[:3], IMAGES[3:4]], moments={"spatial": given})
-    described = DescribedReference(reference, extraction, None)
-    described.prepare(["pool"], (1, 2, 2))
-    described.prepare(["pool", "logits"], (1, 2, 2))
-    described.prepare(["logits"], (1, 2, 2))
-    assert extraction.batches == [3, 1, 3, 1]
-    assert described.features("logits").flatten().tolist() == [0, 8, 16, 24]
-    mean, covariance = described.moments("pool")
-    assert (mean.tolist(), covariance.item()) == ([6.0], pytest.approx(80 / 3))
-    assert mean.dtype == covariance.dtype == torch.float64
-    assert described.moments("spatial") is given
-    other: Any = SimpleNamespace(extractor="dinov2-large")
-    assert DescribedReference(reference, other, None).given("spatial") is None

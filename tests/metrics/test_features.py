@@ -113,17 +113,17 @@ def test_each_metric_is_of_its_layer(
     """
     monkeypatch.setattr(door, "Extraction", Layers)
     metrics = ["is", "sfid", "fid", "fid_inf", "recall"]
-    scorer = Scorer(metrics, "inception", count=16, device=Layers.device)
     images = torch.arange(16).remainder(4).to(torch.uint8)[:, None, None, None]
-    scorer.add(images[:6])
-    scorer.add(images[6:])
     given = {
         "pool": (torch.zeros(2).double(), torch.eye(2).double()),
         "spatial": (torch.ones(2).double(), torch.eye(2).double()),
     }
     reference = Reference("r", lambda: [images], heldout=False, moments=given)
-    described = scorer.described(reference, (1, 1, 1), None)
-    found = scorer.scores(described)
+    how: Any = {"count": 16, "device": Layers.device}
+    scorer = Scorer(metrics, "inception", reference, (1, 1, 1), **how)
+    scorer.add(images[:6])
+    scorer.add(images[6:])
+    found = scorer.scores()
     of = {n: 2 + n / (n - 1) - 2 * (n / (n - 1)) ** 0.5 for n in (2, 4, 8)}
     spread = of[16] = 2 * (1 + 8 / 15 - 2 * (8 / 15) ** 0.5)
     intercept = np.polyfit([1 / n for n in of], [*of.values()], deg=1)[1]
@@ -135,6 +135,10 @@ def test_each_metric_is_of_its_layer(
         "fid_inf_error@16": 0.0,
         "recall@16": 1.0,
     }
+    monkeypatch.setattr(Layers, "extractor", "dinov2-large")  # moments of a file are Inception's
+    other = Scorer(["fd_dinov2"], "dinov2-large", reference, (1, 1, 1), **how)
+    other.add(images)
+    assert [*other.scores().values()] == [pytest.approx(0, abs=1e-9)]
 
 
 def test_a_number_that_is_none_is_refused_with_its_cause() -> None:

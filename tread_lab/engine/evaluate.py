@@ -231,9 +231,8 @@ def _samples(
     if file is not None:
         file.check_size(images.shape)
     against = heldout_reference(data, device) if file is None else file_reference(file)
-    scores = SampleScores(spec, run.data.source, device)
+    scores = SampleScores(spec, run.data.source, against, images.shape, device, cache)
     facts = _facts(drawing, file, scores)
-    scores.prepare(against, images.shape, cache)
     resumed = images.resume()
     yield from draw_open(drawing, images, ranks)
     for images_BCHW, labels_B in images.batches():

@@ -18,7 +18,7 @@ from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import by_extractor
 
 if TYPE_CHECKING:
-    from tread_lab.metrics.extraction import DescribedReference, Reference
+    from tread_lab.metrics.extraction import Reference
 
 REFERENCES = 200  # real images that are decoded and described at once
 
@@ -30,36 +30,41 @@ class SampleScores:
 
     Args:
         source: the data source of the run.
+        reference, shape, cache: see `Scorer`.
 
     Raises:
-        UserError: weights that are absent or not the published ones.
+        UserError: weights that are absent or not the published ones; references of another shape,
+            or damaged.
     """
 
-    def __init__(self, spec: SamplesSpec, source: str, device: torch.device) -> None:
+    def __init__(
+        self,
+        spec: SamplesSpec,
+        source: str,
+        reference: Reference,
+        shape: tuple[int, ...],
+        device: torch.device,
+        cache: Path | None,
+    ) -> None:
         self._scorers = {}
         for extractor, metrics in by_extractor(spec.metrics, source).items():
             from tread_lab.metrics.features import Scorer
 
-            scorer = Scorer(metrics, extractor, count=spec.count, device=device)
-            self._scorers[extractor] = scorer
-        self._described: dict[str, DescribedReference] = {}
+            with matrix_products("fp32"):
+                self._scorers[extractor] = Scorer(
+                    metrics,
+                    extractor,
+                    reference,
+                    shape,
+                    count=spec.count,
+                    device=device,
+                    cache=cache,
+                )
 
     @property
     def fingerprint(self) -> dict[str, str]:
         """Extractor -> digest of its weights."""
         return {name: scorer.extraction.made_by for name, scorer in self._scorers.items()}
-
-    def prepare(self, reference: Reference, shape: tuple[int, ...], cache: Path | None) -> None:
-        """Describe the references, unless the cache has them, for images of a (C, H, W) shape.
-
-        Raises:
-            UserError: the references are of another shape, or damaged.
-        """
-        with matrix_products("fp32"):
-            self._described = {
-                name: scorer.described(reference, shape, cache)
-                for name, scorer in self._scorers.items()
-            }
 
     def add(self, images_BCHW: Tensor) -> None:
         """Take the next images, in batches as they were drawn: sums depend on these."""
@@ -71,8 +76,8 @@ class SampleScores:
         """Return the metrics of all images by their names in the record."""
         scores: dict[str, float] = {}
         with matrix_products("fp32"):
-            for name, scorer in self._scorers.items():
-                scores |= scorer.scores(self._described[name])
+            for scorer in self._scorers.values():
+                scores |= scorer.scores()
         return scores
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,70 +125,57 @@ class Reference:
     moments: Mapping[str, Moments] = field(default_factory=dict)
 
 
-class DescribedReference:
-    """A reference in one feature space: moments and features by layer, on the CPU.
+def described(
+    reference: Reference,
+    extraction: Extraction,
+    layers: Iterable[str],
+    shape: tuple[int, ...],
+    cache: Path | None = None,
+) -> dict[str, Tensor]:
+    """Return the features [N, D] of all images of a reference by layer, on the CPU.
+
+    One pass describes what no cache holds.
 
     Args:
+        shape: (C, H, W) of the images.
         cache: folder that keeps the features, under names that hold the reference's own, the
             extractor's weights and the arithmetic; then no reference is decoded again.
+
+    Raises:
+        UserError: the images are of another shape, or the cache cannot be written.
     """
+    entries = {layer: _entry(cache, reference, extraction, layer, shape) for layer in layers}
+    held = {layer: path and read_tensors(path) for layer, path in entries.items()}
+    features = {layer: found[layer] for layer, found in held.items() if found}
+    missing = [layer for layer in entries if layer not in features]
+    if not missing:
+        return features
+    parts: list[dict[str, Tensor]] = []
+    for images_BCHW in reference.batches():
+        if (real := tuple(images_BCHW.shape[1:])) != shape:
+            shapes = f"{list(shape)} and {list(real)}"
+            raise UserError(f"metrics: generated and reference images differ in shape: {shapes}")
+        found = extraction(images_BCHW)
+        parts.append({layer: found[layer].cpu() for layer in missing})
+    for layer in missing:
+        features[layer] = torch.cat([part[layer] for part in parts])
+        if path := entries[layer]:
+            write_tensors(path, {layer: features[layer]})
+    return features
 
-    def __init__(self, reference: Reference, extraction: Extraction, cache: Path | None) -> None:
-        self.reference, self._extraction, self._cache = reference, extraction, cache
-        self._features: dict[str, Tensor] = {}
 
-    def prepare(self, layers: Sequence[str], shape: tuple[int, ...]) -> None:
-        """Describe in one pass all images, of the (C, H, W) `shape`, of whose layers the features
-        are needed and in no cache.
-
-        Raises:
-            UserError: they are of another shape, or the cache cannot be written.
-        """
-        entries = {layer: self._entry(layer, shape) for layer in layers}
-        held = {layer: read_tensors(path) for layer, path in entries.items() if path is not None}
-        self._features |= {layer: found[layer] for layer, found in held.items() if found}
-        missing = [layer for layer in layers if layer not in self._features]
-        if not missing:
-            return
-        parts: list[dict[str, Tensor]] = []
-        for images_BCHW in self.reference.batches():
-            if (real := tuple(images_BCHW.shape[1:])) != shape:
-                shapes = f"{list(shape)} and {list(real)}"
-                raise UserError(
-                    f"metrics: generated and reference images differ in shape: {shapes}"
-                )
-            features = self._extraction(images_BCHW)
-            parts.append({layer: features[layer].cpu() for layer in missing})
-        for layer in missing:
-            self._features[layer] = torch.cat([part[layer] for part in parts])
-            if path := entries[layer]:
-                write_tensors(path, {layer: self._features[layer]})
-
-    def features(self, layer: str) -> Tensor:
-        """Return the features [N, D] of all images, which are prepared."""
-        return self._features[layer]
-
-    @functools.cache  # noqa: B019
-    def moments(self, layer: str) -> Moments:
-        """Return mean and covariance: the file's, else those of all images."""
-        if (given := self.given(layer)) is not None:
-            return given
-        x_ND = self.features(layer).double()
-        return x_ND.mean(dim=0), x_ND.T.cov()
-
-    def given(self, layer: str) -> Moments | None:
-        """Return the moments that a file gives; they are of Inception's features alone."""
-        if self._extraction.extractor != INCEPTION:
-            return None
-        return self.reference.moments.get(layer)
-
-    def _entry(self, layer: str, shape: tuple[int, ...]) -> Path | None:
-        """Return the file that holds everything that decides the features in its name."""
-        if self._cache is None:
-            return None
-        safe = re.sub(r"[^\w.-]", "_", self.reference.name)
-        size, extraction = "x".join(map(str, shape)), self._extraction
-        space = extraction.extractor if layer == "pool" else f"{extraction.extractor}-{layer}"
-        version = f"{DTYPE}-{extraction.device.type}-{VERSION}"
-        made_by = extraction.made_by[:12]
-        return self._cache / f"{safe}-{size}-{space}-{made_by}-{version}.safetensors"
+def _entry(
+    cache: Path | None,
+    reference: Reference,
+    extraction: Extraction,
+    layer: str,
+    shape: tuple[int, ...],
+) -> Path | None:
+    """Return the file that holds everything that decides the features in its name."""
+    if cache is None:
+        return None
+    safe, size = re.sub(r"[^\w.-]", "_", reference.name), "x".join(map(str, shape))
+    space = extraction.extractor if layer == "pool" else f"{extraction.extractor}-{layer}"
+    version = f"{DTYPE}-{extraction.device.type}-{VERSION}"
+    made_by = extraction.made_by[:12]
+    return cache / f"{safe}-{size}-{space}-{made_by}-{version}.safetensors"

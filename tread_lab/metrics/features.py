@@ -13,14 +13,20 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from tread_lab.metrics.extraction import DescribedReference, Extraction, Reference
+from tread_lab.metrics.extraction import Extraction, Reference, described
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
-from tread_lab.metrics.frechet import EighthMoments, FrechetTo, RunningMoments, extrapolated
+from tread_lab.metrics.frechet import (
+    EighthMoments,
+    FrechetTo,
+    Moments,
+    RunningMoments,
+    extrapolated,
+)
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
 from tread_lab.specs.errors import NotFinite, shown
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import INCEPTION, METRICS
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 
@@ -50,19 +56,39 @@ class Scorer:
     Args:
         metrics: of one extractor (`by_extractor`).
         extractor: the name of their feature space.
+        reference: is described at once, as far as the metrics need it and no cache has it.
+        shape: (C, H, W) of the images.
         count: how many images there will be.
+        cache: see `described`.
 
     Raises:
-        UserError: weights that are absent or not the published ones.
+        UserError: weights that are absent or not the published ones; images of the reference are of
+            another shape, or the cache cannot be written.
     """
 
     def __init__(
-        self, metrics: Sequence[str], extractor: str, *, count: int, device: torch.device
+        self,
+        metrics: Sequence[str],
+        extractor: str,
+        reference: Reference,
+        shape: tuple[int, ...],
+        *,
+        count: int,
+        device: torch.device,
+        cache: Path | None = None,
     ) -> None:
         with_others = [name for m in metrics for name in (m, *METRICS[m].also)]
         self.metrics = list(dict.fromkeys(with_others))
         self.extraction, self._count = Extraction(extractor, device=device), count
+        self._heldout = reference.heldout
+        self._given = reference.moments if self.extraction.extractor == INCEPTION else {}
         facts = [METRICS[metric] for metric in self.metrics]
+        layers = [
+            "pool" if metric.keeps == "features" else metric.layer
+            for metric in facts
+            if metric.compares and (metric.keeps == "features" or metric.layer not in self._given)
+        ]
+        self._real = described(reference, self.extraction, dict.fromkeys(layers), shape, cache)
         summed = {(metric.layer, metric.keeps) for metric in facts}
         self._kept: dict[str, Keeper] = {
             f"{layer} {keeps}": make(count)
@@ -85,31 +111,13 @@ class Scorer:
         for layer, parts in self._features.items():
             parts.append(features[layer].cpu())
 
-    def described(
-        self, reference: Reference, shape: tuple[int, ...], cache: Path | None
-    ) -> DescribedReference:
-        """Return a reference with all features that the metrics need; images have this shape.
-
-        Raises:
-            UserError: its images are of another shape, or the cache cannot be written.
-        """
-        found = DescribedReference(reference, self.extraction, cache)
-        comparing = [METRICS[metric] for metric in self.metrics if METRICS[metric].compares]
-        layers = [
-            "pool" if metric.keeps == "features" else metric.layer
-            for metric in comparing
-            if metric.keeps == "features" or found.given(metric.layer) is None
-        ]
-        found.prepare(list(dict.fromkeys(layers)), shape)
-        return found
-
-    def scores(self, reference: DescribedReference) -> dict[str, float]:
+    def scores(self) -> dict[str, float]:
         """Return the metrics by the names they are recorded under."""
         features = {layer: torch.cat(parts) for layer, parts in self._features.items()}
-        compared = Compared(features, self._kept, reference, self.extraction.device)
-        extractor, heldout = self.extraction.called, reference.reference.heldout
+        device, extractor = self.extraction.device, self.extraction.called
+        compared = Compared(features, self._kept, self._real, self._given, device)
         return {
-            sample_metric(metric, extractor, self._count, heldout=heldout): _number(
+            sample_metric(metric, extractor, self._count, heldout=self._heldout): _number(
                 metric, compared
             )
             for metric in self.metrics
@@ -145,6 +153,8 @@ class Compared:
 
     Attributes:
         generated: features [N, D] by layer, on the CPU, where a metric keeps all.
+        reference: features [M, D] of the references by layer.
+        given: moments of the references by layer that a file has.
         device: where distances are computed.
     """
 
@@ -152,21 +162,20 @@ class Compared:
         self,
         generated: Mapping[str, Tensor],
         kept: Mapping[str, Any],
-        references: DescribedReference,
+        reference: Mapping[str, Tensor],
+        given: Mapping[str, Moments],
         device: torch.device,
     ) -> None:
-        self.generated, self.kept, self.references = generated, kept, references
-        self.device = device
-
-    @property
-    def reference(self) -> Mapping[str, Tensor]:
-        """Features [M, D] of the references, of the layer `pool` alone."""
-        return {"pool": self.references.features("pool")}
+        self.generated, self.kept, self.device = generated, kept, device
+        self.reference, self.given = reference, given
 
     @functools.cache  # noqa: B019
     def frechet_to(self, layer: str) -> FrechetTo:
         """Return the Frechet distance to the references in a layer, in float64."""
-        mean_D, covariance_DD = (x.to(self.device) for x in self.references.moments(layer))
+        if (moments := self.given.get(layer)) is None:
+            x_MD = self.reference[layer].double()
+            moments = x_MD.mean(dim=0), x_MD.T.cov()
+        mean_D, covariance_DD = (x.to(self.device) for x in moments)
         return FrechetTo((mean_D, covariance_DD))
 
     @functools.cache  # noqa: B019
