@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tread_lab.metrics import extractor, requirements
+from tread_lab.metrics import requirements
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.requirements import check_requirements, check_torch_fidelity
 from tread_lab.specs import SamplesSpec, UserError
@@ -74,19 +73,6 @@ def test_torch_fidelity_is_asked_for_by_the_first_metric_that_needs_it(
     with pytest.raises(UserError) as caught:
         check_torch_fidelity("this command")
     assert str(caught.value) == f"this command {lacks}"
-
-
-def test_weights_of_a_shipped_extractor_must_be_there(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(extractor, "weights_path", lambda name: tmp_path / name)
-    check("fid")
-    with pytest.raises(UserError) as caught:
-        check("fid", "fd")
-    path = tmp_path / "fashion16-v1"
-    assert str(caught.value) == f"metrics: the weights of 'fashion16-v1' are not at {path}"
-    path.write_text("")
-    check("fid", "fd")
 
 
 OWN = (

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tread_lab.data.exported import is_export
 from tread_lab.data.folder import IMAGES, INDEX, LATENTS, images_beside, labelled_files
@@ -28,12 +28,8 @@ _CHUNK = 2**24  # bytes that are read at once
 _SAID = 2**28  # bytes from which on the reading is said
 _LINE_SECONDS = 20.0  # between two lines of progress
 
-
-class ContentFile(NamedTuple):
-    """A file that decides what the data are; its name is empty where its place alone counts."""
-
-    name: str
-    path: Path
+# A file that decides what the data are, with its name, or none where its place alone counts.
+ContentFile = tuple[str, Path]
 
 
 def content_digest(
@@ -55,8 +51,8 @@ def content_digest(
     """
     if data.is_embedded:
         return None
-    if data.source not in FILES:
-        return _sampled(data)
+    if data.source not in FILES:  # of another package: by what it says of its two parts
+        return hashed(samples.fingerprint for samples in both_parts(data))
     if data.path is None:
         raise UserError("data.path: give the folder or file of the data")
     path = Path(data.path).expanduser().absolute()
@@ -65,7 +61,7 @@ def content_digest(
         if not files:
             raise UserError(f"data.path: there are no data in {path}")
         if data.normalised:
-            files.append(ContentFile("statistics", statistics_file(str(path))))
+            files.append(("statistics", statistics_file(str(path))))
         return _digest(path, files, cache, say)
     except OSError as error:
         raise UserError(f"data.path: {error.filename or path}: {error.strerror}") from None
@@ -83,16 +79,17 @@ def check_content(data: DataSpec, cache: Path | None = None) -> None:
         )
 
 
-def _sampled(data: DataSpec) -> str:
-    """Return the digest of a source of another package, by what it says of its two parts."""
-    return _hash(samples.fingerprint for samples in both_parts(data))
+def hashed(lines: Iterable[str]) -> str:
+    """Return 16 hexadecimal digits of the SHA-256 of lines."""
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:16]
 
 
-def _packed_files(data: DataSpec, path: Path) -> Iterator[ContentFile]:
-    if path.suffix == ".npz":
-        yield ContentFile("npz", path)
-    else:
-        yield from (ContentFile(file.name, file) for file in packed_files(path))
+def _packed(data: DataSpec, path: Path) -> Iterator[ContentFile]:
+    files = [path] if path.suffix == ".npz" else packed_files(path)
+    return (("npz" if file == path else file.name, file) for file in files)
 
 
 def _labelled(subfolder: str) -> Callable[[DataSpec, Path], Iterator[ContentFile]]:
@@ -102,27 +99,23 @@ def _labelled(subfolder: str) -> Callable[[DataSpec, Path], Iterator[ContentFile
         own = labelled_files(data, subfolder)
         images = images_beside(own) if subfolder == LATENTS else None
         for labelled in filter(None, (own, images)):
-            yield ContentFile(INDEX, labelled.folder / INDEX)
-            yield from (ContentFile("", labelled.folder / name) for name in labelled.names)
+            yield INDEX, labelled.folder / INDEX
+            yield from (("", labelled.folder / name) for name in labelled.names)
 
     return files
 
 
-def _tars(data: DataSpec, path: Path) -> Iterator[ContentFile]:
-    return (ContentFile("", tar) for tar in tars_of(path))
-
-
-def _safetensors(data: DataSpec, path: Path) -> Iterator[ContentFile]:
-    return (ContentFile("", file) for file in sorted(path.glob("*.safetensors")))
+def _unnamed(files: Iterable[Path]) -> Iterator[ContentFile]:
+    return (("", file) for file in files)
 
 
 # The files that decide what a set of each source is, in their order.
 FILES: Mapping[str, Callable[[DataSpec, Path], Iterator[ContentFile]]] = {
-    "latents": _packed_files,
-    "shards": _tars,
+    "latents": _packed,
+    "shards": lambda data, path: _unnamed(tars_of(path)),
     "folder": _labelled(LATENTS),
     "images": _labelled(IMAGES),
-    "safetensors": _safetensors,
+    "safetensors": lambda data, path: _unnamed(sorted(path.glob("*.safetensors"))),
 }
 
 
@@ -130,27 +123,23 @@ def _digest(
     path: Path, files: list[ContentFile], cache: Path | None, say: Callable[[str], None]
 ) -> str:
     """Return the digest of files: from a manifest beside them, from the cache, or by reading."""
-    facts = [file.path.stat() for file in files]
-    stamp = _hash(f"{f.name} {f.path} {s.st_size} {s.st_mtime_ns}" for f, s in zip(files, facts))
-    kept = None if cache is None else cache / FOLDER / f"{_hash([str(path)])}.json"
+    facts = [file.stat() for _, file in files]
+    stamp = hashed(
+        f"{name} {file} {fact.st_size} {fact.st_mtime_ns}"
+        for (name, file), fact in zip(files, facts)
+    )
+    kept = None if cache is None else cache / FOLDER / f"{hashed([str(path)])}.json"
     known = read_json(kept) if kept is not None else None
     if isinstance(known, dict) and known.get("stamp") == stamp:
         return str(known["digest"])
-    by_path, sizes = _of_manifest(path), {f.path: s.st_size for f, s in zip(files, facts)}
+    by_path, sizes = _of_manifest(path), {f: fact.st_size for (_, f), fact in zip(files, facts)}
     to_read = [file for file in sizes if file not in by_path]
     by_path |= _read(path, to_read, sum(sizes[file] for file in to_read), say)
-    digest = _hash(f"{file.name} {by_path[file.path]}" for file in files)
+    digest = hashed(f"{name} {by_path[file]}" for name, file in files)
     if to_read and kept is not None:
         with contextlib.suppress(UserError):  # a lab that cannot be written to reads again
             write_json(kept, {"path": str(path), "stamp": stamp, "digest": digest})
     return digest
-
-
-def _hash(lines: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(f"{line}\n".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:16]
 
 
 def _of_manifest(folder: Path) -> dict[Path, str]:

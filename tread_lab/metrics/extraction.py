@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
 from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
-from tread_lab.metrics.extractor import load_extractor, shipped_weights
+from tread_lab.metrics.extractor import load_extractor, weights_path
 from tread_lab.metrics.fidelity import (
     STAND_IN_NAME,
     STAND_IN_SHA256,
@@ -41,7 +40,7 @@ class Space:
 
     Attributes:
         channels: of the images that it takes.
-        weights: gives the file of its weights, which is there, or raises a UserError.
+        weights: gives the file of its weights, or raises a UserError.
         open: makes it of that file on a device.
     """
 
@@ -63,7 +62,7 @@ def _own(path: Path, device: torch.device) -> Describe:
 SPACES: Mapping[str, Space] = {
     INCEPTION: Space((1, 3), inception_weights, inception_features),
     DINOV2: Space((1, 3), dinov2_weights, dinov2_features),
-    "fashion16-v1": Space((1,), functools.partial(shipped_weights, "fashion16-v1"), _own),
+    "fashion16-v1": Space((1,), lambda: weights_path("fashion16-v1"), _own),
 }
 
 

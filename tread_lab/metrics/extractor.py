@@ -51,14 +51,6 @@ def weights_path(name: str) -> Path:
     return Path(str(files("tread_lab.metrics") / "assets" / f"{name}.safetensors"))
 
 
-def shipped_weights(name: str) -> Path:
-    """Return where the weights of a shipped extractor lie; refuse a name that has none."""
-    path = weights_path(name)
-    if not path.is_file():
-        raise UserError(f"metrics: the weights of {name!r} are not at {path}")
-    return path
-
-
 def load_extractor(name: str) -> Extractor:
     """Return the shipped extractor `name`, ready to use.
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.data.captions import Captions
+from tread_lab.data.content import hashed
 from tread_lab.data.folder import eight_bits
 from tread_lab.data.shards import LABEL, Member, label_of, members, tars_of
 from tread_lab.specs.errors import UserError, first_line
@@ -105,16 +106,16 @@ class Images:
         Raises:
             UserError: one cannot be read.
         """
-        digest = hashlib.sha256()
+        return hashed(self._files())
+
+    def _files(self) -> Iterator[str]:
         places = map(self.place, range(len(self.names)))
         for file, inside in itertools.groupby(places, key=lambda place: place.file):
             try:
                 facts = file.stat()
             except OSError as error:
                 raise _unreadable(next(inside).name, error) from None
-            line = f"{file.name} {facts.st_size} {facts.st_mtime_ns}\n"
-            digest.update(line.encode("utf-8", "surrogateescape"))
-        return digest.hexdigest()[:16]
+            yield f"{file.name} {facts.st_size} {facts.st_mtime_ns}"
 
 
 def _unreadable(name: str, error: OSError) -> UserError:
