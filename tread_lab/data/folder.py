@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from tread_lab.data.autoencoder import levels
-from tread_lab.data.npy import NpyReader
+from tread_lab.data.npy import read_npy
 from tread_lab.data.scaled import SAMPLED, Split, Store, check_labels, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, first_line
@@ -51,7 +51,7 @@ class LabelledFiles:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._array = folder, NpyReader()
+        self.folder = folder
         index = folder / INDEX
         try:
             tree = json.loads(index.read_text(encoding="utf-8"))
@@ -74,7 +74,7 @@ class LabelledFiles:
         """Return an array [C or 2C, H, W] of floats."""
         path = self.folder / self.names[place]
         try:
-            array: NDArray[np.floating] = self._array(path.read_bytes())
+            array: NDArray[np.floating] = read_npy(path.read_bytes())
         except UNREADABLE as error:
             raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
         if array.dtype.kind != "f" or array.ndim != 3:

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tread_lab.data.npy import NpyReader
+from tread_lab.data.npy import read_npy
 from tread_lab.data.scaled import Split, Store, split_ids
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
@@ -123,7 +123,7 @@ class TarShards(Store):
     """
 
     def __init__(self, spec: DataSpec, split: Split) -> None:
-        self._tars, self._array = _tars(spec.path), NpyReader()
+        self._tars = _tars(spec.path)
         self._opened = functools.lru_cache(OPEN)(_OpenTar)
         rows = [_indexed(tar) for tar in self._tars]
         numbers = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
@@ -158,7 +158,7 @@ class TarShards(Store):
     def _latent(self, place: Place) -> NDArray[np.floating]:
         try:
             tar = self._opened(self._tars[place.tar])
-            latent: NDArray[np.floating] = self._array(tar.read(place.offset, place.size))
+            latent: NDArray[np.floating] = read_npy(tar.read(place.offset, place.size))
         except (OSError, ValueError, EOFError) as error:
             raise self._damaged(place, f"cannot be read ({error})") from None
         if latent.dtype.kind != "f":
