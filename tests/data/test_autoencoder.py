@@ -55,6 +55,9 @@ def test_the_range_decides_what_the_encoder_is_fed_and_what_is_decoded(
     monkeypatch.setattr(autoencoder, "images_at_once", lambda *_: 1)
     assert torch.allclose(signed.decoded(x_BCHW), raw_BCHW, atol=1e-5)
     assert signed.decoder != of_unit.decoder and image_shape(signed) == (3, 16, 16)
+    with monkeypatch.context() as patch:
+        patch.setattr(autoencoder, "_load", lambda where: pytest.fail("read again"))
+        assert opened("latents", packed, scale=SCALE).decoder == signed.decoder
     images_BCHW = torch.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16).remainder(256)
     encoder = Encoder(str(tmp_path / "vae"), range="unit")
     mean_BCHW, _ = encoder.on(torch.device("cpu"))(images_BCHW.to(torch.uint8))

@@ -30,6 +30,7 @@ ROOM = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
 LAYOUTS = {"cuda": torch.channels_last}
 DECODING = {"cuda": "tf32, channels last"}
 PixelRange = Literal["signed", "unit"]  # -1..1 as SD's own code feeds it, 0..1 as EDM2's does
+_DIGESTS: dict[tuple[object, ...], str] = {}  # of decoders that this process has read
 LIVE = 4  # tensors of the widest shape alive at once: input, normalised, activated, output
 
 
@@ -63,9 +64,15 @@ class Autoencoder:
 
     @functools.cached_property
     def digest(self) -> str:
-        """SHA-256 of the decoder's weights, of the scale and the range, 16 hexadecimal digits."""
-        pixels = "" if self._range == "signed" else f" {self._range}"
-        return _digest(self._model, f"{self._scale!r}{pixels}")
+        """SHA-256 of the decoder's weights, of the scale and the range, 16 hexadecimal digits; a
+        process reads the same files once."""
+        header = f"{self._scale!r}{'' if self._range == 'signed' else f' {self._range}'}"
+        facts = ((path.name, path.stat()) for path in Path(self._where).glob("*.safetensors"))
+        files = ((name, fact.st_size, fact.st_mtime_ns, fact.st_ino) for name, fact in facts)
+        key = self._where, header, *sorted(files)
+        if key not in _DIGESTS:
+            _DIGESTS[key] = _digest(self._model, header)
+        return _DIGESTS[key]
 
     @property
     def enlarges(self) -> int | None:
