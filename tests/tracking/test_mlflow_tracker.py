@@ -52,8 +52,8 @@ def test_runs_begin_and_end_as_records_say_and_a_sweep_ends_with_its_last_trial(
     trials = [(7000, 4 * 10**12 + 1000 * number) for number in (1, 2, 3)]
     assert store.rows(times) == [*trials, (9000, trials[-1][1])]
     os.utime(ended, (5e9, 5e9))  # it has gone on, and ended again
-    assert sync().updated == 1
-    assert store.rows(times)[-1] == (7000, 5 * 10**12)
+    assert sync().updated == 2
+    assert store.rows(times)[-2:] == [(7000, 5 * 10**12), (9000, 5 * 10**12)]
 
 
 def test_more_numbers_than_one_call_takes_are_all_sent(

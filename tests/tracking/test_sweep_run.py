@@ -138,6 +138,7 @@ def test_a_sweep_is_shown_anew_when_anything_that_is_shown_has_changed(tmp_path:
     found = parent(tmp_path)
     stamps = [found.stamp, replace(found, link="#y").stamp]
     stamps.append(replace(found, states=[RunState.FAILED]).stamp)
+    stamps.append(replace(found, ended=7).stamp)  # a run has ended again
     os.utime(found.sweep.plan_path, (1, 1))
     stamps.append(found.stamp)
     found.sweep.figures.mkdir()
@@ -148,7 +149,7 @@ def test_a_sweep_is_shown_anew_when_anything_that_is_shown_has_changed(tmp_path:
     assert found.stamp == stamps[-1]
     other = replace(TABLE, csv="rank\n2\n")  # of which the note is silent
     stamps += [replace(found, ranking=ranking).stamp for ranking in (TABLE, other)]
-    assert len(set(stamps)) == 8 and len(stamps[0]) == 16
+    assert len(set(stamps)) == 9 and len(stamps[0]) == 16
 
 
 def test_a_plan_was_written_when_it_says_else_when_its_file_was(tmp_path: Path) -> None:

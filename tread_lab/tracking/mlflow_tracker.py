@@ -244,8 +244,7 @@ class _SweepSync:
             return
         self._count("updated", SENT in run.data.tags)
         files = self._upload(run, parent.files(), sent, anew=FOLDERS)
-        over = parent.status not in ("RUNNING", "SCHEDULED")
-        self._set_status(run, parent.status, parent.ended or None if over else None)
+        self._set_status(run, parent.status, parent.end)
         now = Sent(parent.stamp, files=files)
         self._log(run, self._sweep.name, [], {}, parent.tags(), now)
 

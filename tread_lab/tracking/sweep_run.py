@@ -83,9 +83,14 @@ class Parent:
         return "SCHEDULED" if set(self.states) <= {RunState.PENDING} else "KILLED"
 
     @property
+    def end(self) -> int | None:
+        """When the sweep ended, in milliseconds; `None` while it goes on or has not begun."""
+        return None if self.status in ("RUNNING", "SCHEDULED") else self.ended or None
+
+    @property
     def stamp(self) -> str:
         """A fingerprint of all that is shown."""
-        facts = [FORMAT, self.status, self.tags(), self.ranking and self.ranking.csv]
+        facts = [FORMAT, self.status, self.end, self.tags(), self.ranking and self.ranking.csv]
         facts += map(file_mark, [self.sweep.plan_path, *figures(self.sweep)])
         return digest(json.dumps(facts))
 
