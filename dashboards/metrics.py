@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 
+from tread_lab.dashboards.summary import state_counts, summary
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_status import run_states
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
@@ -60,11 +59,11 @@ def _samples(lab: Lab) -> Iterator[Sample]:
 
 
 def _sweep_samples(lab: Lab, sweep: SweepFolder, label: Labels) -> Iterator[Sample]:
-    plan, driven = sweep.plan(), sweep.driven
-    states = Counter(run_states(lab, plan.runs(), sweep.stopped()).values())
-    ended = not driven and not plan.to_suggest and all(state.ended for state in states)
+    of, driven = summary(sweep), sweep.driven
+    states = state_counts(lab, sweep, of.runs)
+    ended = not driven and not of.to_suggest and all(state.ended for state in states)
     yield "tread_lab_sweep_readable", label, 1
-    yield "tread_lab_trials", label, len(plan.trials)
+    yield "tread_lab_trials", label, of.trials
     yield "tread_lab_sweep_driven", label, int(driven)
     yield "tread_lab_sweep_ended", label, int(ended)
     for state in RunState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
@@ -13,13 +12,12 @@ import pandas as pd
 from tread_lab.analysis.report.page import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.cell_map import Tree
-from tread_lab.dashboards.live import MEASURING, LiveSweep, progress, stored_plan
+from tread_lab.dashboards.live import MEASURING, LiveSweep, progress
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
+from tread_lab.dashboards.summary import Summary, state_counts, summary
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.run_status import run_states
-from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
@@ -51,21 +49,27 @@ class Pages:
 
     def sweeps(self) -> list[Tree]:
         """Return a line for each sweep, the newest first."""
-        sweeps = map(self.lab.sweep, self.lab.sweeps())
-        lines = [dict(_line(s, s.stamp, s.suggested)) for s in sweeps]
-        return sorted(lines, key=lambda line: -(line["created"] or 0))
+        return [line for line, _ in self._summaries()]
 
     def lab_page(self) -> list[Tree]:
         """Return each sweep with how many of its runs are in each state."""
-        return [line | {"counts": self._counts(line["name"])} for line in self.sweeps()]
+        return [line | {"counts": self._counts(line, of)} for line, of in self._summaries()]
 
-    def _counts(self, name: str) -> dict[str, int]:
-        sweep = self.lab.sweep(name)
-        try:
-            plan = stored_plan(sweep)
-            return views.counts(plan, run_states(self.lab, plan.runs(), sweep.stopped()).values())
-        except UserError:  # which the line says instead of a question
-            return {}
+    def _summaries(self) -> list[tuple[Tree, Summary]]:
+        """Return the line of each sweep; of one that cannot be read it says why."""
+        lines: list[tuple[Tree, Summary]] = []
+        for name in self.lab.sweeps():
+            try:
+                of = summary(self.lab.sweep(name))
+            except UserError as error:
+                of = Summary(str(error), 0, None, (), 0)
+            line = {"question": of.question, "trials": of.trials, "created": of.created}
+            lines.append(({"name": name, **line}, of))
+        return sorted(lines, key=lambda pair: -(pair[1].created or 0))
+
+    def _counts(self, line: Tree, of: Summary) -> dict[str, int]:
+        states = state_counts(self.lab, self.lab.sweep(line["name"]), of.runs)
+        return views.counts(states.elements(), of.to_suggest)
 
     def sweep(self, name: str, metric: str = "", version: str = "") -> Tree:
         """Return all of a sweep, or only what runs now if the page has this version of the rest."""
@@ -79,7 +83,8 @@ class Pages:
         if version == str(now.version) and now.version:
             return tree
         above = views.overview(now.plan, now.frame, now.answer)
-        above["counts"] = views.counts(now.plan, now.frame.drop_duplicates("run")["state"])
+        states, awaited = now.frame.drop_duplicates("run")["state"], views.to_suggest(now.plan)
+        above["counts"] = views.counts(states, awaited)
         chosen = metric if metric in above["metrics"] else above["metric"]
         return {**above, **tree, "cells": cell_map.cells(now.frame, chosen, now.plan)}
 
@@ -138,14 +143,3 @@ class Pages:
 
 def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
-
-
-@lru_cache(maxsize=1000)
-def _line(sweep: SweepFolder, *_stamps: float) -> Tree:
-    """Return a sweep's line, read once for each plan; of one that cannot be read it says why."""
-    try:
-        plan = stored_plan(sweep)
-    except UserError as error:
-        plan = StoredPlan(sweep.name, str(error), "", (), (), {})
-    shown = {"question": plan.question, "trials": len(plan.trials), "created": plan.created}
-    return {"name": sweep.name, **shown}

@@ -47,10 +47,10 @@ def overview(plan: StoredPlan, frame: pd.DataFrame, said: Answer | None = None) 
     }
 
 
-def counts(plan: StoredPlan, states: Iterable[str]) -> dict[str, int]:
-    """Return how many runs are in each state, with those that a search has yet to suggest."""
+def counts(states: Iterable[str], awaited: int) -> dict[str, int]:
+    """Return how many runs are in each state; those are pending that a search will suggest."""
     counted = Counter(map(str, states))
-    counted["pending"] += to_suggest(plan)
+    counted["pending"] += awaited
     return {state: count for state, count in counted.items() if count}
 
 

@@ -23,8 +23,10 @@ from tests.seeing.conftest import served
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards import metrics
 from tread_lab.dashboards.metrics import GAUGES, metrics_text
+from tread_lab.records import durable, plan, run_folder
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 
 GRAFANA = json.loads((ROOT / "dashboards/grafana.json").read_text())
 QUERIES = [target["expr"] for panel in GRAFANA["panels"] for target in panel["targets"]]
@@ -89,11 +91,40 @@ def test_of_many_sweeps_the_newest_are_told_apart(
     ]
 
 
+def test_what_did_not_change_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab, read = write_sweep(tmp_path, small()), list[str]()
+
+    def reading(path: Path, **how: Any) -> Any:
+        read.append(path.name)
+        return durable.read_json(path, **how)
+
+    for module in (plan, run_folder):
+        monkeypatch.setattr(module, "read_json", reading)
+    text = metrics_text(lab)
+    assert sorted(read) == ["plan.json", *4 * ["result.json"]]
+    assert metrics_text(lab) == text and len(read) == 5
+    run = lab.run(lab.sweep("placement").plan().trials[1].run)
+    result = run.path / "result.json"
+    run.log_path.touch()
+    for change, state in (
+        (run.reopen, "interrupted"),
+        (lambda: run.finish(RunState.FAILED, step=1), "failed"),
+        (lambda: result.write_text("{"), "interrupted"),
+    ):
+        del read[:]
+        change()
+        found = values(metrics_text(lab))
+        assert found[f'tread_lab_runs{{sweep="placement",status="{state}"}}'] == 1, found
+        assert "plan.json" not in read
+
+
 def test_a_search_with_cells_to_suggest_has_not_ended(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
-    plan = lab.sweep("placement").plan_path
+    path = lab.sweep("placement").plan_path
     search = {"search": {}, "sweep": {"sweep": {"search": {"trials": 9}}}}
-    write_json(plan, {**json.loads(plan.read_text()), **search})
+    write_json(path, {**json.loads(path.read_text()), **search})
     assert values(metrics_text(lab))['tread_lab_sweep_ended{sweep="placement"}'] == 0
 
 
