@@ -14,12 +14,12 @@ import torch
 from tests.sweep.search.test_budget import planned
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
-from tread_lab.commands.options import Evaluate
+from tread_lab.commands.options import UNFINISHED, Evaluate
 from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs import DataSpec, RunSpec, UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -140,7 +140,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"heldout/loss": 0.25}
 
     monkeypatch.setattr(evaluate, "measure", one)
-    monkeypatch.setattr(evaluate, "check_measurable", lambda opened: [])
+    monkeypatch.setattr(evaluate, "check_measurable", lambda asked, opened: [])
     monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: [])
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
     return calls
@@ -248,6 +248,39 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     assert [call[2] for call in measured[1:]] == [None]
     with pytest.raises(Unavailable, match=r"^process 1 has ended; the same command goes on$"):
         evaluate_with(run, "heldout_loss at 15", "heldout_loss", root=str(lab.root))
+
+
+def test_a_run_whose_data_are_not_here_is_left_out_and_named(
+    lab: Lab,
+    tiny: Tiny,
+    measured: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = planned(tiny)
+    store_plan(lab.sweep("budgeted"), plan)
+    names = [task.run for task in plan.tasks]
+    for task in plan.tasks:
+        folder = lab.run_of(task.spec)
+        folder.create(task.spec)
+        folder.finish(RunState.COMPLETED, step=1)
+    elsewhere = decode(DataSpec, {"source": "folder", "path": str(lab.root / "gone")})
+
+    def opened(asked: Any) -> Any:
+        for folder, specs in asked:
+            lost = folder.name in absent
+            yield from ((tiny(**({"data": elsewhere} if lost else {})), spec) for spec in specs)
+
+    monkeypatch.setattr(evaluate, "open_evaluations", opened)
+    how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
+    absent = names[1:3]
+    assert evaluate_with("budgeted", "heldout_loss", **how) == UNFINISHED
+    assert [call[0] for call in measured[1:]] == [name for name in names if name not in absent]
+    said = " ".join(capsys.readouterr().err.split())
+    assert all(f"left out: run {name}: " in said for name in absent) and said.count("gone") == 2
+    absent = names
+    with pytest.raises(UserError, match="gone"):
+        evaluate_with("budgeted", "heldout_loss", **how)
 
 
 def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab, tiny: Tiny) -> None:

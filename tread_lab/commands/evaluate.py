@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from tread_lab.commands.options import DONE, Evaluate
+from tread_lab.commands.options import DONE, UNFINISHED, Evaluate
 from tread_lab.commands.resolve import check_one_device, together, visible_device
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
+from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import evaluate as measure
@@ -23,6 +24,7 @@ from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
@@ -61,9 +63,11 @@ def evaluate(options: Evaluate) -> int:
         found, source = _forecast(lab, measurements, devices)
         show_measurements(found, source, as_json=as_json)
         return DONE
+    check_samplers(open_evaluations(measurements))
+    measurements, opened, left_out = _with_data(measurements)
+    show_lines(notices, (f"left out: run {name}: {why}" for name, why in left_out.items()))
     to_measure = [*open_evaluations(measurements)]
-    check_samplers(to_measure)
-    show_lines(notices, check_measurable(to_measure))
+    show_lines(notices, check_measurable(to_measure, opened=opened))
     if not options.allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
         check_measured(beside, to_measure)
@@ -74,7 +78,30 @@ def evaluate(options: Evaluate) -> int:
     if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
-    return DONE
+    return UNFINISHED if left_out else DONE
+
+
+def _with_data(
+    measurements: Measurements,
+) -> tuple[Measurements, dict[DataSpec, tuple[None, Samples]], dict[str, UserError]]:
+    """Return the runs whose data are here, these held-out samples, and why each other is left out.
+
+    Raises:
+        UserError: no run has its data.
+    """
+    present: Measurements = []
+    opened: dict[DataSpec, tuple[None, Samples]] = {}
+    left_out: dict[str, UserError] = {}
+    for folder, specs in measurements:
+        asked = {run.data for run, _ in open_evaluations([(folder, specs)])}
+        try:
+            opened |= {data: (None, open_data(data, "heldout")) for data in asked - opened.keys()}
+            present.append((folder, specs))
+        except UserError as error:
+            left_out[folder.name] = error
+    if not present:
+        raise next(iter(left_out.values()))
+    return present, opened, left_out
 
 
 def _measured(
