@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-import itertools
+import os
 import threading
 import time
 from contextlib import suppress
@@ -18,7 +18,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import LOCK, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
@@ -70,22 +70,15 @@ class LiveSweep:
 
     def __init__(self, lab: Lab, name: str) -> None:
         self.lab, self.folder = lab, lab.known_sweep(name)
-        self._memory = Memory()
-        self._measured: dict[
-            tuple[str, ...], set[str]
-        ] = {}  # runs, by the evaluations that they have
-        self._trained: set[str] = set()  # completed runs of `_records` without
-        self._records: pd.DataFrame | None = None  # read last
         self._lock = threading.Lock()
-        self._reading = False
-        self._failed = 0  # readings in a row
-        self._versions = itertools.count(1)  # goes on when the plan is extended
-        self._ready = threading.Event()
+        self._reading = False  # one thread at a time, which alone writes what stands below
+        self._ready = threading.Event()  # after the first reading
         self._next = 0.0
-        self._stamp = 0
-        self._suggested = 0.0  # when a search last added to its plan
+        self._failed = 0  # readings in a row
         self._read_at = time.monotonic()
-        self._now = self._unread()
+        self._memory = Memory()  # of one plan, which a search may extend
+        self._stamps = self._plan_stamps()
+        self._now = unread(stored_plan(self.folder).with_baseline_cells)
 
     def snapshot(self, *, wait: float = FIRST_WAIT) -> Snapshot:
         """Return the sweep as it was read last; a new reading is started if the last one is old.
@@ -95,13 +88,11 @@ class LiveSweep:
                 those of many trials take longer anyway.
         """
         with self._lock:
-            if self._plan_stamp() != self._stamp:
-                self._now, self._memory, self._next = self._unread(), Memory(), 0.0
             start = not self._reading and time.monotonic() >= self._next
             self._reading |= start
         if start:
             threading.Thread(target=self._read, daemon=True).start()
-        if self._now.version == 0 and len(self._now.frame) <= MANY:
+        if len(self._now.frame) <= MANY:
             self._ready.wait(wait)
         return replace(self._now, age=time.monotonic() - self._read_at)
 
@@ -109,91 +100,77 @@ class LiveSweep:
         """Read plan and records together: every row of the frame is a trial of that plan."""
         started, last = time.monotonic(), self._now
         try:
-            plan = self._grown(last.plan)
-            records = plan_frame(self.lab, plan, memory=self._memory)
-            frame = self._with_measuring(records, plan)
-            if last.version == 0 or not (frame is last.frame or frame.equals(last.frame)):
-                self._replace(last, self._snapshot(plan, frame, records))
-                if last.version == 0 and len(frame) > MANY:
-                    gc.collect()
-                    gc.freeze()
-            elif last.problem:
-                self._replace(last, replace(last, problem=""))
+            self._now = self._as_it_stands(last)
             self._failed, self._read_at = 0, started
+            if last.version == 0 and len(self._now.frame) > MANY:
+                gc.collect()
+                gc.freeze()
         except Exception as error:
             # One failure is a record that is being written: the next reading sees it whole.
             self._failed += 1
             if self._failed > 1:
-                self._replace(last, replace(last, problem=_one_line(error)))
+                self._now = replace(last, problem=_one_line(error))
         finally:
-            took = time.monotonic() - started
-            with self._lock:
-                self._reading = False
-                if self._now.version or self._now.plan is last.plan:  # else a new plan waits
-                    self._next = time.monotonic() + max(PAUSE, SHARE * took)
-                    self._ready.set()
+            now = time.monotonic()
+            self._next = now + max(PAUSE, SHARE * (now - started))
+            self._ready.set()
+            self._reading = False
 
-    def _replace(self, last: Snapshot, now: Snapshot) -> None:
-        """Show what was read, unless the plan was extended since the reading began."""
-        with self._lock:
-            if self._now is last:
-                self._now = now
-
-    def _grown(self, plan: StoredPlan) -> StoredPlan:
-        """Return a plan that has not been written anew; that of a search grows beside its file."""
-        stamp = self.folder.suggested if plan.search is not None else self._suggested
-        if stamp == self._suggested:
-            return plan
-        self._suggested = stamp
-        return stored_plan(self.folder).with_baseline_cells
-
-    def _snapshot(self, plan: StoredPlan, frame: pd.DataFrame, records: pd.DataFrame) -> Snapshot:
+    def _as_it_stands(self, last: Snapshot) -> Snapshot:
+        """Return what the records say now, the last snapshot if that is the same."""
+        stamps, plan = self._plan_stamps(), last.plan
+        if stamps != self._stamps:
+            plan = stored_plan(self.folder).with_baseline_cells
+        if stamps[0] != self._stamps[0]:
+            self._memory = Memory()
+        records = plan_frame(self.lab, plan, memory=self._memory)
+        self._stamps = stamps
+        frame = self._with_measuring(records)
+        if last.version and plan is last.plan and (frame is last.frame or frame.equals(last.frame)):
+            return replace(last, problem="")
         ended = all(RunState(state).ended for state in records["state"].unique())
         told = answer(self.lab, records, plan, complete=ended)
-        return Snapshot(plan, frame, next(self._versions), told)
+        return Snapshot(plan, frame, last.version + 1, told)
 
-    def _with_measuring(self, frame: pd.DataFrame, plan: StoredPlan) -> pd.DataFrame:
+    def _with_measuring(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return the frame with the state `measuring` for trained runs that a process works at."""
-        planned, busy = plan.planned, []
-        measured = self._measured.setdefault(tuple(planned), set())
-        if frame is not self._records:
-            completed = frame.loc[frame["state"] == "completed", "run"]
-            self._records, self._trained = frame, {*map(str, completed)} - measured
-        for name in sorted(self._trained):
-            path = self.lab.run(name).path
-            if all((path / "evaluations" / e / "metrics.json").exists() for e in planned):
-                measured.add(name)
-            elif self.lab.run(name).locked:
-                busy.append(name)
-        self._trained -= measured
+        trained = frame["state"] == "completed"
+        busy = [*filter(self._is_busy, frame.loc[trained, "run"].unique())]
         if not busy:
             return frame
-        return frame.assign(state=frame["state"].mask(frame["run"].isin(busy), MEASURING))
+        return frame.assign(state=frame["state"].mask(trained & frame["run"].isin(busy), MEASURING))
 
-    def _plan_stamp(self) -> int:
-        return self.folder.stamp or self._stamp
+    def _is_busy(self, run: str) -> bool:
+        """Return whether a process works at a run; a lock that was given back is empty."""
+        try:
+            signed = os.stat(f"{self.lab.root}/runs/{run}/{LOCK}").st_size  # noqa: PTH116
+        except OSError:
+            return False
+        return signed > 0 and self.lab.run(run).locked
 
-    def _unread(self) -> Snapshot:
-        self._stamp, self._suggested = self._plan_stamp(), self.folder.suggested
-        self._ready.clear()
-        plan = stored_plan(self.folder).with_baseline_cells
-        rows = [
-            {
-                "run": trial.run,
-                "role": trial.role,
-                "seed": trial.seed,
-                "baseline": trial.baseline,
-                "state": "unread",
-                "reason": "",
-                "cell": cell_label(trial),
-                **{a: str(v) if isinstance(v, dict | list) else v for a, v in trial.cell.items()},
-                "steps_done": None,
-            }
-            for trial in plan.trials
-        ]
-        frame = pd.DataFrame(rows)
-        frame.attrs["axes"] = list(plan.axes)
-        return Snapshot(plan, frame, 0)
+    def _plan_stamps(self) -> tuple[int, float]:
+        return self.folder.stamp, self.folder.suggested
+
+
+def unread(plan: StoredPlan) -> Snapshot:
+    """Return a sweep of which nothing but the plan is read."""
+    rows = [
+        {
+            "run": trial.run,
+            "role": trial.role,
+            "seed": trial.seed,
+            "baseline": trial.baseline,
+            "state": "unread",
+            "reason": "",
+            "cell": cell_label(trial),
+            **{a: str(v) if isinstance(v, dict | list) else v for a, v in trial.cell.items()},
+            "steps_done": None,
+        }
+        for trial in plan.trials
+    ]
+    frame = pd.DataFrame(rows)
+    frame.attrs["axes"] = list(plan.axes)
+    return Snapshot(plan, frame, 0)
 
 
 def _one_line(error: Exception) -> str:

@@ -31,7 +31,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion, SweepFolder
-from tread_lab.specs import SamplesSpec, encode
+from tread_lab.specs import SamplesSpec
 from tread_lab.specs.cell import Trial
 
 
@@ -102,30 +102,18 @@ def test_a_running_cell_that_a_search_asks_for_is_listed_and_opens(searched: Lab
     assert (detail["cell"], detail["state"]) == ("2->8 s=0.5", "running")
 
 
-def test_a_locked_run_that_lacks_an_evaluation_is_being_measured(
-    tmp_path: Path,
-) -> None:
-    lab = write_sweep(tmp_path, small(similarity=True))
-    plan = lab.sweep("placement").plan()
-    lacking, whole = lab.run(plan.trials[1].run), lab.run(plan.trials[2].run)
-    assert len(plan.planned) > 1
-    (lacking.path / "evaluations" / plan.planned[-1] / "metrics.json").unlink()
+def test_a_trained_run_that_a_process_works_at_is_being_measured(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small())
+    run = lab.run(lab.sweep("placement").plan().trials[1].run)
     pages = Pages(lab)
-    with lacking.lock(), whole.lock():
-        states = settled(pages.live("placement"), 4).frame["state"].tolist()
+    live = pages.live("placement")
+    with run.lock():
+        states = settled(live, 4).frame["state"].tolist()
         tree = pages.sweep("placement")
     assert states == ["completed", "measuring", "completed", "completed"]
     assert [(row["number"], row["measuring"]) for row in tree["running"]] == [(1, True)]
     assert tree["cells"]["state"] == ["completed", "running", "completed", "completed"]
-    live = LiveSweep(lab, "placement")
-    assert settled(live, 4).frame["state"].tolist() == ["completed"] * 4
-    path = lab.sweep("placement").plan_path
-    tree = json.loads(path.read_text())
-    tree["evaluate"].append(encode(SamplesSpec(metrics=("fd",), count=500)))
-    write_json(path, tree)
-    with whole.lock():  # the extended plan measures more
-        states = settled(live, 4).frame["state"].tolist()
-    assert states == ["completed", "completed", "measuring", "completed"]
+    eventually(lambda: set(live.snapshot().frame["state"]) == {"completed"})
 
 
 def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
@@ -167,31 +155,23 @@ def test_a_search_has_its_space_its_order_and_its_budget_from_the_first_look(sea
     }
 
 
-def test_an_extended_plan_is_never_taken_for_the_old_one(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
-    live = LiveSweep(lab, "placement")
-    first = settled(live, 2)
-    write_sweep(tmp_path, small())
-    os.utime(lab.sweep("placement").plan_path, ns=(1, 1))
-    assert settled(live, 4).version > first.version
-
-
-def test_a_plan_that_is_extended_during_a_reading_is_read_after_it(
+def test_an_extended_plan_is_shown_once_its_records_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab = write_sweep(tmp_path, small(routes=((2, 8),), states={(2, 8): "pending"}))
     followed = LiveSweep(lab, "placement")
-    settled(followed, 2)
+    first = settled(followed, 2)
 
     def meanwhile(*args: Any, **more: Any) -> pd.DataFrame:
         monkeypatch.setattr(live, "plan_frame", plan_frame)
-        monkeypatch.setattr(live, "SHARE", 1e6)  # the old reading has no part in the wait
-        write_sweep(tmp_path, small())
-        assert followed.snapshot(wait=0).version == 0  # a page has asked
+        write_sweep(tmp_path, small())  # within a reading, which is of the plan before
+        os.utime(lab.sweep("placement").plan_path, ns=(1, 1))
         return plan_frame(*args, **more)
 
     monkeypatch.setattr(live, "plan_frame", meanwhile)
-    assert settled(followed, 4).frame["state"].tolist() == ["completed"] * 4
+    now = settled(followed, 4)
+    assert now.frame["state"].tolist() == ["completed"] * 4 and now.version > first.version
+    assert [trial.run for trial in now.plan.trials] == now.frame["run"].tolist()
 
 
 def test_records_that_stay_unreadable_are_told(
