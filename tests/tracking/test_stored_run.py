@@ -22,13 +22,15 @@ from tests.tracking.conftest import (
 from tread_lab.records.lab import Lab
 from tread_lab.tracking.projection import Number
 from tread_lab.tracking.stored_run import (
+    AUTHORED,
     NAME,
     NOTE,
     SENT,
-    Authored,
     Sent,
+    authored,
     contradicts,
     files_mark,
+    typed,
 )
 
 
@@ -63,7 +65,6 @@ def test_what_a_person_typed_survives_every_sync(
     client, note = MlflowClient(tracking_uri=lab.mlflow_uri), "mlflow.note.content"
     child, parent = store.run_id("0->2 s=0.5 seed 0"), store.run_id("placement")
     client.set_tag(child, note, "the loss spikes at 20k")
-    client.set_tag(child, "problem", "look at this one")
     client.set_tag(child, "paper", "figure 8")
     client.update_run(child, name="my favourite")
     client.set_tag(parent, note, "shown to the group on Monday")
@@ -74,7 +75,6 @@ def test_what_a_person_typed_survives_every_sync(
         assert store.run_id("my favourite") == child and len(store.runs()) == 4
         tags = store.tags("my favourite")
         assert (tags[note], tags["paper"]) == ("the loss spikes at 20k", "figure 8")
-        assert tags["problem"] == "look at this one"
         assert store.tags("placement, first try")[note] == "shown to the group on Monday"
 
     assert sync().problems == ()  # nothing has changed
@@ -126,21 +126,21 @@ def test_a_run_is_made_anew_where_the_store_says_what_cannot_be_taken_back(
     assert contradicts(run, SimpleNamespace(**{**view, **shown})) == made_anew  # type: ignore[arg-type]
 
 
-def test_a_text_is_ours_if_we_would_write_it_or_wrote_it_last() -> None:
-    authored = Authored.parse(str(Authored.of({NOTE: "first", NAME: "run"})))
-    assert authored.known and len(authored.digests[NOTE]) == 16
-    assert authored.is_ours(NOTE, "first", "second")
-    assert authored.is_ours(NOTE, "second", "second")
-    assert not authored.is_ours(NOTE, "a person's", "second")
-    assert not authored.is_ours(NAME, "first", None) and not authored.is_ours("problem", "x", "y")
-
-
 @pytest.mark.parametrize(
-    ("place", "text", "ours"),
-    [(NOTE, "**bold", True), (NOTE, "plain", False), (NAME, "x", False), ("problem", "x", True)],
+    ("last", "name", "note", "kept"),
+    [
+        ({NAME: "run", NOTE: "first"}, "run", "first", {}),
+        ({NAME: "run", NOTE: "first"}, "anew", "second", {}),  # as it would be written now
+        ({NAME: "run", NOTE: "first"}, "mine", "a person's", {NAME: "mine", NOTE: "a person's"}),
+        ({NAME: "run"}, "run", "**bold", {NOTE: "**bold"}),
+        (None, "run", "**bold", {NAME: "run"}),  # of a version without digests
+        (None, "anew", "plain", {NOTE: "plain"}),
+    ],
 )
-def test_versions_without_digests_are_known_by_their_notes(
-    place: str, text: str, ours: bool
+def test_a_person_wrote_what_the_sync_would_not_write_and_did_not_write_last(
+    last: dict[str, str] | None, name: str, note: str, kept: dict[str, str]
 ) -> None:
-    assert Authored.parse(None).is_ours(place, text, "other") == ours
-    assert not Authored.parse("").is_ours(place, text, "other")
+    tags = {NOTE: note, **({} if last is None else {AUTHORED: authored(last)})}
+    data, info = SimpleNamespace(tags=tags), SimpleNamespace(run_name=name)
+    run: Any = SimpleNamespace(data=data, info=info)
+    assert typed(run, {NAME: "anew", NOTE: "second"}) == kept

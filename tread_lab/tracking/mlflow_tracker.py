@@ -48,19 +48,18 @@ from tread_lab.tracking.stored_run import (
     AUTHORED,
     LAB,
     NAME,
+    NOTE,
     PARENT_RUN,
     PASSING,
     SENT,
-    SHARED,
     SWEEP,
     TRIAL,
-    Authored,
     Sent,
+    authored,
     contradicts,
     files_mark,
     is_up_to_date,
-    name_of,
-    own_tags,
+    typed,
     typed_tags,
 )
 from tread_lab.tracking.sweep_run import FOLDERS, Parent, Ranking, written
@@ -205,17 +204,18 @@ class _SweepSync:
             stamp = self._projection.stamp(trial, state)
             if have is not None and is_up_to_date(have, parent_id, stamp):
                 self._count("unchanged")
-                self._note(trial, own_tags(have), have.info.end_time)
+                self._note(trial, have.data.tags, have.info.end_time)
                 return
             view = self._projection.view(trial, state)
         own = {TRIAL: trial.key, PARENT_RUN: parent_id}
-        name, typed = view.name, dict[str, str]()
+        name, kept = view.name, dict[str, str]()
         if have is not None and contradicts(have, view):
-            name, typed = name_of(have, view.name), typed_tags(have, view)
+            written = typed(have, {NAME: view.name, **view.tags})
+            name, kept = written.get(NAME, name), typed_tags(have, written)
             self._remove(have)
             have = None
         self._count("updated", have is not None)
-        run = have or self._create(name, view.started, own | typed)
+        run = have or self._create(name, view.started, own | kept)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         fresh = [number for n, number in view.logged.items() if n > sent.log]
         numbers = [*fresh, *view.during, *view.measured.values()]
@@ -271,15 +271,15 @@ class _SweepSync:
         sent: Sent,
     ) -> None:
         """Send numbers, parameters and tags; MLflow writes the tags last, `sent` among them."""
-        run_id, have, own = run.info.run_id, run.data, own_tags(run, tags)
-        if run.info.run_name != name_of(run, name):
+        run_id, have, texts = run.info.run_id, run.data, {NAME: name, **tags}
+        written = typed(run, texts)
+        texts = {place: text for place, text in texts.items() if place not in written}
+        if run.info.run_name != texts.get(NAME, run.info.run_name):
             self._client.update_run(run_id, name=name)
-        for place in {*SHARED, *PASSING} & own.keys() - tags.keys():
+        for place in {NOTE, *PASSING} & have.tags.keys() - texts.keys() - written.keys():
             self._client.delete_tag(run_id, place)
-        tags = {k: v for k, v in tags.items() if k not in have.tags or k in own}
-        texts = {place: text for place, text in tags.items() if place in SHARED}
-        texts |= {NAME: name} if name_of(run, name) == name else {}
-        tags |= {AUTHORED: str(Authored.of(texts)), SENT: str(sent)}
+        tags = {k: v for k, v in texts.items() if k != NAME}
+        tags |= {AUTHORED: authored(texts), SENT: str(sent)}
         new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
         new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
         metrics = [Metric(n.key, n.value, n.time, n.step) for n in numbers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from tread_lab.tracking.projection import View, file_mark
 
 NAME = "name"  # of the run, beside the names of tags
 NOTE = "mlflow.note.content"
-PASSING = ("compared", "disturbed")  # tags that the sync alone writes, and takes back
-FACTS = ("cell", "role", "state", "signature", "code", "device", *PASSING)
-SHARED = (NAME, NOTE, "problem", "attempts", "tags")  # places where a person may have written too
+PASSING = ("compared", "disturbed", "problem", "attempts")  # tags that a sync takes back
+_PREFIXES = ("mlflow.", "tread_lab.")  # of tags that MLflow and the sync write
+OURS = ("cell", "role", "state", "signature", "code", "device", *PASSING)
 
 
 @dataclass(frozen=True)
@@ -59,44 +59,6 @@ def files_mark(files: Mapping[str, File]) -> str:
     return digest(json.dumps(facts, sort_keys=True))
 
 
-@dataclass(frozen=True)
-class Authored:
-    """The digest of what the sync wrote last in every place of `SHARED`.
-
-    Attributes:
-        known: whether a sync has left digests on the run; versions before them left none.
-    """
-
-    digests: Mapping[str, str] = field(default_factory=dict)
-    known: bool = True
-
-    def __str__(self) -> str:
-        return " ".join(f"{place}={digest}" for place, digest in self.digests.items())
-
-    @staticmethod
-    def parse(text: str | None) -> Authored:
-        """Read the tag; `None` if the run has none."""
-        pairs = (part.partition("=")[::2] for part in (text or "").split())
-        return Authored(dict(pairs), known=text is not None)
-
-    @staticmethod
-    def of(texts: Mapping[str, str]) -> Authored:
-        """Return the digests of what is about to be written, by place."""
-        return Authored({place: digest(text) for place, text in texts.items()})
-
-    def is_ours(self, place: str, text: str, wanted: str | None) -> bool:
-        """Return whether the sync wrote `text`, which stands in `place` now.
-
-        Args:
-            wanted: what the sync would write there; `None` if it would write none.
-        """
-        if text == wanted:
-            return True
-        if not self.known:  # earlier versions began every note in bold and rewrote other tags
-            return text.startswith("**") if place == NOTE else place != NAME
-        return self.digests.get(place) == digest(text)
-
-
 _OWN_TAGS = ("sweep", "lab", "trial", "sent", "authored")
 SWEEP, LAB, TRIAL, SENT, AUTHORED = (f"tread_lab.{name}" for name in _OWN_TAGS)
 PARENT_RUN = "mlflow.parentRunId"
@@ -108,27 +70,40 @@ def is_up_to_date(stored: Run, parent_id: str, stamp: str) -> bool:
     return tags.get(PARENT_RUN) == parent_id and Sent.parse(tags.get(SENT, "")).stamp == stamp
 
 
-def name_of(stored: Run, wanted: str) -> str:
-    """Return the name that a run is to have: the one a person gave it, else `wanted`."""
-    authored, name = Authored.parse(stored.data.tags.get(AUTHORED)), str(stored.info.run_name)
-    return wanted if authored.is_ours(NAME, name, wanted) else name
+def typed(stored: Run, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return the name and the note that a person wrote on a run, by place.
+
+    Digests on the run say what the sync wrote there last; versions before them began each note in
+    bold.
+
+    Args:
+        wanted: what the sync would write, by place.
+    """
+    tags = stored.data.tags
+    last = dict(part.partition("=")[::2] for part in tags.get(AUTHORED, "").split())
+    found = {}
+    for place, text in ((NAME, str(stored.info.run_name)), (NOTE, tags.get(NOTE, ""))):
+        earlier = AUTHORED not in tags and place == NOTE and text.startswith("**")
+        if text not in ("", wanted.get(place)) and last.get(place) != digest(text) and not earlier:
+            found[place] = text
+    return found
 
 
-def own_tags(stored: Run, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the tags of a run without what a person wrote where the sync writes too."""
-    tags, wanted = stored.data.tags, wanted or {}
-    authored = Authored.parse(tags.get(AUTHORED))
-    ours = {k for k in tags if k not in SHARED or authored.is_ours(k, tags[k], wanted.get(k))}
-    return {k: tags[k] for k in ours}
+def authored(texts: Mapping[str, str]) -> str:
+    """Return the digests of what the sync writes where a person may write, too."""
+    return " ".join(f"{place}={digest(texts[place])}" for place in (NAME, NOTE) if place in texts)
 
 
-def typed_tags(stored: Run, view: View) -> dict[str, str]:
-    """Return what a person wrote on a run that is made anew, with the digests that prove it."""
-    tags, own = stored.data.tags, own_tags(stored, view.tags)
-    made = {*FACTS, *view.tags} - set(SHARED)
-    ours = {k for k in own if k in {*made, *SHARED} or k.startswith(("mlflow.", "tread_lab."))}
-    typed = {name: text for name, text in tags.items() if name not in ours}
-    return typed | {AUTHORED: tags.get(AUTHORED, "")}
+def typed_tags(stored: Run, written: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags of a person for a run that is made anew, with what tells that they are.
+
+    Args:
+        written: what `typed` returns.
+    """
+    tags = stored.data.tags
+    own = {k: text for k, text in tags.items() if k not in OURS and not k.startswith(_PREFIXES)}
+    own |= {place: text for place, text in written.items() if place == NOTE}
+    return {**own, AUTHORED: tags.get(AUTHORED, "")}
 
 
 def contradicts(stored: Run, view: View) -> bool:
