@@ -82,7 +82,6 @@ def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
         Route("/api/lab", _answer(pages.lab_page)),
         Route("/api/sweeps", _answer(pages.sweeps)),
         Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version")),
-        Route("/api/sweeps/{name}/table", _answer(pages.table, "metric")),
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/metrics", _answer(pages.metrics)),

@@ -12,7 +12,7 @@ import pandas as pd
 from tread_lab.analysis.report.page import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.cell_map import Tree
-from tread_lab.dashboards.live import MEASURING, LiveSweep, progress
+from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress
 from tread_lab.dashboards.metrics import CONTENT, metrics_text
 from tread_lab.dashboards.summary import Summary, state_counts, summary
 from tread_lab.dashboards.table import ranking_table
@@ -86,17 +86,8 @@ class Pages:
         states, awaited = now.frame.drop_duplicates("run")["state"], views.to_suggest(now.plan)
         above["counts"] = views.counts(states, awaited)
         chosen = metric if metric in above["metrics"] else above["metric"]
-        return {**above, **tree, "cells": cell_map.cells(now.frame, chosen, now.plan)}
-
-    def table(self, name: str, metric: str = "") -> Tree:
-        """Return the ranking as the page shows it, or why there is none."""
-        now = self.live(name).snapshot()
-        if not now.version:
-            return {"problem": "the records are being read"}
-        try:
-            return ranking_table(now.frame, metric, now.plan.comparison)
-        except UserError as error:
-            return {"problem": str(error)}
+        tree |= {"cells": cell_map.cells(now.frame, chosen, now.plan), "table": table(now, metric)}
+        return {**above, **tree}
 
     def cell(self, name: str, number: str, seed: str = "") -> Tree:
         """Return the cell of a sweep with this number, through one of its seeds."""
@@ -139,6 +130,16 @@ class Pages:
             }
             for row in rows.head(RUNNING).to_dict("records")
         ]
+
+
+def table(now: Snapshot, metric: str) -> Tree:
+    """Return the ranking as the page shows it, or why there is none."""
+    if not now.version:
+        return {"problem": "the records are being read"}
+    try:
+        return ranking_table(now.frame, metric, now.plan.comparison)
+    except UserError as error:
+        return {"problem": str(error)}
 
 
 def _whole(text: str) -> int | None:

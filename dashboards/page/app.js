@@ -44,7 +44,7 @@ function start() {
     const { sweep } = state;
     readAddress();
     setTheme();
-    if (sweep !== state.sweep) Object.assign(state, { version: 0, view: null, table: null });
+    if (sweep !== state.sweep) Object.assign(state, { version: 0, view: null });
     if (earlier === choice()) return;
     state.version = 0;
     refresh().then(drawPanel, (error) => live("off", error.message));
@@ -131,14 +131,13 @@ async function refresh() {
     return;
   }
   const tree = await ask(`api/sweeps/${sweep}`, { metric, version });
-  const table = tree.cells ? await ask(`api/sweeps/${sweep}/table`, { metric }) : null;
   while (pressed) await new Promise((resume) => setTimeout(resume, 30));
   if (request !== state.requests) return;
-  if (table) takeAll(tree, table);
+  if (tree.cells) takeAll(tree);
   else takeProgress(tree);
 }
 
-function takeAll(tree, table) {
+function takeAll(tree) {
   const earlier = state.view?.name === tree.name ? state.view : null;
   const measured = (view, k) => has(view.cells.value?.[k]);
   const compared = earlier && earlier.cells.metric === tree.cells.metric;
@@ -149,7 +148,7 @@ function takeAll(tree, table) {
   const unlike = (k) => state.fresh.has(k) || tree.cells.state[k] !== "completed";
   const anew = !earlier?.version || earlier.best !== tree.best || lost;
   if (!earlier?.version) for (const axis of state.guessed) delete state.filters[axis];
-  Object.assign(state, { view: tree, table, version: tree.version });
+  Object.assign(state, { view: tree, version: tree.version });
   draw();
   if (anew || shown().some(unlike)) drawPanel();
 }

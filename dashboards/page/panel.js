@@ -83,7 +83,7 @@ function head(detail, name, colour, remove, seed) {
 
 // Return what the ranking says of a cell with several seeds: the panel shows one of them.
 function overSeeds(cell) {
-  const { cells, rows, heads } = state.table ?? {};
+  const { cells, rows, heads } = state.view.table;
   const gap = rows?.[cells.indexOf(cell)]?.[heads.indexOf("gap")];
   if (!gap) return null;
   return h("p", { class: "mean-of-seeds" }, "gap over all seeds: ", h("strong", {}, gap));

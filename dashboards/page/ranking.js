@@ -7,18 +7,14 @@ const sorted = { by: "", way: 1 }; // the head that sorts, upwards or downwards
 const words = new Intl.Collator(undefined, { numeric: true });
 
 export function drawRanking() {
-  const { table } = state;
-  const { meaning } = state.view.cells;
-  put(at("ranking-title"), meaning?.ranking ?? "Ranking");
+  const { cells, table } = state.view;
+  put(at("ranking-title"), cells.meaning?.ranking ?? "Ranking");
   if (table.problem) {
     redraw(at("ranking"), h("p", { class: "hint" }, table.problem));
     return;
   }
   const keep = (row) => row.filter((_, k) => k === 0 || table.shown[k]);
-  // A table that was asked for a moment later may have a cell that a search has added since.
-  const rows = inOrder(table)
-    .filter((n) => table.cells[n] < state.view.cells.name.length)
-    .map((n) => line(table.rows[n], table.cells[n]));
+  const rows = inOrder(table).map((n) => line(table.rows[n], table.cells[n]));
   const heads = h("tr", {}, keep(table.heads.map(head)));
   const head3 = h("thead", {}, heads);
   const drawn = h("table", {}, head3, h("tbody", {}, rows));
@@ -67,8 +63,9 @@ function inOrder({ heads, rows, numbers }) {
 
 // Return the class of a column's cells: numbers to the right, reasons with room.
 const kind = (k, text) => {
-  if (state.table.heads[k] === "state") return text.includes(": ") ? "said" : null;
-  return state.table.numeric[k] && k ? "n" : null;
+  const { heads, numeric } = state.view.table;
+  if (heads[k] === "state") return text.includes(": ") ? "said" : null;
+  return numeric[k] && k ? "n" : null;
 };
 
 // Return the button that opens a row's cell: its rank, or its name where it has none.

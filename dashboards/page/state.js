@@ -10,7 +10,7 @@ const unchosen = () => ({
   chosen: [], // cells
   seeds: {}, // by cell
 });
-const unopened = () => ({ version: 0, view: null, table: null, fresh: new Set() });
+const unopened = () => ({ version: 0, view: null, fresh: new Set() });
 export const state = { sweep: "", theme: "", requests: 0, ...unchosen(), ...unopened() };
 // What the parts of the page ask for; `app.js` fills it in.
 export const act = {};

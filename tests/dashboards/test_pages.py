@@ -31,7 +31,6 @@ def test_what_each_address_says(one_of_four: tuple[str, Lab, str], pages: Pages)
         "lab": pages.lab_page(),
         "sweep": tree,
         "its last metric": pages.sweep(sweep, metric=tree["metrics"][-1])["cells"],
-        "table": pages.table(sweep),
         "cells": [pages.cell(sweep, "0"), pages.cell(sweep, "1")],
     }
     lines = (line for line in said(answers) if not OF_NOW.match(line))

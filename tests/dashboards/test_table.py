@@ -46,4 +46,4 @@ def test_rows_are_sorted_by_whole_numbers_and_words_have_none(lab: Lab) -> None:
 def test_a_sweep_without_a_number_says_so_instead_of_ranking(tmp_path: Path) -> None:
     states = {None: "pending", (0, 4): "pending", (2, 8): "pending", (5, 8): "pending"}
     lab = write_sweep(tmp_path, small(states=states))
-    assert "nothing has been measured" in Pages(lab).table("placement")["problem"]
+    assert "nothing has been measured" in Pages(lab).sweep("placement")["table"]["problem"]
