@@ -100,51 +100,42 @@ def test_what_varies_is_told_by_field_but_for_routes_seeds_and_what_is_no_scienc
     assert dict(alone[0].varied) == {}
 
 
-def stamp(sweeps: Sweeps) -> str:
+def stamp(sweeps: Sweeps, state: RunState = RunState.COMPLETED, **changes: Any) -> str:
     """The stamp of the first routed trial, as a sync that begins now would find it."""
     plan = sweeps.lab.sweep("placement").plan()
+    plan = replace(plan, sources=changes.pop("sources", plan.sources))
     trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
-    return Projection(sweeps.lab, plan).stamp(trial, RunState.COMPLETED)
+    return Projection(sweeps.lab, plan).stamp(replace(trial, **changes), state)
 
 
-def test_a_trial_is_shown_anew_when_it_its_baseline_or_its_plan_has_more(sweeps: Sweeps) -> None:
+def test_a_trial_is_shown_anew_when_anything_that_is_shown_of_it_changes(sweeps: Sweeps) -> None:
+    """Its records, those of its baseline once it has ended, its plan, and how it is named."""
     baseline, trial, _ = sweeps.plan()
     run, dense = sweeps.log(trial, 5, 20), sweeps.lab.run_of(baseline)
-    (sweeps.lab.root / "runs" / run.name / "other.txt").touch()
+    (run.path / "other.txt").touch()
     (folder := run.evaluation(HELDOUT)).path.mkdir(parents=True)
-    changes: list[Callable[[], object]] = [
+    of_the_run: list[Callable[[], object]] = [
         lambda: sweeps.finish(trial, "failed"),
         lambda: folder.write(HELDOUT, {"heldout/loss": 2.0}),
         lambda: run.write_origin({"code": "def5678", "device": "cpu"}),  # another attempt
         lambda: run.remarks.add("stop", "too slow"),
-        lambda: sweeps.finish(baseline),
-        lambda: dense.evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 2.0}),
         lambda: sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, GUIDED)),
     ]
+    of_its_baseline: list[Callable[[], object]] = [
+        lambda: sweeps.finish(baseline),
+        lambda: dense.evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 2.0}),
+    ]
     stamps = [stamp(sweeps)]
-    for change in changes:
+    for change in (*of_the_run, *of_its_baseline):
+        running = stamp(sweeps, RunState.RUNNING)
         change()
         stamps.append(stamp(sweeps))
+        assert (stamp(sweeps, RunState.RUNNING) == running) is (change in of_its_baseline)
+    for change in ({"varied": {"train.lr": 2e-4}}, {"label": "0->2 lr=0.0002"}, {"key": "another"},
+                   {"sources": {"sweep": {"match": "train_flops"}}}):  # fmt: skip
+        stamps.append(stamp(sweeps, **change))
     (run.path / "other.txt").write_text("of nothing that is shown")
-    assert len({*stamps, stamp(sweeps)}) == 1 + len(changes)
-
-
-def test_a_trial_is_shown_anew_when_its_name_or_what_varies_is_another(sweeps: Sweeps) -> None:
-    _, spec, _ = sweeps.plan()
-    sweeps.finish(spec)
-    plan = sweeps.lab.sweep("placement").plan()
-    trial = next(t for t in trials_of("placement", plan) if t.stored.role == "trial")
-    projection = Projection(sweeps.lab, plan)
-    others = (
-        replace(trial, varied={**trial.varied, "train.lr": 2e-4}),
-        replace(trial, label="0->2 lr=0.0002"),
-        replace(trial, key="another sweep"),
-    )
-    stamps = [projection.stamp(one, RunState.COMPLETED) for one in (trial, *others)]
-    matched = replace(plan, sources={"sweep": {"match": "train_flops"}})  # compared otherwise
-    stamps.append(Projection(sweeps.lab, matched).stamp(trial, RunState.COMPLETED))
-    assert len(set(stamps)) == 5
-    assert projection.stamp(replace(trial), RunState.COMPLETED) == stamps[0]
+    assert len({*stamps, stamp(sweeps)}) == len(stamps) == 12 and {*map(len, stamps)} == {16}
 
 
 def test_a_run_begins_and_ends_around_its_entries(sweeps: Sweeps) -> None:
@@ -253,23 +244,6 @@ def test_pictures_are_those_that_planned_evaluations_make(sweeps: Sweeps) -> Non
     assert {place.partition("~")[2] for place in pictures} == {
         "layer_similarity~at_end+step+90", "samples_1k~at_end+step+90"
     }  # fmt: skip
-
-
-def test_the_baseline_counts_in_the_stamp_of_a_trial_that_has_ended_alone(sweeps: Sweeps) -> None:
-    baseline, spec, _ = sweeps.plan()
-    sweeps.log(spec, 5, 20)
-
-    def stamps() -> list[str]:
-        plan = sweeps.lab.sweep("placement").plan()
-        trial = trials_of("placement", plan)[1]
-        states = (RunState.RUNNING, RunState.STOPPED)
-        return [Projection(sweeps.lab, plan).stamp(trial, state) for state in states]
-
-    running, stopped = stamps()
-    sweeps.finish(baseline)
-    again, compared = stamps()
-    assert running == again and stopped != compared and len({len(s) for s in stamps()}) == 1
-    assert len(running) == 16
 
 
 @pytest.mark.parametrize("slow", [False, True])  # dense, beside other work
