@@ -20,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from tread_lab.dashboards.pages import Pages, Text
+from tread_lab.dashboards.metrics import CONTENT
+from tread_lab.dashboards.pages import Pages
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 
@@ -107,8 +108,8 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
             raise UserError(f"unknown parameter {unknown[0]!r}")
         known = {name: value for name, value in query.items() if name in parameters}
         made = make(**request.path_params, **known)
-        if isinstance(made, Text):
-            return _text(made)
+        if isinstance(made, str):
+            return _metrics(made)
         return _file(made) if isinstance(made, Path) else _json(made)
 
     return answer
@@ -119,8 +120,8 @@ def _file(path: Path) -> Response:
     return FileResponse(path, headers={"Cache-Control": cached})
 
 
-def _text(text: Text) -> Response:
-    return Response(text.body, 200, {"Cache-Control": "no-store", "Content-Type": text.media})
+def _metrics(text: str) -> Response:
+    return Response(text, 200, {"Cache-Control": "no-store", "Content-Type": CONTENT})
 
 
 def _json(tree: Any, status: int = 200) -> Response:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +12,7 @@ from tread_lab.analysis.report.page import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.cell_map import Tree
 from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress
-from tread_lab.dashboards.metrics import CONTENT, metrics_text
+from tread_lab.dashboards.metrics import metrics_text
 from tread_lab.dashboards.summary import Summary, state_counts, summary
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.records.lab import Lab
@@ -22,14 +21,6 @@ from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
 RUNNING = 12  # running runs whose steps are shown
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text to send."""
-
-    body: str
-    media: str
 
 
 class Pages:
@@ -103,9 +94,9 @@ class Pages:
             raise UserError(f"run {run} has no samples {evaluation}")
         return path
 
-    def metrics(self) -> Text:
+    def metrics(self) -> str:
         """Return what Prometheus scrapes."""
-        return Text(metrics_text(self.lab), CONTENT)
+        return metrics_text(self.lab)
 
     def file(self, name: str = "index.html") -> Path:
         """Return a file of the page."""
