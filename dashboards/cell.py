@@ -13,12 +13,13 @@ import yaml
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import common_evaluation, read_similarity
 from tread_lab.analysis.report.page import typeset
-from tread_lab.dashboards.cell_map import Tree, cells_of, numbers, settled
+from tread_lab.dashboards.cell_map import Tree, numbers, settled
 from tread_lab.dashboards.views import choices
 from tread_lab.frames import (
     COUNT,
     HIGH,
     LOW,
+    cells_frame,
     delta_column,
     disturbed,
     metric_number,
@@ -61,7 +62,7 @@ def cell(
     Raises:
         UserError: there is no such cell.
     """
-    rows = cells_of(frame)
+    rows = cells_frame(settled(frame))
     if not 0 <= number < len(rows):
         raise UserError(f"no cell {number}; the sweep has {len(rows)}")
     role, label = rows["role"].iloc[number], rows["cell"].iloc[number]

@@ -77,14 +77,15 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     Args:
         plan: of a search, tells the space: its dimensions and the cells that were not tried.
     """
+    unread, frame = "unread" in set(frame["state"]), settled(frame)
     known = metric if metric in frame else None
     key = str(ranking_key(frame))
     trials, shown, column = with_metrics(frame, known or "", key, TRAIN_FLOPS), "", known
     if known:
-        busy = disturbed(settled(frame), known).astype(float)
+        busy = disturbed(frame, known).astype(float)
         trials, shown = with_delta(trials.assign(**{BUSY: busy}), known), shows(frame, known)
         column = known if shown == "value" else delta_column(known)
-    rows = cells_of(trials)
+    rows = cells_frame(trials)
     untried = _untried(plan)
     space = pd.concat([rows, untried], ignore_index=True) if len(untried) else rows
     asked = (axis for cell in (plan.space if plan else ()) for axis in cell)
@@ -98,7 +99,7 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
         "short": short_names(rows),
         "role": list(rows["role"]),
         "at": places[: len(rows)],
-        "state": _states(rows, column),
+        "state": ["unread"] * len(rows) if unread else _states(rows, column),
         "reason": list(rows["reason"]),
     }
     if plan and plan.search:
@@ -189,22 +190,12 @@ def meaning(metric: str, shown: str) -> Tree:
 
 
 def settled(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with the records' own states: a run that is being measured is running."""
-    measuring = frame["state"] == "measuring"
-    if not measuring.any():
+    """Return the frame with states that records have instead of the dashboard's own."""
+    own = frame["state"].isin(["measuring", "unread"])
+    if not own.any():
         return frame
-    return frame.assign(state=frame["state"].mask(measuring, "running"))
-
-
-def cells_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `cells_frame`, also of a frame with the dashboard's own states."""
-    if "unread" not in set(frame["state"]):
-        return cells_frame(settled(frame))
-    groups = frame.groupby(["role", "cell"], sort=False)
-    rows = groups.first().reset_index()
-    rows["seeds"], rows["completed"] = groups.size().to_numpy(), 0
-    rows.attrs["axes"] = frame.attrs.get("axes", [])
-    return rows
+    recorded = frame["state"].replace({"measuring": "running", "unread": "pending"})
+    return frame.assign(state=recorded)
 
 
 def dimensions(rows: pd.DataFrame) -> list[Tree]:

@@ -59,7 +59,7 @@ def best(frame: pd.DataFrame, cell: str = "") -> int | None:
     if cell:
         return cell_numbers(frame)["trial", cell]
     key = GAP_HELDOUT if GAP_HELDOUT in frame else ranking_key(frame)
-    if "unread" in set(frame["state"]) or key is None:
+    if key is None:
         return None
     named = ["run", "role", "seed", "state", "reason", "baseline", "cell", key]
     ranked = ranked_cells(settled(frame[named]), key)
