@@ -169,7 +169,9 @@ def draw_front(points: Front, ax: style.Axes) -> None:
     ax.plot(x[1:], y[:-1], color=style.GREEN, linewidth=0.8, zorder=0, label="front")
     style.value_axis(ax.yaxis, points.metric, points.value, points.low, points.high)
     ax.set_ylabel(ax.get_ylabel().replace("\n", ""))
-    if not points.relative:
+    if points.relative:
+        ax.locator_params(axis="x", nbins=4)
+    else:
         style.cost_axis(ax, points.cost)
     power = style.power_of_ten(points.cost) if ax.get_xscale() == "linear" else 0
     unit = " (1 = dense)" if points.relative else style.times(power)
@@ -194,14 +196,22 @@ def _write_names(points: Front, ax: style.Axes) -> None:
     places = list(zip(points.cost.tolist(), points.value.tolist()))
     point, up = ax.figure.dpi / 72, -metric_kind(points.metric).sign  # up is better, or down
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # all is laid out now
-    for k in points.ordered[:1]:
-        room = _LETTER * len(names[k]) * point / ax.get_window_extent().width
-        ax.set_xlim(left=(ax.transAxes + ax.transData.inverted()).transform((-room, 0))[0])
-    last = -math.inf
-    for k in points.ordered:
-        height = up * ax.transData.transform(places[k])[1] / point
-        last = max(height + 3, last + _LINE)
-        _write(ax, names[k], places[k], (-4, up * (last - height)))
+    if not points.ordered:
+        return
+    first = points.ordered[0]
+    room = _LETTER * len(names[first]) * point / ax.get_window_extent().width
+    ax.set_xlim(left=(ax.transAxes + ax.transData.inverted()).transform((-room, 0))[0])
+    offsets: dict[int, float] = {}
+    for _ in range(3):  # room for the last name moves the points, and so the names
+        last = -math.inf
+        for k in points.ordered:
+            height = up * ax.transData.transform(places[k])[1] / point
+            last = max(height + 3, last + _LINE)
+            offsets[k] = up * (last - height)
+        end = ax.transData.inverted().transform((0, up * (last + _LINE + 2) * point))[1]
+        ax.set_ylim(min(end, ax.get_ylim()[0]), max(end, ax.get_ylim()[1]))
+    for k, offset in offsets.items():
+        _write(ax, names[k], places[k], (-4, offset))
     for k in np.flatnonzero(points.dense & ~points.front)[: int(points.relative)]:
         side = 4 if places[k][0] < points.cost.max() else -4  # where the axes do not end
         _write(ax, names[k], places[k], (side, -4 * up))

@@ -76,6 +76,7 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.prop_cycle": cycler(color=CYCLE),
     "axes.titlelocation": "left",
+    "axes.formatter.useoffset": False,  # whole numbers at ticks, however close together
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "xtick.major.size": 2.5,
