@@ -130,7 +130,7 @@ def draw_gap_by_length(planned: Placements, ax: style.Axes) -> None:
 def _of_length(planned: Placements) -> tuple[float, int]:
     """Return Spearman's correlation of length and gap, and over how many routes."""
     places = planned.take(planned.measured)
-    return rank_correlation(places.length, places.value)[0], len(places.routes)
+    return rank_correlation(places.length, places.value), len(places.routes)
 
 
 def draw_gap_and_quality(gap: Placements, quality: Placements, ax: style.Axes) -> None:
@@ -144,7 +144,7 @@ def draw_gap_and_quality(gap: Placements, quality: Placements, ax: style.Axes) -
     colours: dict[str, Any] = {"c": gap.length, "cmap": style.SEQUENTIAL, "norm": norm}
     points = ax.scatter(gap.value, quality.value, s=16, zorder=3, **colours)
     style.colour_bar(ax, points, "blocks skipped")
-    correlation, _ = rank_correlation(gap.value, quality.value)
+    correlation = rank_correlation(gap.value, quality.value)
     ax.set_title(f"rank correlation {number(correlation)}" if np.isfinite(correlation) else "")
     for axis, places in ((ax.xaxis, gap), (ax.yaxis, quality)):
         style.value_axis(axis, places.metric, places.value, places.low, places.high)
@@ -182,7 +182,7 @@ def length_caption(planned: Placements) -> str:
 
 def quality_caption(gap: Placements, quality: Placements) -> str:
     """Return whether the loss gap predicts the quality of the samples."""
-    correlation, _ = rank_correlation(gap.value, quality.value)
+    correlation = rank_correlation(gap.value, quality.value)
     if not np.isfinite(correlation):
         return "Too few routes have both numbers."
     worse = correlation if lower_is_better(quality.metric) else -correlation

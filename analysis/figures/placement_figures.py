@@ -13,9 +13,11 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.placements import (
+    Array,
     Ints,
     Placements,
     best_route,
+    chance_of_order,
     placements,
     published_placements,
     rank_correlation,
@@ -33,13 +35,14 @@ from tread_lab.specs.model import depth_of
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
 MARGIN = 3  # Fig. 8: a route of 12 blocks should end at block 9 = B - 3 at the latest
+FEWEST = 5  # common routes; the order of fewer agrees by chance too often for a p-value
 Box = tuple[float, float, float, float]  # left, low, width, height
 
 
 def draw_route_grid(places: Placements, ax: style.Axes) -> None:
     """Draw a cell for every route, its start from above and its end from the left."""
     boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in places.routes]
-    _draw_boxes(ax, places, boxes, edge="white", width=0.8, dot=(0.86, 0.18))
+    _draw_boxes(ax, places, boxes, places.value, edge="white", width=0.8, dot=(0.86, 0.18))
     starts, ends = _blocks(places.start), _blocks(places.end)
     ax.set_xlim(ends[0] - 0.5, ends[-1] + 0.5)
     ax.set_ylim(starts[-1] + 0.5, starts[0] - 0.5)
@@ -49,15 +52,21 @@ def draw_route_grid(places: Placements, ax: style.Axes) -> None:
     ax.set_ylabel("first block skipped, $i$")
 
 
-def draw_route_spans(places: Placements, ax: style.Axes, *, depth: int = 12) -> None:
+def draw_route_spans(
+    places: Placements, ax: style.Axes, *, depth: int = 12, scale: Array | None = None
+) -> None:
     """Draw a span over the blocks that each route skips, by start, then by end.
 
     The dashed line stands after the last block at which the paper lets a route end, in a network of
     `depth` blocks.
+
+    Args:
+        scale: the values that the colours reach over, of all panels beside it; its own by default.
     """
     places = places.take(np.lexsort((places.end, places.start)))
     boxes = [(i - 0.5, row - 0.38, j - i + 1, 0.76) for row, (i, j) in enumerate(places.routes)]
-    _draw_boxes(ax, places, boxes, edge=style.GREY, width=0.4, dot=(None, 0.5))
+    scale = places.value if scale is None else scale
+    _draw_boxes(ax, places, boxes, scale, edge=style.GREY, width=0.4, dot=(None, 0.5))
     latest_end = depth - MARGIN
     ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
     ax.set_xlim(-0.5, depth - 0.5)
@@ -73,6 +82,7 @@ def _draw_boxes(
     ax: style.Axes,
     places: Placements,
     boxes: Sequence[Box],
+    scale: Array,
     *,
     edge: str,
     width: float,
@@ -83,7 +93,7 @@ def _draw_boxes(
     The best is outlined, and a dot stands where the interval holds zero: at a share of the box's
     width and height, or near its right end. A value that its span has no room for stands beside it.
     """
-    power, norm = style.power_of_ten(places.value), style.centred(places.value)
+    power, norm = style.power_of_ten(scale), style.centred(scale)
     colours = style.DIFFERENCES[metric_kind(places.metric).sign]
     texts = style.signed(places.value / 10.0**power)
     undecided = style.holds_zero(places.low, places.high)
@@ -167,13 +177,16 @@ def agreement_text(places: Placements) -> str:
     common = [k for k in np.flatnonzero(places.measured) if places.routes[k] in published.FIG8]
     theirs = np.array([published.FIG8[places.routes[k]] for k in common])
     sign = 1 if lower_is_better(places.metric) else -1  # published are differences of FID
-    correlation, p = rank_correlation(sign * places.value[common], theirs)
+    ours = sign * places.value[common]
+    correlation = rank_correlation(ours, theirs)
     if not np.isfinite(correlation):
         return "Too few of the published routes have a number here to compare their order."
     order = trend(correlation, "the published order holds here too", "the opposite of it")
+    enough = len(common) >= FEWEST
+    chance = f" (p = {chance_of_order(ours, theirs):.2g})" if enough else ""
     return (
         f"Rank correlation with the published differences over {len(common)} common routes:"
-        f" {number(correlation)} (p = {p:.2g}); {order}."
+        f" {number(correlation)}{chance}; {order}."
     )
 
 
@@ -185,9 +198,11 @@ def spans(records: SweepRecords) -> Iterator[Drawn]:
         height = 0.9 + 0.135 * max(len(places.routes), len(published.FIG8))
         fig, (*axes, theirs) = style.figure(width=style.PAGE, height=height, columns=len(parts) + 1)
         of_parts = [placements(part.frame, metric) for part in parts]
+        scale = np.concatenate([ours.value for ours in of_parts])
         captions = []
         for part, ours, ax in zip(parts, of_parts, axes):
-            draw_route_spans(ours, ax, depth=depth_of(str(part.frame["model"].iloc[0])))
+            depth = depth_of(str(part.frame["model"].iloc[0]))
+            draw_route_spans(ours, ax, depth=depth, scale=scale)
             ax.set_title(part.title())
             question = part.frame.attrs.get("comparison", "")
             said = f"{best_route(ours)} {agreement_text(ours)}"

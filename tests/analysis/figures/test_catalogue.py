@@ -145,6 +145,8 @@ def test_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: La
     assert [title.splitlines()[0].partition(" at ")[2] for title in titles] == [
         "equal training FLOPs", "equal steps", ""
     ]  # fmt: skip
+    bars = [ax.get_ylim() for ax in figure.axes if ax.get_ylabel().startswith("Δ held-out loss")]
+    assert len(bars) == 2 and bars[0] == bars[1]  # one scale for one quantity
     first, second = caption.split(" At equal steps: ")
     assert first.startswith("At equal training FLOPs: Best is 2→8") and "p = " in first
     assert "0.00250" in second and "0.00250" not in first and "Rank correlation" in second

@@ -25,6 +25,7 @@ from tread_lab.analysis.figures.placements import (
     rank_correlation,
 )
 from tread_lab.analysis.figures.style import holds_zero
+from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames.ranking_table import ranking
 from tread_lab.specs import UserError
@@ -62,6 +63,17 @@ def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
     )
 
 
+@pytest.mark.parametrize(("count", "chance"), [(4, ""), (5, " (p = 0.017)"), (8, " (p = 5e-05)")])
+def test_the_chance_of_an_order_is_exact_and_left_out_of_few_routes(
+    count: int, chance: str
+) -> None:
+    routes = list(published.FIG8)[:count]
+    start, end = np.array(routes).T
+    value, none = np.array([published.FIG8[route] for route in routes]), np.full(count, np.nan)
+    same = Placements(FD, start, end, value, none, none, np.full(count, "completed"))
+    assert f"{count} common routes: 1{chance}; the published order holds" in agreement_text(same)
+
+
 def test_of_equally_common_values_the_smallest_counts() -> None:
     assert commonest(np.array([8, 3, 8, 3, 5])) == 3
     assert commonest(np.array([], dtype=np.int64)) == 0
@@ -74,9 +86,9 @@ def test_an_interval_that_ends_at_zero_holds_it() -> None:
 
 def test_a_rank_correlation_needs_three_points_and_some_spread() -> None:
     up = np.array([1.0, 2.0, 5.0])
-    assert rank_correlation(up, -up)[0] == pytest.approx(-1)
-    assert np.isnan(rank_correlation(up[:2], up[:2])).all()
-    assert np.isnan(rank_correlation(up, np.ones(3))).all()
+    assert rank_correlation(up, -up) == pytest.approx(-1)
+    assert np.isnan(rank_correlation(up[:2], up[:2]))
+    assert np.isnan(rank_correlation(up, np.ones(3)))
 
 
 def test_a_route_without_one_of_two_numbers_is_no_pair(paper_frame: pd.DataFrame) -> None:
