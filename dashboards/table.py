@@ -10,8 +10,9 @@ from tread_lab.analysis.figures.kind import quality_metrics
 from tread_lab.analysis.report.page import sheet
 from tread_lab.dashboards.cell_map import Tree, cell_numbers, numbers, settled
 from tread_lab.dashboards.views import choices
-from tread_lab.frames import ranking_caption, ranking_key
+from tread_lab.frames import COUNT, ranking_caption, ranking_key
 from tread_lab.frames.ranking_table import RATIOS, formatted, ranking
+from tread_lab.records.metric_names import GAP_HELDOUT
 
 ROWS = 300  # of the page
 BESIDE = 3  # metrics beside the ranking's own
@@ -38,7 +39,7 @@ def ranking_table(frame: pd.DataFrame, metric: str = "", comparison: str = "") -
     said = f"; \N{PLUS-MINUS SIGN}: 95% interval over {over.pop()}" if len(over) == 1 else ""
     hidden = {"cell", *(["interval over"] if said else [])}
     hidden |= {"state"} if done.all() else set()
-    columns = {str(key): "value", "interval over": "n"}
+    columns = {"gap": GAP_HELDOUT, "interval over": GAP_HELDOUT + COUNT}
     columns |= {head: name for name, head in RATIOS.items()}
     measured = rows[:ROWS].reindex(columns=[columns.get(str(head), str(head)) for head in texts])
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,8 +23,6 @@ from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import ratio
 
 ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
-GAP_ENDS = ("gap_low", "gap_high", "n", "unit")
-NOT_SHOWN = (*GAP_ENDS, "disturbed")
 OF_DENSE, BUSY = "cost/of_dense", "cost/disturbed"
 SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
 RATIOS = {"flops": "FLOPs / dense", **dict(SPENT.values())}
@@ -38,12 +35,11 @@ def ranking(
 
     The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
-    Columns: rank, cell, value (of `metric`), gap, gap_low, gap_high, n, unit (of the interval of
-    the gap in held-out loss), flops (training FLOPs over the baseline's), energy of training over
-    the baseline's or, where most runs were not metered, hours (of a device) and disturbed (above 0
-    where other work ran beside a seed), the metrics `beside`, state, reason; of value and metrics
-    also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials; its gap is 0 by
-    definition. `table.attrs["cells"]` has (role, cell) of each row.
+    Columns: rank, cell, `metric`, the gap in held-out loss, flops (training FLOPs over the
+    baseline's), energy of training over the baseline's or, where most runs were not metered, hours
+    (of a device) and disturbed (above 0 where other work ran beside a seed), the metrics `beside`,
+    state, reason; of each metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among
+    the trials; its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -66,16 +62,10 @@ def ranking(
             ratios["disturbed"] = BUSY
     cells = ranked_cells(frame, metric)
     done = cells["state"] == "completed"
-    columns = {"value": metric, "gap": GAP_HELDOUT}
-    columns |= {name: GAP_HELDOUT + end for name, end in zip(GAP_ENDS, ENDS)} | ratios
-    columns |= {name: name for other in beside for name in (other, *map(other.__add__, ENDS))}
-    columns |= {f"value{end}": metric + end for end in ENDS}
+    columns = {name: name for name in _with_ends(metric, GAP_HELDOUT)} | ratios
+    columns |= {name: name for name in _with_ends(*beside)}
     measured = cells[done].reindex(cells.index)  # of others, nothing
-    numbers = {
-        name: (cells if name in ("n", "unit") else measured)[column]
-        for name, column in columns.items()
-        if column in cells
-    }
+    numbers = {name: measured[column] for name, column in columns.items() if column in measured}
     parts = [cells[["rank", "cell"]], pd.DataFrame(numbers), cells[["state", "reason"]]]
     table = pd.concat(parts, axis=1).reset_index(drop=True)
     table.attrs["cells"] = list(zip(cells["role"], cells["cell"]))
@@ -95,12 +85,11 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
             if column == "hours":
                 texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
-        elif column not in NOT_SHOWN and ":" not in column:
-            known = {"value": metric, "gap": GAP_HELDOUT}.get(column, column)
-            name = "gap" if known == GAP_HELDOUT else known
-            low, high, n, unit = _ends(table, column)
-            texts[name] = metric_numbers(known, table[column], low, high)
-            over[name] = [o * (t != "") for o, t in zip(over_texts(known, n, unit), texts[name])]
+        elif column != "disturbed" and ":" not in column:
+            name = "gap" if column == GAP_HELDOUT else column
+            low, high, n, unit = (table[column + end] for end in ENDS)
+            texts[name] = metric_numbers(column, table[column], low, high)
+            over[name] = [o * (t != "") for o, t in zip(over_texts(column, n, unit), texts[name])]
     overs = [_over(dict(zip(over, row))) for row in zip(*over.values())]
     if "gap" in texts or any(overs):
         last = "gap" if "gap" in texts else metric
@@ -142,10 +131,8 @@ def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
     return ratio.where(frame["role"] == "trial", frame[cost] / frame[cost])
 
 
-def _ends(table: pd.DataFrame, column: str) -> list[pd.Series[Any]]:
-    """Return the columns of low, high, n and unit beside a number; NaN where there are none."""
-    names = GAP_ENDS if column == "gap" else [column + end for end in ENDS]
-    return [table.get(name, pd.Series(np.nan, index=table.index)) for name in names]
+def _with_ends(*metrics: str) -> list[str]:
+    return [metric + end for metric in metrics for end in ("", *ENDS)]
 
 
 def _over(texts: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pandas as pd
 
 from tread_lab.frames import ranking_caption, ranking_key
-from tread_lab.frames.ranking_table import ENDS, formatted, ranking, to_markdown
+from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.checksums import digest
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -47,8 +47,7 @@ class Ranking:
         lines = [f"{caption}:", "", to_markdown(formatted(numbers.head(SHOWN), key)).rstrip()]
         if len(numbers) > SHOWN:
             lines += ["", f"and {len(numbers) - SHOWN} more in `ranking.csv` among the artifacts"]
-        named = numbers.rename(columns={f"value{end}": key + end for end in ("", *ENDS)})
-        return Ranking("\n".join(lines), named.to_csv(index=False, float_format="%.6g"))
+        return Ranking("\n".join(lines), numbers.to_csv(index=False, float_format="%.6g"))
 
 
 @dataclass(frozen=True)
