@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import shutil
 import stat
-import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from tread_lab.records.sweep_archive import Transfer, export_sweep, import_sweep
 from tread_lab.records.sweep_folder import Stopped
 
 Entry = tuple[zipfile.ZipInfo, bytes]
-WEIGHTS = struct.pack("<Q", 2) + b"{}" + b"1234"
+WEIGHTS = b"1234"
 
 
 def packed(lab: Lab, out: Path, name: str = "placement", **options: bool) -> Transfer:

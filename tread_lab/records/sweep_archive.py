@@ -1,31 +1,32 @@
-"""The archive of a sweep: its records packed in one lab, checked and unpacked in another."""
+"""The archive of a sweep: a zip of its records, packed in one lab, checked and moved to another."""
 
 from __future__ import annotations
 
-import filecmp
+import calendar
 import hashlib
 import os
 import re
 import shutil
-import struct
+import stat
+import time
+import zlib
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from tread_lab.records.archive import Archive, add, open_archive
 from tread_lab.records.checksums import fits
-from tread_lab.records.damage import is_passed_over, passed_over
-from tread_lab.records.durable import read_json, replacing, write_text, writing
+from tread_lab.records.damage import is_passed_over
+from tread_lab.records.durable import DiskFull, read_json, replacing, write_text, writing
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, exclusive, is_held
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import CHECKPOINT, LOCK, RunFolder
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import counted
+from tread_lab.specs.errors import UserError, first_line
+from tread_lab.specs.units import amount, counted
 
 STAGE = ".import"  # the folder of a lab where an import unpacks; the next one empties it
 # What an archive may hold: records that no reader runs. Figures and reports are drawn again, and a
@@ -39,6 +40,11 @@ _EXPECTED = re.compile(
         | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
     re.VERBOSE | re.ASCII,
 )
+_MANIFEST = "manifest.json"  # of earlier archives: sizes and digests of all files
+_TEXT = (".json", ".jsonl", ".yaml", ".txt")  # what is worth packing; tensors and pictures are not
+_CHUNK = 1 << 20
+_FIRST = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file; earlier archives say no other
+_BROKEN = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError, ValueError)
 # What became of a run.
 PACKED, PENDING = "packed", "pending"
 NEW, HERE, DIFFERENT = "new", "here", "different"
@@ -89,13 +95,12 @@ def export_sweep(lab: Lab, name: str, out: Path, *, weights: bool = True) -> Ste
                         if entry in entries:  # a reference of several runs
                             continue
                         entries.add(entry)
-                        _check_record(path)
-                        sha256 = hashlib.sha256()
-                        for chunk in add(packed, entry, path):
-                            sha256.update(chunk)
-                            done += len(chunk)
+                        if why := _damage(path):
+                            remade = "move it away, and the sweep's command makes what it lacks"
+                            raise UserError(f"{path} {why}; {remade}")
+                        for size in _pack(packed, entry, path):
+                            done += size
                             yield done, total
-                        _check_checkpoint(path, sha256.hexdigest())
     begun = {entry.split("/")[1] for entry in entries if entry.startswith("runs/")}
     counts = Counter({PACKED: len(begun), PENDING: len(runs) - len(begun)})
     return Transfer(name, counts, len(entries), done, _has_weights(entries))
@@ -140,24 +145,27 @@ def _files_of(lab: Lab, part: SweepFolder | RunFolder, weights: bool) -> Iterato
             yield f"references/{path.name}", path
 
 
-def _check_checkpoint(path: Path, digest: str) -> None:
-    """Refuse to pack a checkpoint whose bytes are not those that its name says."""
-    if not _is_as_named(path, digest):
-        raise UserError(
-            f"{path} is damaged (checksum); the sweep's command trains its run again where it is"
-            " needed, and --without-weights leaves all weights out"
-        )
+def _damage(path: Path) -> str:
+    """Return what is wrong with a record or a checkpoint; nothing where its readers take it."""
+    if is_passed_over(path):
+        return "is damaged, or no record of this version"
+    if named := CHECKPOINT.fullmatch(path.name):
+        with path.open("rb") as file:
+            if not hashlib.file_digest(file, "sha256").hexdigest().startswith(named["digest"]):
+                return "is not the checkpoint that its name says"
+    return ""
 
 
-def _is_as_named(path: Path, digest: str) -> bool:
-    """Return whether a file is the checkpoint that its name says, or has no name of one."""
-    named = CHECKPOINT.fullmatch(path.name)
-    if named is None:
-        return True
-    with path.open("rb") as file:  # a JSON header follows its length
-        start, size = file.read(9), path.stat().st_size - 8
-    header = start[8:] == b"{" and struct.unpack("<Q", start[:8])[0] <= size
-    return header and digest.startswith(named["digest"])
+def _pack(packed: ZipFile, name: str, path: Path) -> Iterator[int]:
+    """Add a file under a name, with its time in UTC; yield how many bytes were added."""
+    written = time.gmtime(path.stat().st_mtime)[:6]
+    entry = ZipInfo(name, max(written, _FIRST))
+    entry.compress_type = ZIP_DEFLATED if name.endswith(_TEXT) else ZIP_STORED
+    entry.external_attr = (stat.S_IFREG | 0o644) << 16
+    with path.open("rb") as source, packed.open(entry, "w", force_zip64=True) as target:
+        while chunk := source.read(_CHUNK):
+            target.write(chunk)
+            yield len(chunk)
 
 
 def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
@@ -174,29 +182,42 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
     """
     if name is not None:
         lab.sweep(name)  # refuses what is no name
-    archive = open_archive(path, _EXPECTED)
-    archive.check_room(lab.root)
+    try:
+        return (yield from _import(lab, path, name))
+    except _Refused as why:
+        raise UserError(f"{path}: {why}; nothing was imported") from None
+
+
+class _Refused(Exception):
+    """What is wrong with an archive, of which nothing is imported."""
+
+
+def _import(lab: Lab, path: Path, name: str | None) -> Steps:
+    files = _files_in(path)
+    size, done = sum(file.file_size for file in files.values()), 0
+    _check_room(path, size, lab.root)
     stage, unpacked = lab.root / STAGE, lab.root / STAGE / "new"
     with exclusive(stage / LOCK, f"the import into {lab.root}"):
         try:
-            for path in stage.iterdir():  # of a killed import
-                if path.name != LOCK:
-                    shutil.rmtree(path)
-            of_runs = [entry for entry in archive.files if entry.startswith("runs/")]
-            others = [entry for entry in archive.files if not entry.startswith("runs/")]
-            done = yield from _unpack(archive, unpacked, others)
-            plan = _checked_plan(archive, unpacked, of_runs, name)
+            for left in stage.iterdir():  # by a killed import
+                if left.name != LOCK:
+                    shutil.rmtree(left)
+            with ZipFile(path) as packed:
+                for entry in files.values():
+                    for count in _unpack(packed, entry, unpacked / entry.filename):
+                        done += count
+                        yield done, size
+                    if why := _damage(unpacked / entry.filename):
+                        raise _Refused(f"{entry.filename} {why}")
+            plan = _checked_plan(files, unpacked, name)
             sweep = lab.sweep(plan.name)
             _check_same_sweep(sweep, plan, unpacked)
-            _check_references(archive, lab, unpacked)
-            yield from _unpack(archive, unpacked, of_runs, done)
-            if damaged := passed_over(unpacked):
-                raise archive.refused(f"{damaged[0]} is no record of this version")
+            _check_references(lab, unpacked)
             os.sync()
             runs, lines = _move_runs(lab, unpacked)
-            for path in unpacked.glob("references/*.json"):
-                if not (target := lab.root / "references" / path.name).exists():
-                    _move(path, target)
+            for reference in unpacked.glob("references/*.json"):
+                if not (target := lab.root / "references" / reference.name).exists():
+                    _move(reference, target)
             if sweep.plan_path.exists():
                 lines.append(f"sweep {sweep.name} is here, and stays: its plan, stops and hours")
             else:
@@ -206,32 +227,73 @@ def import_sweep(lab: Lab, path: Path, name: str | None = None) -> Steps:
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
         finally:
             shutil.rmtree(stage, ignore_errors=True)
-    weights, size = _has_weights(archive.files), archive.size
-    return Transfer(plan.name, runs, len(archive.files), size, weights, tuple(lines))
+    return Transfer(plan.name, runs, len(files), size, _has_weights(files), tuple(lines))
 
 
 def _has_weights(entries: Iterable[str]) -> bool:
     return any(CHECKPOINT.fullmatch(Path(entry).name) for entry in entries)
 
 
-def _unpack(
-    archive: Archive, folder: Path, entries: Iterable[str], done: int = 0
-) -> Generator[tuple[int, int], None, int]:
-    """Write files below a folder; refuse what is no checkpoint under the name of one.
+def _files_in(path: Path) -> dict[str, ZipInfo]:
+    """Return what an archive holds: plain files with expected names, each once.
 
-    Args:
-        done: bytes that were unpacked before.
+    Raises:
+        UserError: it is no archive, is cut off, or holds something else; says what.
     """
-    with ZipFile(archive.path) as packed:
-        for entry in entries:
-            sha256 = hashlib.sha256()
-            for chunk in archive.unpack(packed, entry, folder / entry):
-                sha256.update(chunk)
-                done += len(chunk)
-                yield done, archive.size
-            if not _is_as_named(folder / entry, sha256.hexdigest()):
-                raise archive.refused(f"{entry} is not the checkpoint that its name says")
-    return done
+    try:
+        with ZipFile(path) as packed:
+            entries = packed.infolist()
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except _BROKEN as error:
+        raise _Refused(f"cut off, or no archive of a sweep ({first_line(error)})") from None
+    files: dict[str, ZipInfo] = {}
+    for entry in entries:
+        name = entry.filename
+        if name == _MANIFEST:
+            continue
+        if name in files or not _EXPECTED.fullmatch(name):
+            again = "holds it twice" if name in files else "no archive of a sweep holds it"
+            raise _Refused(f"{name}: {again}")
+        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise _Refused(f"{name} is a link or no plain file")
+        files[name] = entry
+    return files
+
+
+def _check_room(path: Path, size: int, folder: Path) -> None:
+    """Refuse an archive that does not fit on the disk where `folder` lies or will lie."""
+    place = next(place for place in (folder, *folder.parents) if place.exists())
+    free = shutil.disk_usage(place).free
+    if size > free:
+        sizes = f"{amount(size)} unpacked, {amount(free)} are free in {place}"
+        raise DiskFull(f"{path}: {sizes}; make room, or name another --root")
+
+
+def _unpack(packed: ZipFile, entry: ZipInfo, target: Path) -> Iterator[int]:
+    """Write a file with its time; yield how many bytes were written.
+
+    Raises:
+        _Refused: the file is damaged (CRC); names it.
+    """
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            for chunk in _chunks(packed, entry):
+                file.write(chunk)
+                yield len(chunk)
+        if entry.date_time > _FIRST:
+            os.utime(target, 2 * (calendar.timegm(entry.date_time),))
+
+
+def _chunks(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
+    try:
+        with packed.open(entry) as source:
+            while chunk := source.read(_CHUNK):
+                yield chunk
+    except _BROKEN as error:
+        why = f"{entry.filename} is damaged or changed ({first_line(error)})"
+        raise _Refused(why) from None
 
 
 def _move_runs(lab: Lab, unpacked: Path) -> tuple[Counter[str], list[str]]:
@@ -241,7 +303,6 @@ def _move_runs(lab: Lab, unpacked: Path) -> tuple[Counter[str], list[str]]:
         how many runs became what, and a line for each that is here with other files.
     """
     became, lines = Counter[str](), list[str]()
-    filecmp.clear_cache()  # of files that had these names in an earlier import
     for theirs in Lab(unpacked).runs():
         mine = lab.run(theirs.name)
         if not mine.path.exists():
@@ -262,13 +323,11 @@ def _move_runs(lab: Lab, unpacked: Path) -> tuple[Counter[str], list[str]]:
 
 def _has_all(mine: Path, theirs: Path) -> bool:
     """Return whether a folder holds every file of another, as it is there."""
-    files = (path for path in theirs.rglob("*") if path.is_file())
-    return all(_is_same(mine / path.relative_to(theirs), path) for path in files)
-
-
-def _is_same(mine: Path, theirs: Path) -> bool:
-    named = CHECKPOINT.fullmatch(theirs.name)  # by its content
-    return mine.is_file() and (named is not None or filecmp.cmp(mine, theirs, shallow=False))
+    files = ((mine / p.relative_to(theirs), p) for p in theirs.rglob("*") if p.is_file())
+    return all(
+        own.is_file() and (CHECKPOINT.fullmatch(p.name) or own.read_bytes() == p.read_bytes())
+        for own, p in files  # a checkpoint is named by its content
+    )
 
 
 def _move(source: Path, target: Path) -> None:
@@ -277,32 +336,21 @@ def _move(source: Path, target: Path) -> None:
         source.replace(target)
 
 
-def _checked_plan(
-    archive: Archive, unpacked: Path, of_runs: list[str], name: str | None
-) -> StoredPlan:
+def _checked_plan(files: Iterable[str], unpacked: Path, name: str | None) -> StoredPlan:
     """Return the archive's plan, stored under `name`; refuse files of a run that it lacks."""
     sweep = SweepFolder(unpacked / "sweep")
     try:
         stored, runs = sweep.stored_plan(), set(_runs(sweep.plan()))
         assert stored is not None
     except (UserError, AssertionError, LookupError, TypeError, AttributeError, RecursionError):
-        raise archive.refused("sweep/plan.json is no plan of this version") from None
-    for entry in of_runs:
-        if entry.split("/")[1] not in runs:
-            raise archive.refused(f"{entry} is of a run that the plan does not have")
+        raise _Refused("sweep/plan.json is no plan of this version") from None
+    for entry in files:
+        if entry.startswith("runs/") and entry.split("/")[1] not in runs:
+            raise _Refused(f"{entry} is of a run that the plan does not have")
     if name is not None and name != stored.name:
         stored = replace(stored, name=name)
         write_text(sweep.plan_path, stored.text())
     return stored
-
-
-def _check_record(path: Path) -> None:
-    """Refuse to pack a record that would be refused where it is imported."""
-    if is_passed_over(path):
-        raise UserError(
-            f"{path} is damaged, or no record of this version; move it away, and the sweep's"
-            " command makes again what it lacks"
-        )
 
 
 def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) -> None:
@@ -324,14 +372,14 @@ def _cells(plan: StoredPlan) -> set[tuple[str | None, ...]]:
     return {(t.run, t.baseline) for t in plan.trials} | {("measure", e) for e in plan.planned}
 
 
-def _check_references(archive: Archive, lab: Lab, unpacked: Path) -> None:
+def _check_references(lab: Lab, unpacked: Path) -> None:
     """Refuse evaluations that compare with another file than this lab's under the same name."""
-    for path in unpacked.glob("references/*.json"):
-        known, theirs = (read_json(p) for p in (lab.root / "references" / path.name, path))
+    for file in unpacked.glob("references/*.json"):
+        known, theirs = (read_json(p) for p in (lab.root / "references" / file.name, file))
         if not isinstance(theirs, dict) or not isinstance(theirs.get("sha256"), str):
-            raise archive.refused(f"references/{path.name} names no file")
+            raise _Refused(f"references/{file.name} names no file")
         if fits(known, {"sha256": str}) and known["sha256"] != theirs["sha256"]:
-            raise archive.refused(
-                f"its runs compare with another file than this lab's as reference {path.stem};"
-                " import it into a lab of its own (--root)"
+            raise _Refused(
+                f"its runs compare with another file than this lab's as reference {file.stem};"
+                " import it into a lab of its own (--root)",
             )
