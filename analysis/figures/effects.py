@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -13,42 +12,17 @@ from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, na
 from tread_lab.analysis.figures.placements import numbers_of, other_axes
 from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import cells_frame, delta_column, require_metric, with_delta
+from tread_lab.frames import (
+    cells_frame,
+    delta_column,
+    of_baseline,
+    require_metric,
+    with_delta,
+)
 from tread_lab.specs.labels import without_axis
 
-Seeds = Mapping[int, float]  # seed -> value of the metric
-
-
-@dataclass(frozen=True)
-class Effect:
-    """One difference, paired by seed, with its 95% interval over seeds.
-
-    Attributes:
-        kind: `axis` (two values of the axis, both dense), `route` (a route less dense, at one
-            value), or `interaction` (the route's effect at one value less that at the first).
-        name: what is subtracted from what.
-    """
-
-    kind: str
-    name: str
-    value: float
-    low: float
-    high: float
-    seeds: int
-
-
-@dataclass(frozen=True)
-class TwoWays:
-    """The effects of an axis and of the routes on a metric."""
-
-    metric: str
-    axis: str
-    effects: tuple[Effect, ...]
-
-    def largest(self, kind: str) -> Effect | None:
-        """Return the effect of a kind that is furthest from 0."""
-        effects = (effect for effect in self.effects if effect.kind == kind)
-        return max(effects, key=lambda effect: abs(effect.value), default=None)
+# What a difference is of -> what the caption calls the largest one.
+KINDS = {"axis": "{axis}", "route": "a route", "interaction": "the one on the other"}
 
 
 def crossed_axis(frame: pd.DataFrame) -> str | None:
@@ -62,8 +36,13 @@ def crossed_axis(frame: pd.DataFrame) -> str | None:
     return str(axes[0]) if (owners == 1).all() and (baselines == 1).all() else None
 
 
-def two_ways(frame: pd.DataFrame, metric: str) -> TwoWays | None:
-    """Return the effects that two or more seeds show, from rows of `trials_frame`; `None` if none.
+def two_ways(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
+    """Return the effects of an axis and of the routes on a metric, each paired by seed.
+
+    Columns: kind, name (what is subtracted from what), value, low and high of its 95% interval over
+    seeds, seeds, axis. A kind is `axis` (two values of the axis, both dense), `route` (a route less
+    dense, at one value), or `interaction` (the route's effect at one value less that at the first).
+    It is `None` where no effect has two seeds.
 
     Raises:
         UserError: no such metric.
@@ -72,84 +51,60 @@ def two_ways(frame: pd.DataFrame, metric: str) -> TwoWays | None:
     axis = crossed_axis(frame)
     if axis is None:
         return None
-    values = frame.drop_duplicates("run").set_index("run")[metric]
-    trials = frame[frame["role"] == "trial"]
-    settings = trials["cell"].map(lambda cell: without_axis(cell, axis))
-    trials = trials.assign(dense=trials["baseline"].map(values), setting=settings)
-    dense: dict[str, Seeds] = {}
-    gains: dict[str, dict[str, Seeds]] = {}
-    for value, rows in trials.groupby(axis, sort=False):
-        dense[str(value)] = _by_seed(rows.drop_duplicates("seed"), "dense")
-        for setting, own in rows.groupby("setting", sort=False):
-            gain = own.assign(gain=own[metric] - own["dense"])
-            gains.setdefault(str(setting), {})[str(value)] = _by_seed(gain, "gain")
-    effects = tuple(_effects(dense, gains))
-    return TwoWays(metric, axis, effects) if effects else None
-
-
-def _by_seed(rows: pd.DataFrame, column: str) -> Seeds:
-    numbers = zip(rows["seed"].tolist(), rows[column].tolist())
-    return {int(seed): float(value) for seed, value in numbers if np.isfinite(value)}
-
-
-def _effects(
-    dense: Mapping[str, Seeds], gains: Mapping[str, Mapping[str, Seeds]]
-) -> Iterator[Effect]:
-    """Give the effects of the axis, then of the routes, then their interactions."""
-    first, *others = dense
-    for other in others:
-        yield from _effect(
-            "axis", f"{other} {style.MINUS} {first}, dense", dense[other], dense[first]
-        )
-
-    for setting, at in gains.items():
-        for value, gain in at.items():
-            name = f"{routed(setting)} {style.MINUS} dense, {value}"
-            yield from _effect("route", name, gain, dict.fromkeys(gain, 0.0))
-
-    for setting, at in gains.items():
-        first, *others = at
-        for other in others:
-            name = f"{routed(setting)}: {other} {style.MINUS} {first}"
-            yield from _effect("interaction", name, at[other], at[first])
-
-
-def _effect(kind: str, name: str, of: Seeds, less: Seeds) -> Iterator[Effect]:
-    """Yield the paired difference over the seeds that both have; nothing below two."""
-    differences = np.array([of[seed] - less[seed] for seed in of if seed in less])
-    if len(differences) > 1:
-        yield Effect(kind, name, *t_interval(differences), len(differences))
-
-
-def draw_two_ways(ways: TwoWays, ax: style.Axes) -> None:
-    """Draw a dot with its interval for each effect; it is hollow where the interval holds zero."""
-    low, high, value = (
-        np.array([getattr(effect, name) for effect in ways.effects])
-        for name in ("low", "high", "value")
+    trials = with_delta(frame, metric)
+    trials = trials[trials["role"] == "trial"]
+    trials = trials.assign(
+        at=trials[axis].map(str),
+        setting=trials["cell"].map(lambda cell: without_axis(cell, axis)),
+        dense=of_baseline(frame, metric),
     )
-    names = [effect.name for effect in ways.effects]
-    style.draw_difference_rows(ax, f"delta/{ways.metric}", names, value, low, high)
-    kinds = [effect.kind for effect in ways.effects]
-    for k in range(1, len(kinds)):
-        if kinds[k] != kinds[k - 1]:
-            ax.axhline(0.5 - k, color=style.GREY, linewidth=0.5)
-
-
-def caption(ways: TwoWays) -> str:
-    """Return what the figure shows, with the largest effect of each kind."""
-    counts = sorted({effect.seeds for effect in ways.effects})
-    over = "-".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    parts = [
-        f"Differences of {metric_text(ways.metric)}, paired by seed, with 95% intervals over {over}"
-        f" seeds: of {ways.axis} between dense runs, of a route at each {ways.axis}, and of the"
-        " latter among each other; a dot is hollow where the interval holds zero."
+    dense = trials.groupby(["at", "seed"], sort=False)["dense"].first().unstack("seed")
+    gains = trials.groupby(["setting", "at", "seed"], sort=False)[delta_column(metric)].first()
+    of_settings = {
+        routed(str(setting)): rows.droplevel("setting").unstack("seed")
+        for setting, rows in gains.groupby("setting", sort=False)
+    }
+    minus = f" {style.MINUS} "
+    axes = [("axis", f"{at}{minus}{first}, dense", gap) for at, first, gap in _to_first(dense)]
+    routes = [
+        ("route", f"{name}{minus}dense, {at}", gain.loc[at])
+        for name, gain in of_settings.items()
+        for at in gain.index
     ]
-    meanings = {"axis": ways.axis, "route": "a route", "interaction": "the one on the other"}
-    for kind, meaning in meanings.items():
-        effect = ways.largest(kind)
-        if effect is not None:
-            size = result(f"delta/{ways.metric}", effect.value, effect.low, effect.high)
-            parts.append(f"Largest effect of {meaning}: {size} ({effect.name}).")
+    interactions = [
+        ("interaction", f"{name}: {at}{minus}{first}", gap)
+        for name, gain in of_settings.items()
+        for at, first, gap in _to_first(gain)
+    ]
+    found = [
+        (kind, name, *t_interval(known), len(known), axis)
+        for kind, name, gap in (*axes, *routes, *interactions)
+        if len(known := gap.dropna().to_numpy(float)) > 1
+    ]
+    columns = ["kind", "name", "value", "low", "high", "seeds", "axis"]
+    return pd.DataFrame(found, columns=columns) if found else None
+
+
+def _to_first(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.Series[float]]]:
+    """Yield each row after the first: its name, the first's, and the difference of the two."""
+    first = rows.index[0]
+    return ((at, first, rows.loc[at] - rows.loc[first]) for at in rows.index[1:])
+
+
+def caption(ways: pd.DataFrame, metric: str) -> str:
+    """Return what the figure shows, with the largest effect of each kind."""
+    axis, seeds = ways["axis"].iloc[0], sorted({ways["seeds"].min(), ways["seeds"].max()})
+    over = "-".join(map(str, seeds))
+    parts = [
+        f"Differences of {metric_text(metric)}, paired by seed, with 95% intervals over {over}"
+        f" seeds: of {axis} between dense runs, of a route at each {axis}, and of the latter among"
+        " each other; a dot is hollow where the interval holds zero."
+    ]
+    for kind, rows in ways.groupby("kind", sort=False):
+        largest = rows.iloc[int(rows["value"].abs().argmax())]
+        size = result(delta_column(metric), largest["value"], largest["low"], largest["high"])
+        of = KINDS[str(kind)].format(axis=axis)
+        parts.append(f"Largest effect of {of}: {size} ({largest['name']}).")
     return " ".join(parts)
 
 
@@ -169,13 +124,19 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def draw_cell_gaps(gaps: pd.DataFrame, metric: str, ax: style.Axes) -> None:
-    """Draw a dot with its interval for each cell; one without a number says why."""
+    """Draw a dot with its interval for each row; a cell without a number says why.
+
+    Rows are those of `cell_gaps` or `two_ways`, whose kinds have lines between them.
+    """
     names = [style.arrow(name) for name in gaps["name"]]
     values = (gaps[column].to_numpy(float) for column in ("value", "low", "high"))
     style.draw_difference_rows(ax, delta_column(metric), names, *values)
     for k in np.flatnonzero(gaps["value"].isna()).tolist():
         look = style.STATE_LOOKS[gaps["state"].iloc[k]]
         ax.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
+    kinds = gaps.get("kind", pd.Series("", index=gaps.index))
+    for k in np.flatnonzero(kinds != kinds.shift())[1:].tolist():
+        ax.axhline(0.5 - k, color=style.GREY, linewidth=0.5)
 
 
 @figure_kind(compares=True)
@@ -197,7 +158,6 @@ def ways(records: SweepRecords) -> Iterator[Drawn]:
     for metric in sample_metrics(records.frame):
         ways = two_ways(records.frame, metric)
         if ways is not None:
-            height = 1.0 + 0.2 * len(ways.effects)
-            fig, axes = style.figure(width=style.PAGE, height=height)
-            draw_two_ways(ways, axes[0])
-            yield Drawn(named("two_ways", metric), caption(ways), fig, metric)
+            fig, (ax,) = style.figure(width=style.PAGE, height=1.0 + 0.2 * len(ways))
+            draw_cell_gaps(ways, metric, ax)
+            yield Drawn(named("two_ways", metric), caption(ways, metric), fig, metric)

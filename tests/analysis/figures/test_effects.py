@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.figures.effects import two_ways
 from tread_lab.analysis.figures.loss_gap import with_the_baselines_loss
+from tread_lab.analysis.figures.style import MINUS
 from tread_lab.frames import trials_frame
 
 
@@ -53,8 +55,13 @@ def test_a_seed_without_a_number_is_left_out_of_its_pairs() -> None:
     frame = crossed()
     frame.loc[frame["run"] == "2->8 s=0.5 process=ddpm 2", METRIC] = np.nan
     ways = two_ways(frame, METRIC)
-    assert ways is not None
-    assert [effect.seeds for effect in ways.effects] == [3, 3, 2, 3, 3, 2, 3]
+    assert ways is not None and list(ways["seeds"]) == [3, 3, 2, 3, 3, 2, 3]
+    effects = dict(zip(ways["name"].str.replace(MINUS, "-"), ways["value"]))
+    assert effects["ddpm - edm, dense"] == pytest.approx(11)
+    assert effects["2→8 s=0.5 - dense, ddpm"] == pytest.approx(1.5)  # of seeds 0 and 1
+    assert effects["2→8 s=0.5: ddpm - edm"] == pytest.approx(0.0)
+    assert effects["2→8 by rows s=0.5 - dense, edm"] == pytest.approx(2.5)
+    assert (ways["low"] < ways["value"]).all() and (ways["value"] < ways["high"]).all()
 
 
 def test_one_seed_or_a_shared_baseline_shows_no_effects() -> None:
