@@ -7,6 +7,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import pickle
 import shutil
 import stat
 import struct
@@ -30,6 +31,7 @@ from tests.records.conftest import (
     rewritten,
 )
 from tests.synthetic import small, write_sweep
+from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.probes import finished
 from tread_lab.frames import trials_frame
 from tread_lab.records import sweep_archive
@@ -184,6 +186,18 @@ def test_a_checkpoint_must_be_what_its_name_says(archive: Path, source: Lab, lab
     name = path.relative_to(source.root).as_posix()
     rewritten(archive, lambda entries: [*entries, entry(name, WEIGHTS)])
     assert f"{name} is not the checkpoint that its name says" in refused(lab, archive)
+
+
+def test_a_pickle_under_the_name_of_a_checkpoint_is_never_loaded(
+    archive: Path, source: Lab, lab: Lab
+) -> None:
+    bomb = pickle.dumps({"weights": [1.0]})
+    path = checkpoint(source.runs()[0], bomb, step=300)
+    name = path.relative_to(source.root).as_posix()
+    rewritten(archive, lambda entries: [*entries, entry(name, bomb)])
+    merged(lab, archive)
+    with pytest.warns(UserWarning, match=r"step-\d+-\w+\.safetensors is damaged"):
+        assert load_latest((lab.root / name).parent) is None
 
 
 @pytest.mark.parametrize(
