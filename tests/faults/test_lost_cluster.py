@@ -123,7 +123,7 @@ def test_on_a_fresh_cluster_two_processes_complete_what_one_began(
     lab, calm, logged = Lab(tmp_path / "lab"), Lab(tmp_path / "calm"), len(lost.entries())
     with ended(start(zygote, tmp_path, "--processes=2")) as again:
         again.until(lambda: len(lost.entries()) > logged, 280)
-        (other,) = (p for p, name in offspring(again.pid).items() if "_Following" in name)
+        (other,) = (p for p in offspring(again.pid) if b"engine.follow" in command_line(p))
         kill(other)
         tasks = load_plan(lab.sweep("one")).tasks
         InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)

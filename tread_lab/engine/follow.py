@@ -19,9 +19,8 @@ def follow(device: torch.device) -> None:
 
     Signals that ask to stop reach every process of a job; rank 0 hears them for all.
     """
-    if threading.current_thread() is threading.main_thread():
-        for asks in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(asks, signal.SIG_IGN)
+    for asks in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(asks, signal.SIG_IGN)
     ranks = Ranks(device)
     while (job := ranks.told()) is not None:
         job(device, ranks)

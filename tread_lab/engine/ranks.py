@@ -31,6 +31,7 @@ _STOP = -1  # what rank 0 says in place of a step
 _PATIENCE = timedelta(days=7)  # of a wait: deaths are seen, and the watchdog ends what hangs
 _POLL = 0.5  # seconds between two looks at the other processes
 _GRACE = 10.0  # seconds that rank 0 has to notice by itself that another process has ended
+_HERE = "127.0.0.1"  # where the other processes find rank 0
 _CPU = torch.device("cpu")
 OUT_OF_MEMORY = errno.ENOMEM  # exit code of a process beside rank 0 that memory did not suffice for
 
@@ -145,19 +146,6 @@ def _accelerator(device: torch.device) -> Accelerator:
         return Accelerator(**options)
 
 
-class Follower(Protocol):
-    """A process beside rank 0 that carries out `engine.follow`."""
-
-    def ended(self) -> str | None:
-        """Return how it has ended, `None` while it runs."""
-
-    def kill(self) -> None: ...
-
-
-# Starts a follower of a rank, in an environment, for a device of the kind of rank 0's.
-Start = Callable[[int, Mapping[str, str], torch.device], Follower]
-
-
 class Processes(Protocol):
     """How the processes of a run come to be.
 
@@ -192,18 +180,45 @@ class HereProcesses:
 
     count: int
 
-    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
-        return leading(device, self.count, self._start)
+    @contextmanager
+    def open(self, device: torch.device) -> Iterator[Ranks]:
+        store = distributed.TCPStore(  # type: ignore[attr-defined]
+            _HERE, 0, self.count, is_master=True, wait_for_workers=False
+        )
+        shared = {
+            "WORLD_SIZE": str(self.count),
+            "LOCAL_WORLD_SIZE": str(self.count),
+            "MASTER_ADDR": _HERE,
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        }
+        followers: list[Follower] = []
+        try:
+            for rank in range(1, self.count):
+                named = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                own = device if device.type == "cpu" else torch.device(device.type, rank)
+                followers.append(Follower({**shared, **named}, own))
+            with _watched(followers):
+                with patch_environment(**shared, rank="0", local_rank="0"):
+                    ranks = Ranks(device)
+                yield ranks
+                ranks.told(None)
+        except Exception as error:
+            lost = _lost(followers, within=_GRACE if isinstance(error, RuntimeError) else 0)
+            if lost is None:
+                raise
+            raise ProcessLost(lost) from error
+        finally:
+            for follower in followers:
+                follower.kill()
+            Ranks.end()
 
-    def _start(
-        self, rank: int, environment: Mapping[str, str], device: torch.device
-    ) -> HereFollower:
-        own = device if device.type == "cpu" else torch.device(device.type, rank)
-        return HereFollower(environment, own)
 
-
-class HereFollower:
-    """A process of this machine; it ends when rank 0 does, however that comes."""
+class Follower:
+    """A process of this machine that carries out `engine.follow`; it ends when rank 0 does, however
+    that comes."""
 
     def __init__(self, environment: Mapping[str, str], device: torch.device) -> None:
         words = [sys.executable, "-m", "tread_lab.engine.follow", str(device)]
@@ -215,6 +230,7 @@ class HereFollower:
         )
 
     def ended(self) -> str | None:
+        """Return how it has ended, `None` while it runs."""
         code = self._process.poll()
         why = ", out of memory" if code == OUT_OF_MEMORY else ""
         return None if code is None else f"process {self._process.pid} ended with code {code}{why}"
@@ -224,51 +240,6 @@ class HereFollower:
         self._process.wait()
         assert self._process.stdin is not None
         self._process.stdin.close()
-
-
-@contextmanager
-def leading(
-    device: torch.device, count: int, start: Start, *, host: str = "127.0.0.1"
-) -> Iterator[Ranks]:
-    """As rank 0, start the others, and end them after the block.
-
-    Args:
-        host: where they find this process.
-
-    Raises:
-        ProcessLost: one of them has ended before.
-    """
-    store = distributed.TCPStore(  # type: ignore[attr-defined]
-        host, 0, count, is_master=True, wait_for_workers=False
-    )
-    shared = {
-        "WORLD_SIZE": str(count),
-        "LOCAL_WORLD_SIZE": str(count),
-        "MASTER_ADDR": host,
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "OMP_NUM_THREADS": str(torch.get_num_threads()),
-    }
-    followers: list[Follower] = []
-    try:
-        for rank in range(1, count):
-            named = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            followers.append(start(rank, {**shared, **named}, device))
-        with _watched(followers):
-            with patch_environment(**shared, rank="0", local_rank="0"):
-                ranks = Ranks(device)
-            yield ranks
-            ranks.told(None)
-    except Exception as error:
-        lost = _lost(followers, within=_GRACE if isinstance(error, RuntimeError) else 0)
-        if lost is None:
-            raise
-        raise ProcessLost(lost) from error
-    finally:
-        for follower in followers:
-            follower.kill()
-        Ranks.end()
 
 
 def _lost(followers: Sequence[Follower], within: float) -> str | None:

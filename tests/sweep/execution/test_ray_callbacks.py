@@ -36,9 +36,10 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Any:
 FINISHED = "FINISHED"  # of a searcher of Ray Tune
 
 
-def searcher_of(ray: Any, queue: ListQueue, share: Any = SHARE, **more: int) -> Any:
-    watcher = SimpleNamespace(errors=ray.CallbackErrors(), refusals=ray.Refusals(), deferred=[])
-    return ray.QueueSearcher(queue, watcher, share, **more)
+def searcher_of(ray: Any, queue: ListQueue, share: Any = SHARE) -> Any:
+    watcher = SimpleNamespace(errors=ray.CallbackErrors(), resources=share)
+    watcher.refusing, watcher.returned, watcher.deferred = {}, [], []
+    return ray.QueueSearcher(queue, watcher)
 
 
 def error_file(lab: Lab, error: Exception | None) -> str:
@@ -56,15 +57,15 @@ class Watched:
     """A watcher of one task, with all that it tells others."""
 
     def __init__(self, lab: Lab, task: Task, error: Exception | None = None) -> None:
-        from tread_lab.sweep.execution.ray_callbacks import Refusals, TrialWatcher
+        from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
         from tread_lab.sweep.execution.ray_worker import SentTask
 
         self.task, self.stop, self.reports = task, False, list[Report]()
-        self.mistakes, self.refusals = UserErrors(), Refusals()
+        self.mistakes = UserErrors()
         config = {"task": SentTask(task)}
         self.trial = SimpleNamespace(config=config, pickled_error_file=error_file(lab, error))
         self.watcher = TrialWatcher(
-            lab, self.reports.append, lambda: self.stop, self.mistakes, self.refusals, SHARE
+            lab, self.reports.append, lambda: self.stop, self.mistakes, SHARE
         )
 
     def starts_again(self) -> str:
@@ -105,7 +106,7 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
 
     tasks = [Task(tiny()), Task(tiny(seed=1))]
     watcher = Watched(lab, tasks[0]).watcher
-    searcher = ray.QueueSearcher(Broken(tasks), watcher, SHARE)
+    searcher = ray.QueueSearcher(Broken(tasks), watcher)
     assert isinstance(searcher.suggest("one"), dict) and not watcher.stop_all()
     searcher.on_trial_complete("one")
     assert watcher.stop_all() and searcher.suggest("two") is not None
@@ -204,12 +205,7 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     assert sent.task == parent and str(sent) == parent.run
     assert sent.expected == of_nodes(fingerprint(parent.spec, "cpu"))
     assert searcher.suggest("two") is None  # until its parent has ended
-    searcher.deferred.append(parent)
-    assert searcher.suggest("two") is None
     searcher.on_trial_complete("one")
-    assert ended == [] and searcher.suggest("two") == FINISHED  # it has a turn of its own first
-    searcher.deferred.clear()
-    searcher.queue.ended(parent)
     assert ended == [parent.run] and searcher.suggest("two")["task"].task == child
     searcher.on_trial_result("two", {})
     assert searcher.suggest("three") == FINISHED
@@ -226,7 +222,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
     seen = Watched(lab, Task(tiny()))
     monkeypatch.setattr(ray, "fitting_nodes", lambda share: {"bad", "good"})
     queue = ListQueue([seen.task])
-    searcher = ray.QueueSearcher(queue, seen.watcher, SHARE)
+    searcher = ray.QueueSearcher(queue, seen.watcher)
     place = searcher.suggest("one")["task"].place
     assert place._bound.arguments == {"bundles": [{"CPU": 1.0}], "strategy": "PACK"}
     assert searcher.suggest("two") is None  # the first may come back
@@ -240,7 +236,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
     sent = searcher.suggest("two")["task"]
     assert sent.task == seen.task
     assert sent.place._bound.kwargs["bundle_label_selector"] == [{"ray.io/node-id": "!in(bad)"}]
-    seen.refusals.tasks.clear()
+    seen.watcher.returned.clear()
     searcher.on_trial_result("two", {})
     assert searcher.suggest("three") == FINISHED
     searcher.on_trial_complete("two")
@@ -252,10 +248,29 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
         seen.watcher.raise_if_stopped()
 
 
-def test_a_run_on_several_devices_asks_for_a_bundle_of_each(tiny: Tiny, ray: Any) -> None:
-    searcher = searcher_of(ray, ListQueue([Task(tiny())]), {"cpu": 4, "gpu": 2.0}, devices=2)
-    asked = searcher.suggest("one")["task"].place._bound.arguments
-    assert asked == {"bundles": [{"CPU": 2.0, "GPU": 1.0}] * 2, "strategy": "STRICT_PACK"}
+def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
+    tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [("refuses", 64.0), ("small", 4.0), ("large", 8.0)]
+    nodes = [{"NodeID": name, "Resources": {"CPU": cores}} for name, cores in nodes]
+    monkeypatch.setattr("tread_lab.sweep.execution.ray_cluster.nodes", lambda: nodes)
+    tasks = [Task(tiny(seed=seed)) for seed in (0, 1, 2)]
+    queue = ListQueue(tasks, after={tasks[2].run: tasks[0].run})  # by which it is judged
+    searcher = searcher_of(ray, queue, {"cpu": 2, "gpu": 0.0})
+    searcher.watcher.refusing["refuses"] = "other code"
+    assert [searcher.suggest(name)["task"].whole for name in ("0", "1")] == [False, False]
+    for name in ("0", "1"):
+        searcher.on_trial_result(name, {})
+    searcher.watcher.deferred.append(tasks[0])
+    searcher.on_trial_complete("0")
+    assert searcher.suggest("x") is None  # beside the second
+    searcher.on_trial_complete("1")
+    sent = searcher.suggest("0 again")["task"]
+    assert (sent.task, sent.whole, sent.place.required_resources) == (tasks[0], True, {"CPU": 8.0})
+    assert searcher.suggest("x") is None and not queue.finished
+    searcher.on_trial_complete("0 again")
+    last = searcher.suggest("2")["task"]
+    assert (last.task, last.whole, last.place.required_resources) == (tasks[2], False, {"CPU": 2.0})
 
 
 def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny: Tiny) -> None:

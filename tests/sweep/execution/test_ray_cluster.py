@@ -224,12 +224,13 @@ def test_runs_are_packed_on_nodes_that_are_there(
         node["NodeID"] = name
     fitting = [module.fitting_nodes({"cpu": 2, "gpu": gpu}) for gpu in (0.0, 1.0, 1.5)]
     assert fitting == [{"a", "b"}, {"a"}, set()]
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 4.0, "gpu": 0.0}
-    assert module.whole_device({"cpu": 2, "gpu": 1.5}) == {"cpu": 2, "gpu": 2}
-    nodes[:] = [of(memory=1.0)]  # a head that runs nothing
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}, {}) == {"cpu": 4.0, "gpu": 0.0}
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}, {"a"}) == {"cpu": 2.0, "gpu": 0.0}
+    assert module.whole_device({"cpu": 2, "gpu": 1.5}, {}) == {"cpu": 2, "gpu": 2}
+    nodes[:] = [{**of(memory=1.0), "NodeID": "a"}]  # a head that runs nothing
     assert module.most_on_one_device(TrialResources()) == 0
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}) == {"cpu": 0, "gpu": 0.0}
+    assert module.whole_device({"cpu": 1, "gpu": 0.0}, {}) == {"cpu": 0, "gpu": 0.0}
     nodes[:] = [of(CPU=4.0)]
     assert module.most_on_one_device(TrialResources(gpus=0.5)) == 0
     nodes.clear()
-    assert module.whole_device({"cpu": 3, "gpu": 0.0}) == {"cpu": 3, "gpu": 0.0}
+    assert module.whole_device({"cpu": 3, "gpu": 0.0}, {}) == {"cpu": 3, "gpu": 0.0}

@@ -1,4 +1,4 @@
-"""Turns of the executor on Ray, and what it asks of Ray Tune; no cluster is started."""
+"""Experiments of the executor on Ray, and what it asks of Ray Tune; no cluster is started."""
 
 from __future__ import annotations
 
@@ -42,45 +42,38 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     return ray_executor
 
 
-def turns(module: Any, executor: Any, act: Callable[[Any, Task, Any], None]) -> list[Any]:
-    """Replace Ray Tune by `act`, two tasks an experiment; return what each experiment was given."""
-    calls: list[Any] = []
+def experiments(
+    module: Any, executor: Any, act: Callable[[Any, Task, Any], None]
+) -> list[list[int]]:
+    """Replace Ray Tune by `act`, two tasks an experiment; return the seeds of each."""
+    calls: list[list[int]] = []
 
-    def tune(lab: Lab, queue: Any, watcher: Any, resources: Any, worker: Any) -> None:
-        returned, watcher.refusals.tasks[:] = [*watcher.refusals.tasks], []
-        tasks = [task for task in (*returned, queue.next(), queue.next()) if task]
-        at = (worker.whole, worker.runs_per_device, worker.hang_timeout)
-        calls.append(([t.spec.seed for t in tasks], resources, *at))
+    def tune(lab: Lab, queue: Any, watcher: Any, worker: Any) -> None:
+        back = [*watcher.returned, *watcher.deferred]
+        watcher.returned.clear(), watcher.deferred.clear()
+        tasks = [task for task in (*back, queue.next(), queue.next()) if task]
+        calls.append([task.spec.seed for task in tasks])
         for task in tasks:
             act(watcher, task, worker)
-            if task not in watcher.deferred:
-                queue.ended(task)
+            queue.ended(task)
 
     executor._tune = tune
     return calls
 
 
-def test_what_needs_a_whole_device_has_a_turn_of_its_own(
+def test_a_worker_is_told_what_it_has_and_ray_how_to_behave(
     module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executor = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0)
+    executor, workers = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0), list[Any]()
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")  # what the user has set stays
-    tasks = [Task(tiny(seed=seed)) for seed in (0, 1, 2)]
-    queue = ListQueue(tasks, after={tasks[2].run: tasks[1].run})  # by which it is judged
-
-    def defer_the_second(watcher: Any, task: Task, worker: Any) -> None:
-        for queue.stop in (True, False):  # those that were deferred stop, too
-            assert watcher.stop_all() == queue.stop
-        if task.spec.seed == 1 and not worker.whole:
-            watcher.deferred.append(task)
-
-    calls = turns(module, executor, defer_the_second)
-    executor.run(lab, queue, print)
-    assert calls == [
-        ([0, 1], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),  # 8 cores for runs of 2, then alone
-        ([1], {"cpu": 8.0, "gpu": 0.0}, True, 1, 9.0),
-        ([2], {"cpu": 2, "gpu": 0.0}, False, 4, 9.0),
-    ]
+    experiments(module, executor, lambda watcher, task, worker: workers.append(worker))
+    executor.run(lab, [Task(tiny())], print)
+    (worker,) = workers
+    assert (worker.whole, worker.runs_per_device, worker.hang_timeout) == (False, 4, 9.0)
+    assert worker.processes.count == 1
+    executor.resources = TrialResources(processes=3)
+    executor.run(lab, [Task(tiny())], print)
+    assert workers[1].processes.count == 3
     assert os.environ["TUNE_DISABLE_SIGINT_HANDLER"] == "1"
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
@@ -108,10 +101,10 @@ def test_nothing_is_started_after_all_trials_were_stopped(
         signals.extend([True] if why == "signal" else [])
         assert watcher.stop_all()
 
-    calls = turns(module, executor, stopped)
+    calls = experiments(module, executor, stopped)
     with pytest.raises(end):
         executor.run(lab, queue, print)
-    assert calls == [([0, 1], {"cpu": 1, "gpu": 0.0}, False, 8, None)]
+    assert calls == [[0, 1]]
 
 
 @pytest.mark.parametrize(
@@ -139,11 +132,11 @@ def test_an_error_of_our_own_comes_before_that_of_ray_tune_and_no_file_of_it_sta
     monkeypatch.setattr(module.tune, "Tuner", Tuner)
     errors = CallbackErrors()
     errors.first = ours
-    watcher = SimpleNamespace(errors=errors, refusals=module.Refusals(), deferred=[])
+    watcher = SimpleNamespace(errors=errors)
     executor = module.RayExecutor(TrialResources("cpu", concurrent=2))
     raised = module.tune.TuneError if ours is None else ZeroDivisionError
     with pytest.raises(raised, match="x") if of_ray or ours else nullcontext():
-        executor._tune(lab, ListQueue([]), watcher, {"cpu": 3}, WorkerInfo())
+        executor._tune(lab, ListQueue([]), watcher, WorkerInfo())
     assert not any((lab.root / "ray").iterdir())
 
 
@@ -218,19 +211,20 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
     assert isinstance(made.errors.first, UserError)
 
 
+@pytest.mark.parametrize("back", ["returned", "deferred"])
 def test_a_task_that_comes_back_as_the_queue_is_empty_has_an_experiment_of_its_own(
-    module: Any, lab: Lab, tiny: Tiny
+    module: Any, lab: Lab, tiny: Tiny, back: str
 ) -> None:
-    executor, refused = module.RayExecutor(), list[Task]()
+    executor, returned = module.RayExecutor(), list[Task]()
 
-    def refuse_once(watcher: Any, task: Task, worker: Any) -> None:
-        if not refused:
-            refused.append(task)
-            watcher.refusals.tasks.append(task)
+    def return_once(watcher: Any, task: Task, worker: Any) -> None:
+        if not returned:
+            returned.append(task)
+            getattr(watcher, back).append(task)
 
-    calls = turns(module, executor, refuse_once)
+    calls = experiments(module, executor, return_once)
     executor.run(lab, [Task(tiny(seed=seed)) for seed in (3, 4)], print)
-    assert [seeds for seeds, *_ in calls] == [[3, 4], [3]]
+    assert calls == [[3, 4], [3]]
 
 
 def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
@@ -239,7 +233,7 @@ def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, 
     def mistaken(watcher: Any, task: Task, worker: Any) -> None:
         watcher.user_errors.add(f"seed {task.spec.seed} is wrong")
 
-    calls = turns(module, executor, mistaken)
+    calls = experiments(module, executor, mistaken)
     with pytest.raises(UserError, match=r"^seed 0 is wrong \(and 2 more like it\)$"):
         executor.run(lab, [Task(tiny(seed=seed)) for seed in (0, 1, 2)], print)
-    assert [seeds for seeds, *_ in calls] == [[0, 1], [2]]
+    assert calls == [[0, 1], [2]]

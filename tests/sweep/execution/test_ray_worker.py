@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -105,7 +104,8 @@ def started(lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Any:
     made.worker = ray_worker.Worker.__new__(ray_worker.Worker)
     config = {"task": ray_worker.SentTask(made.task)}
     early = EarlyStopping(StopEarlySpec(grace=10), lab, "s", {made.task.run: (20, None)})
-    made.worker.setup(config, lab, "cpu", 3, WorkerInfo(whole=False, hang_timeout=7.0), early)
+    worker = WorkerInfo(whole=False, hang_timeout=7.0, runs_per_device=4)
+    made.worker.setup(config, lab, "cpu", 3, worker, early)
     return made
 
 
@@ -119,68 +119,18 @@ def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: L
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
-@pytest.fixture
-def beside(started: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Makes processes beside a worker, which do in this one at once what they are told."""
-
-    def remote(kind: Any) -> Any:
-        made = SimpleNamespace(follow=SimpleNamespace(remote=kind().follow))
-        made.options = lambda **share: started.given.append(share) or made
-        made.remote = lambda: made
-        return made
-
-    monkeypatch.setattr(started.module.ray, "remote", remote)
-    monkeypatch.setattr(started.module.ray.util, "get_current_placement_group", lambda: "group")
-    monkeypatch.setattr(started.module, "follow", started.given.append)
-    monkeypatch.setattr(started.module, "take", torch.device)
-    monkeypatch.setenv("RANK", "0")
-    processes = started.module.ActorProcesses(3, 5)
-    return lambda rank, device: processes._start(rank, {"RANK": f"{rank}"}, torch.device(device))
-
-
-@pytest.mark.parametrize(("device", "gpus"), [("cpu", 0), ("cuda", 1)])
-def test_a_process_beside_a_worker_has_a_bundle_and_computes_with_as_many_threads_as_cores(
-    started: Any, beside: Callable[..., Any], device: str, gpus: int
-) -> None:
-    beside(2, device)
-    share, followed = started.given
-    place = share["scheduling_strategy"]
-    assert (place.placement_group, place.placement_group_bundle_index) == ("group", 2)
-    assert (share["num_cpus"], share["num_gpus"], started.threads) == (5, gpus, 5)
-    assert (followed, os.environ["RANK"]) == (torch.device(device), "2")
-
-
-def test_the_end_of_a_process_beside_a_worker_is_seen_with_its_cause(
-    started: Any, beside: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ray, ready, killed = started.module.ray, list[Any](), list[Any]()
-    follower, errors = beside(1, "cpu"), ray.exceptions
-    monkeypatch.setattr(ray, "wait", lambda refs, timeout: (ready, refs))
-    monkeypatch.setattr(ray, "kill", killed.append)
-    assert follower.ended() is None
-    ready.append("the end")
-    for error, why in (
-        (None, "it has ended"),
-        (errors.RayTaskError("f", "trace", ValueError("bad\nmore")), "ValueError: bad"),
-        (errors.GetTimeoutError("late\nmore"), "GetTimeoutError: late"),
-    ):
-        get = Mock(side_effect=error)
-        monkeypatch.setattr(ray, "get", get)
-        assert follower.ended() == why
-    follower.kill()
-    assert len(killed) == 1
-
-
 def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any, tiny: Tiny) -> None:
     first = started.worker._reports
     next(first)
-    other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"})
+    other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"}, whole=True)
     assert started.worker.reset_config({"task": other}) is True
     assert started.closed == 1 and started.worker.task == other.task
     assert started.worker.rungs == ()
     second = started.worker._reports
     next(second)
     assert [given[3].expected for given in started.given] == [{}, {"code": "1"}]
+    assert [given[3].whole for given in started.given] == [False, True]
+    assert [given[3].runs_per_device for given in started.given] == [4, 1]
     started.worker.cleanup()
     assert started.closed == 2 and started.worker._reports is None
     assert list(first) == list(second) == []  # closed, although they are still held

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
-from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes
+from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, whole_device
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
     REFUSED,
@@ -58,19 +58,6 @@ class CallbackErrors:
             raise self.first
 
 
-@dataclass
-class Refusals:
-    """Nodes that have refused a task since they differ from the driver; the tasks they gave back.
-
-    Attributes:
-        nodes: id -> why; they get no more tasks.
-        tasks: which another node may carry out.
-    """
-
-    nodes: dict[str, str] = field(default_factory=dict)
-    tasks: list[Task] = field(default_factory=list)
-
-
 class _InDriver:
     """State of the driver that Ray need not write to disk, and often could not pickle."""
 
@@ -81,32 +68,22 @@ class _InDriver:
 class QueueSearcher(_InDriver, Searcher):
     """Ray Tune's searcher: every suggestion is the next task of a queue, or one that came back."""
 
-    def __init__(
-        self,
-        queue: TaskQueue,
-        watcher: TrialWatcher,
-        resources: Mapping[str, float],
-        devices: int = 1,
-    ) -> None:
+    def __init__(self, queue: TaskQueue, watcher: TrialWatcher) -> None:
         super().__init__()
-        self.queue, self.resources, self.devices = queue, resources, devices
-        self.errors, self.refusals = watcher.errors, watcher.refusals
-        self.deferred = watcher.deferred
+        self.queue, self.watcher, self.errors = queue, watcher, watcher.errors
         self.count = 0
         self.running: dict[str, Task] = {}
         self._may_come_back: set[str] = set()  # trials of which nothing was heard yet
         self._found: dict[Any, dict[str, str]] = {}
 
     def suggest(self, trial_id: str) -> Any:
-        task = None
+        task, whole = None, False
         with self.errors.collect():
             if self.count < _PER_EXPERIMENT:
-                returned = self.refusals.tasks
-                task = returned.pop(0) if returned else self.queue.next()
+                task, whole = self._next()
         if task is None:
-            all_out = self.queue.finished and not self._may_come_back
-            stuck = self.deferred and not self.running  # all that is left waits for these
-            over = all_out or stuck or self.count >= _PER_EXPERIMENT or self.errors.first
+            all_out = self.queue.finished and not (self._may_come_back or self.watcher.deferred)
+            over = all_out or self.count >= _PER_EXPERIMENT or self.errors.first
             return Searcher.FINISHED if over else None
         self.count += 1
         self.running[trial_id] = task
@@ -114,8 +91,19 @@ class QueueSearcher(_InDriver, Searcher):
         expected: dict[str, str] = {}
         with self.errors.collect():
             expected = self._expected(task.spec)
-        where = place(self.resources, self.refusals.nodes, self.devices)
-        return {"task": SentTask(task, expected, where)}
+        resources, refusing = self.watcher.resources, self.watcher.refusing
+        if whole:
+            resources = whole_device(resources, refusing)
+        return {"task": SentTask(task, expected, place(resources, refusing), whole)}
+
+    def _next(self) -> tuple[Task | None, bool]:
+        """Return the next task, and whether it gets a whole device: once all that it would keep
+        waiting has ended."""
+        returned, deferred = self.watcher.returned, self.watcher.deferred
+        task = returned.pop(0) if returned else self.queue.next()
+        if task is None and deferred and not self.running:
+            return deferred.pop(0), True
+        return task, False
 
     def _expected(self, spec: RunSpec) -> dict[str, str]:
         """Return what every node must have for a run as this one has it.
@@ -135,7 +123,7 @@ class QueueSearcher(_InDriver, Searcher):
     ) -> None:
         self._may_come_back.discard(trial_id)
         task = self.running.pop(trial_id, None)
-        if task is not None and task not in (*self.refusals.tasks, *self.deferred):
+        if task is not None and task not in (*self.watcher.returned, *self.watcher.deferred):
             with self.errors.collect():
                 self.queue.ended(task)
 
@@ -147,6 +135,10 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
     """Passes on what trials report, keeps what the executor must know of them, and stops them all.
 
     Attributes:
+        resources: of a run.
+        refusing: nodes that have refused a task since they differ from the driver, and get no more
+            of them: id -> why.
+        returned: tasks that another node may carry out.
         deferred: tasks that wait for a whole device.
         unavailable: why no task can go on; empty while tasks can.
         errors: exceptions in the driver's own code.
@@ -158,13 +150,12 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         on_report: ReportHandler,
         asked_to_stop: Callable[[], bool],
         user_errors: UserErrors,
-        refusals: Refusals,
         resources: Mapping[str, float],
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
-        self.refusals, self.resources = refusals, resources
-        self._asked_to_stop = asked_to_stop
-        self.deferred: list[Task] = []
+        self.resources, self._asked_to_stop = resources, asked_to_stop
+        self.refusing: dict[str, str] = {}
+        self.returned, self.deferred = list[Task](), list[Task]()
         self.unavailable = ""
         self.errors = CallbackErrors()
         self._starts: dict[str, tuple[int, int]] = {}  # run -> attempts, starts that made none
@@ -196,11 +187,11 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
 
     def _take_back(self, task: Task, node: str, report: Report) -> None:
         """Let another node carry out the task; say once why this one gets no more."""
-        self.refusals.tasks.append(task)
-        if node in self.refusals.nodes:
+        self.returned.append(task)
+        if node in self.refusing:
             return
-        self.refusals.nodes[node] = report.note
-        if not fitting_nodes(self.resources) - self.refusals.nodes.keys():
+        self.refusing[node] = report.note
+        if not fitting_nodes(self.resources) - self.refusing.keys():
             self.unavailable = f"no node can carry out a run: {report.note}"
             return
         note = f"{report.note}; it gets no more runs of this sweep"

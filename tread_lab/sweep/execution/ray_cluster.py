@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -238,11 +238,12 @@ def fitting_nodes(resources: Mapping[str, float]) -> frozenset[str]:
     return frozenset(node["NodeID"] for node in fits)
 
 
-def whole_device(resources: dict[str, float]) -> dict[str, float]:
-    """Return resources that leave no room for another run: whole GPUs, or all cores of a node."""
+def whole_device(resources: Mapping[str, float], refusing: Collection[str]) -> dict[str, float]:
+    """Return resources that leave no room for another run: whole GPUs, or all cores of a node that
+    does not refuse."""
     if resources["gpu"]:
         return {**resources, "gpu": math.ceil(resources["gpu"])}
-    cores = [has(node, "CPU") for node in nodes()]
+    cores = [has(node, "CPU") for node in nodes() if node["NodeID"] not in refusing]
     return {**resources, "cpu": max(cores, default=resources["cpu"])}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
 
-from tread_lab.engine.ranks import OneProcess
+from tread_lab.engine.ranks import HereProcesses, OneProcess
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import lookup
@@ -23,18 +23,9 @@ from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.execution.executors import TrialResources
-from tread_lab.sweep.execution.ray_callbacks import (
-    CallbackErrors,
-    QueueSearcher,
-    Refusals,
-    TrialWatcher,
-)
-from tread_lab.sweep.execution.ray_cluster import (
-    cluster,
-    most_on_one_device,
-    whole_device,
-)
-from tread_lab.sweep.execution.ray_worker import ActorProcesses, Worker
+from tread_lab.sweep.execution.ray_callbacks import CallbackErrors, QueueSearcher, TrialWatcher
+from tread_lab.sweep.execution.ray_cluster import cluster, most_on_one_device
+from tread_lab.sweep.execution.ray_worker import Worker
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
 
@@ -70,46 +61,32 @@ class RayExecutor:
 
     def run(self, lab: Lab, work: Sequence[Task] | TaskQueue, on_report: ReportHandler) -> None:
         os.environ.update({k: v for k, v in _ENVIRONMENT.items() if k not in os.environ})
-        user_errors, refusals = UserErrors(), Refusals()
-        part, devices = self.resources.of_run, self.resources.devices
-        processes = OneProcess() if devices == 1 else ActorProcesses(devices, self.resources.cpus)
+        user_errors = UserErrors()
+        count = self.resources.devices
+        processes = OneProcess() if count == 1 else HereProcesses(count)
         with cluster() as driver, stop_signals() as stopping:
             driver.stopping = stopping
-            queue, whole = as_queue(work), list[Task]()
-            while whole or not queue.finished:  # what needs a whole device has turns of its own
-                turn = as_queue(whole) if whole else queue
-                resources = whole_device(part) if whole else part
-                watcher = TrialWatcher(
-                    lab,
-                    on_report,
-                    lambda: stopping() or queue.stop,
-                    user_errors,
-                    refusals,
-                    resources,
-                )
-                worker = WorkerInfo(
-                    whole=bool(whole),
-                    runs_per_device=1 if whole else most_on_one_device(self.resources),
-                    processes=processes,
-                    hang_timeout=self.hang_timeout,
-                )
-                while refusals.tasks or not (turn.finished or watcher.deferred):
-                    self._tune(lab, turn, watcher, resources, worker)
-                    watcher.raise_if_stopped()
-                    gc.collect()  # an experiment's objects refer to each other
-                for task in whole:
-                    queue.ended(task)
-                whole = watcher.deferred
+            queue = as_queue(work)
+            watcher = TrialWatcher(
+                lab,
+                on_report,
+                lambda: stopping() or queue.stop,
+                user_errors,
+                self.resources.of_run,
+            )
+            worker = WorkerInfo(
+                whole=False,
+                runs_per_device=most_on_one_device(self.resources),
+                processes=processes,
+                hang_timeout=self.hang_timeout,
+            )
+            while watcher.returned or watcher.deferred or not queue.finished:
+                self._tune(lab, queue, watcher, worker)
+                watcher.raise_if_stopped()
+                gc.collect()  # an experiment's objects refer to each other
         user_errors.raise_first()
 
-    def _tune(
-        self,
-        lab: Lab,
-        queue: TaskQueue,
-        watcher: TrialWatcher,
-        resources: dict[str, float],
-        worker: WorkerInfo,
-    ) -> None:
+    def _tune(self, lab: Lab, queue: TaskQueue, watcher: TrialWatcher, worker: WorkerInfo) -> None:
         """Carry out the tasks of the queue, or as many as one experiment of Ray Tune may hold."""
         scratch = lab.root / "ray" / f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
         worker = replace(worker, token=scratch / "driver")
@@ -124,7 +101,7 @@ class RayExecutor:
         tuner = tune.Tuner(
             trainable,
             tune_config=tune.TuneConfig(
-                search_alg=QueueSearcher(queue, watcher, resources, self.resources.devices),
+                search_alg=QueueSearcher(queue, watcher),
                 scheduler=None
                 if self.early is None
                 else EarlyStoppingScheduler(self.early, watcher.errors),

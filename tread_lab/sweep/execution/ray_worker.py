@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ray
 import torch
 from ray import tune
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from tread_lab.engine.follow import follow
-from tread_lab.engine.ranks import Ranks, leading
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import Unavailable, UserError, first_line
+from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.ray_cluster import alive_nodes
 from tread_lab.sweep.execution.ray_probe import take
@@ -38,85 +33,28 @@ class SentTask:
     Attributes:
         expected: what the worker's node must have as the driver has it, see `WorkerInfo`.
         place: what the worker gets, and on which nodes.
+        whole: whether that is a device to itself.
     """
 
     task: Task
     expected: Mapping[str, str] = field(default_factory=dict)
     place: tune.PlacementGroupFactory | None = None
+    whole: bool = False
 
     def __str__(self) -> str:
         return self.task.run
 
 
-def place(
-    resources: Mapping[str, float], refusing: Collection[str], devices: int = 1
-) -> tune.PlacementGroupFactory:
-    """Return the place of a run with such resources on any node but the refusing ones: a bundle for
-    each of its devices, all on one node.
+def place(resources: Mapping[str, float], refusing: Collection[str]) -> tune.PlacementGroupFactory:
+    """Return the place of a run with such resources, on any one node but the refusing ones.
 
-    The worker has the first, and starts the run's other processes as actors in theirs. Ray Train is
-    not used: it makes a placement group of its own beside the trial's, and its own checkpoints.
+    A run on several devices has all of them in it, and its worker starts the other processes.
     """
-    bundles = [{"CPU": resources["cpu"] / devices, "GPU": resources["gpu"] / devices}] * devices
-    strategy = "PACK" if devices == 1 else "STRICT_PACK"  # which may not spread over nodes
+    bundles = [{"CPU": resources["cpu"], "GPU": resources["gpu"]}]
     if not refusing:
-        return tune.PlacementGroupFactory(bundles, strategy=strategy)
+        return tune.PlacementGroupFactory(bundles)
     others = {"ray.io/node-id": f"!in({','.join(sorted(refusing))})"}
-    return tune.PlacementGroupFactory(
-        bundles, strategy=strategy, bundle_label_selector=[others] * devices
-    )
-
-
-@dataclass(frozen=True)
-class ActorProcesses:
-    """Processes of a run that are actors in the bundles of its placement group."""
-
-    count: int
-    threads: int
-
-    def open(self, device: torch.device) -> AbstractContextManager[Ranks]:
-        return leading(device, self.count, self._start)
-
-    def _start(
-        self, rank: int, environment: Mapping[str, str], device: torch.device
-    ) -> ActorFollower:
-        return ActorFollower(rank, environment, device.type, self.threads)
-
-
-class ActorFollower:
-    """An actor that follows rank 0; Ray ends it when its owner, which is rank 0, ends."""
-
-    def __init__(
-        self, rank: int, environment: Mapping[str, str], device: str, threads: int
-    ) -> None:
-        bundle = PlacementGroupSchedulingStrategy(
-            ray.util.get_current_placement_group(), placement_group_bundle_index=rank
-        )
-        share = {"num_cpus": threads, "num_gpus": int(device == "cuda")}
-        self._actor = ray.remote(_Following).options(scheduling_strategy=bundle, **share).remote()
-        self._end = self._actor.follow.remote(dict(environment), device, threads)
-
-    def ended(self) -> str | None:
-        if not ray.wait([self._end], timeout=0)[0]:
-            return None
-        try:
-            ray.get(self._end)
-            return "it has ended"
-        except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", error)  # of a task that has raised
-            return f"{type(cause).__name__}: {first_line(cause)}"
-
-    def kill(self) -> None:
-        ray.kill(self._actor)
-
-
-class _Following:
-    """What an actor beside a worker does."""
-
-    def follow(self, environment: dict[str, str], device: str, threads: int) -> None:
-        os.environ.update(environment)
-        torch.set_num_threads(threads)
-        follow(take(device))
+    return tune.PlacementGroupFactory(bundles, bundle_label_selector=[others])
 
 
 class Worker(tune.Trainable):
@@ -146,7 +84,7 @@ class Worker(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
         sent: SentTask = new_config["task"]
-        self.task, self.worker = sent.task, replace(self.worker, expected=sent.expected)
+        self.task, self.sent = sent.task, sent
         self.rungs = self.early.rungs(self.task.run) if self.early else ()
         self._reports = self.reports()
         return True
@@ -155,7 +93,9 @@ class Worker(tune.Trainable):
         """Yield the task's reports; an error that no further attempt can mend is the last one."""
         report = Report(self.task.run, "train", 0, self.task.spec.train.steps, float("nan"))
         try:
-            worker = replace(self.worker, alive=alive_nodes())
+            worker = replace(self.worker, expected=self.sent.expected, alive=alive_nodes())
+            if self.sent.whole:
+                worker = replace(worker, whole=True, runs_per_device=1)
             yield from run_trial(self.lab, self.task, take(self.device), worker)
         except NodeMismatch as error:
             yield replace(report, phase=REFUSED, note=str(error))
