@@ -47,8 +47,9 @@ left is compared with the same sweep undisturbed. `make faults` runs the tests a
 `TREAD_LAB_KILLS=200 pytest tests/faults/test_crash.py` kills a sweep at random moments.
 
 The process of a run watches over itself, and ends when it makes no progress. One that is stopped
-from outside (SIGSTOP, a frozen container) cannot: its slot waits until somebody continues or kills
-it. `tread-lab status SWEEP` shows how long ago each run made progress.
+from outside (SIGSTOP, a frozen container) cannot: on Ray its driver kills it a little later; in the
+driver itself (`--executor inline`) it waits until somebody continues or kills it. `tread-lab status
+SWEEP` shows how long ago each run made progress.
 
 | exit code | meaning |
 |---|---|

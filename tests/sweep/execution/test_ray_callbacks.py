@@ -63,9 +63,11 @@ class Watched:
         self.task, self.stop, self.reports = task, False, list[Report]()
         self.mistakes = UserErrors()
         config = {"task": SentTask(task)}
-        self.trial = SimpleNamespace(config=config, pickled_error_file=error_file(lab, error))
+        self.trial = SimpleNamespace(
+            config=config, pickled_error_file=error_file(lab, error), status="RUNNING"
+        )
         self.watcher = TrialWatcher(
-            lab, self.reports.append, lambda: self.stop, self.mistakes, SHARE
+            lab, self.reports.append, lambda: self.stop, self.mistakes, SHARE, 7.0
         )
 
     def starts_again(self) -> str:
@@ -75,11 +77,13 @@ class Watched:
 
     def refuses(self, node: str, why: str) -> None:
         report = Report(self.task.run, "refused", 0, 20, 0.5, note=why)
-        self.watcher.on_trial_result(0, [], self.trial, {**vars(report), "node": node})
+        self.watcher.on_trial_result(
+            0, [], self.trial, {**vars(report), "node": node, "limit": 70.0}
+        )
 
     def reports_phase(self, phase: str, note: str = "") -> None:
         report = Report(self.task.run, phase, 3, 20, 0.5, 2, note)
-        result = {**vars(report), "done": False, "trial_id": "x"}
+        result = {**vars(report), "done": False, "trial_id": "x", "limit": 90.0}
         self.watcher.on_trial_result(0, [], self.trial, result)
 
 
@@ -271,6 +275,41 @@ def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
     searcher.on_trial_complete("0 again")
     last = searcher.suggest("2")["task"]
     assert (last.task, last.whole, last.place.required_resources) == (tasks[2], False, {"CPU": 2.0})
+
+
+def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
+    lab: Lab, tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be silent for as long as its watchdog says, and 10 seconds more."""
+    clock, killed = [1000.0], list[Any]()
+    monkeypatch.setattr(ray.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(ray, "kill_on", lambda *where: killed.append(where))
+    seen = Watched(lab, Task(tiny()))
+    attempts = lab.run(seen.task.run).attempts
+
+    def passes(seconds: float, *, look: float = 5.0) -> int:
+        for _ in range(int(seconds / look)):
+            clock[0] += look
+            seen.watcher.on_step_end(0, [seen.trial])
+        return len(killed)
+
+    seen.watcher.on_trial_start(0, [], seen.trial)
+    assert passes(100.0) == 0  # before its attempt opens
+    attempts.open(node="there", host="h", pid=7)
+    seen.watcher.on_trial_start(0, [], seen.trial)
+    assert passes(80.0) == 0  # ten times its 7 seconds
+    assert passes(1000.0, look=1000.0) == 1  # of this driver's own sleep only 5 seconds count
+    assert killed == [("there", 7)]
+    (hung,) = attempts.read()
+    assert hung.ended == "hung"
+    assert hung.reason == "process 7 on h said nothing for 85 s; its driver has ended it"
+    attempts.open(node="there", host="h", pid=8)
+    seen.reports_phase("train")
+    assert passes(100.0) == 1  # it has said that 90 may pass
+    seen.trial.status = "TERMINATED"
+    assert passes(100.0) == 1
+    seen.trial.status = "RUNNING"
+    assert passes(5.0) == 2 and seen.watcher.errors.first is None
 
 
 def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny: Tiny) -> None:

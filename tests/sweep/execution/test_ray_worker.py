@@ -32,6 +32,7 @@ def worker(lab: Lab, *reports: Report) -> Any:
     made = Worker.__new__(Worker)
     made.early = EarlyStopping(StopEarlySpec(grace=10, reduction=2), lab, "s", {"a": (40, None)})
     made.rungs, made._reports = made.early.rungs("a"), iter(reports)
+    made.worker = WorkerInfo(hang_timeout=7.0)
     return made
 
 
@@ -179,7 +180,7 @@ def test_the_watchdog_of_a_worker_counts_within_its_steps_alone(
     result = made.step()
     assert watching == [] and {**result} == {
         "done": True, "run": "a", "phase": "completed", "step": 40, "steps": 40, "loss": 0.5,
-        "overflows": 0, "note": "",
+        "overflows": 0, "note": "", "limit": 70.0,
     }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -81,7 +82,9 @@ def test_the_limit_grows_with_the_runs_own_pace(
         for pause in (1.0, 12.5, 60.0, 1.0):
             clock.pass_by(pause)
             dog.progress()
+        assert watchdog.longest_silence(None) == 3000.0
         dog.start_phase()
+        assert watchdog.longest_silence(None) == 1800.0
         limits = (1800, 600, 625, 3000, 3000, 1800)
         assert timers == [(limit + 2.0, True) for limit in limits]
 
@@ -105,6 +108,7 @@ def test_within_a_block_alone_the_watchdog_of_the_process_counts(
         assert timers[4:] == ["off"]
     with watched():
         assert timers[5:] == ["off"]
+    assert [watchdog.first_limit(seconds) for seconds in (None, 7.0, 0.0)] == [1800, 70, math.inf]
 
 
 def test_every_call_of_a_network_is_progress_while_measuring() -> None:

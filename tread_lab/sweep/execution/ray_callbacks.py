@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -18,7 +19,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
-from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, whole_device
+from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, kill_on, whole_device
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
     REFUSED,
@@ -30,9 +31,12 @@ from tread_lab.sweep.trial.attempt import WorkerInfo, unreachable, why_open
 from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task, TaskQueue
 from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
+from tread_lab.sweep.trial.watchdog import first_limit
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
 _FRUITLESS_STARTS = 5  # of a worker, after which the cluster is at fault
+_LATER = 10.0  # seconds that a watchdog has to end its own process
+_MOST_BETWEEN_LOOKS = 5.0  # seconds; the rest this process was itself stopped or held up
 
 
 class CallbackErrors:
@@ -151,6 +155,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         asked_to_stop: Callable[[], bool],
         user_errors: UserErrors,
         resources: Mapping[str, float],
+        hang_timeout: float | None = None,
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
         self.resources, self._asked_to_stop = resources, asked_to_stop
@@ -159,6 +164,10 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         self.unavailable = ""
         self.errors = CallbackErrors()
         self._starts: dict[str, tuple[int, int]] = {}  # run -> attempts, starts that made none
+        self._first_limit = first_limit(hang_timeout)
+        self._limits: dict[str, float] = {}  # of runs, the longest silence that they may have
+        self._silence: dict[str, float] = {}  # of runs under way, in seconds
+        self._looked = time.monotonic()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False  # no trial is stopped alone
@@ -170,8 +179,10 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        self._silence[_task(trial).run] = 0.0
         if "phase" not in result:
             return
+        self._limits[_task(trial).run] = result["limit"]
         report = Report(**{f.name: result[f.name] for f in fields(Report)})
         if report.phase == REFUSED:
             self._take_back(_task(trial), result["node"], report)
@@ -197,6 +208,29 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         note = f"{report.note}; it gets no more runs of this sweep"
         with self.errors.collect():
             self.on_report(replace(report, phase=QUEUED, note=note))
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._silence[_task(trial).run] = 0.0
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        """Kill each worker that is silent for longer than its own watchdog lets it be: it was
+        stopped from outside, and its watchdog with it."""
+        passed = min(time.monotonic() - self._looked, _MOST_BETWEEN_LOOKS)
+        self._looked = time.monotonic()
+        for run in [_task(trial).run for trial in trials if trial.status == "RUNNING"]:
+            self._silence[run] = silence = self._silence.get(run, 0.0) + passed
+            if silence > self._limits.get(run, self._first_limit) + _LATER:
+                self._silence[run] = 0.0
+                with self.errors.collect():
+                    self._end(run, silence)
+
+    def _end(self, run: str, silence: float) -> None:
+        attempts = self.lab.run(run).attempts
+        last = next(reversed(attempts.read()), None)
+        if last is not None and not last.ended:
+            reason = f"process {last.pid} on {last.host} said nothing for {silence:.0f} s"
+            attempts.close(last, "hung", reason=f"{reason}; its driver has ended it")
+            kill_on(last.node, last.pid)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Note why a worker has died; Ray starts the task again."""

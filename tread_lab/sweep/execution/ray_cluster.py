@@ -17,6 +17,7 @@ from typing import Any
 import ray
 from ray._private import services
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.sweep.execution.cluster_heartbeat import (
@@ -245,6 +246,12 @@ def whole_device(resources: Mapping[str, float], refusing: Collection[str]) -> d
         return {**resources, "gpu": math.ceil(resources["gpu"])}
     cores = [has(node, "CPU") for node in nodes() if node["NodeID"] not in refusing]
     return {**resources, "cpu": max(cores, default=resources["cpu"])}
+
+
+def kill_on(node: str, pid: int) -> None:
+    """Kill a process of a node, which may be stopped."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    ray.remote(num_cpus=0, max_retries=0)(kill).options(scheduling_strategy=there).remote(pid)
 
 
 def most_on_one_device(resources: TrialResources) -> int:

@@ -73,6 +73,7 @@ class RayExecutor:
                 lambda: stopping() or queue.stop,
                 user_errors,
                 self.resources.of_run,
+                self.hang_timeout,
             )
             worker = WorkerInfo(
                 whole=False,

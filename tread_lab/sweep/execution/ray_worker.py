@@ -19,7 +19,7 @@ from tread_lab.sweep.execution.ray_probe import take
 from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import UNDER_WAY, Report, run_trial
-from tread_lab.sweep.trial.watchdog import watched
+from tread_lab.sweep.trial.watchdog import longest_silence, watched
 
 MISTAKE, UNAVAILABLE = "mistake", "unavailable"  # phases of tasks that no attempt can mend
 REFUSED = "refused"  # phase of a task that another node may carry out
@@ -118,7 +118,8 @@ class Worker(tune.Trainable):
                     break
         if last is None:
             return {"done": True}
-        result = {"done": last.phase not in UNDER_WAY, **vars(last)}
+        limit = longest_silence(self.worker.hang_timeout)
+        result = {"done": last.phase not in UNDER_WAY, **vars(last), "limit": limit}
         if last.phase == REFUSED:
             result["node"] = self.worker.node
         if self.early is not None and self._is_judged(last):

@@ -24,12 +24,24 @@ _EVERY = 0.25  # seconds between two heartbeats
 _GRACE = 2.0  # seconds more that the timer in C waits
 
 
+def first_limit(seconds: float | None) -> float:
+    """Return how many seconds of silence are too many at the start of a phase.
+
+    Args:
+        seconds: as of a `Watchdog`.
+    """
+    if seconds is None:
+        return FIRST
+    return START * seconds or math.inf
+
+
 class Watchdog:
     """Ends this process when its run makes no progress for too long, whatever holds it up.
 
     A thread dumps all stacks, says so in one line and exits. Where code holds the interpreter's
     lock, that thread does not run, and a timer in C exits without a word a little later. A process
-    that is stopped from outside stops both, and waits until somebody continues or kills it.
+    that is stopped from outside stops both; a driver on Ray kills it (`ray_callbacks`), any other
+    waits until somebody continues it.
 
     Args:
         dump: the file of the stacks; it stays only if the process was ended.
@@ -93,9 +105,9 @@ class Watchdog:
     @property
     def _limit(self) -> float:
         """Seconds of silence that are too many."""
-        if self._seconds:
-            return self._seconds if self._longest else START * self._seconds
-        return max(LEAST, FACTOR * self._longest) if self._longest else FIRST
+        if not self._longest:
+            return first_limit(self._seconds)
+        return self._seconds or max(LEAST, FACTOR * self._longest)
 
     def _beat(self) -> None:
         self._heartbeat.touch()
@@ -130,6 +142,11 @@ def watched() -> Iterator[None]:
     finally:
         if _current is not None:
             _current.pause()
+
+
+def longest_silence(seconds: float | None) -> float:
+    """Return how many seconds of silence are too many in any phase of what this process does."""
+    return max(first_limit(seconds), _current._limit if _current is not None else 0.0)
 
 
 _HOOK = -1  # torch numbers its own from 0
