@@ -1,4 +1,4 @@
-"""Progress of an export or import says how far it is in bytes, and when it will end."""
+"""What an export or import says: what became of each run, and how its sweep is shown."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import pytest
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import DIFFERENT, NEW, Transfer
-from tread_lab.terminal.archive import bytes_line, show_bytes, show_imported
-
-
-def test_a_line_says_how_much_is_done_and_what_is_left() -> None:
-    assert bytes_line(3_200_000_000, 14_300_000_000, "packed", 86.0) == (
-        "3.2 GB of 14.3 GB packed, 5 min left"
-    )
-    assert bytes_line(20, 10, "packed", 86.0) == "20 B of 10 B packed, 0 s left", "it has grown"
-    assert bytes_line(0, 10, "unpacked", 9.0) == "0 B of 10 B unpacked"
+from tread_lab.terminal.archive import show_bytes, show_imported
 
 
 def test_the_result_is_returned_without_a_line_of_progress_in_less_than_20_seconds(

@@ -16,8 +16,10 @@ from rich.console import Console
 from tests.terminal.conftest import Screen
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
+from tread_lab.specs.units import amount
 from tread_lab.terminal import progress
-from tread_lab.terminal.data import progress_line, show_measured, show_packed, show_steps
+from tread_lab.terminal.data import show_measured, show_packed, show_steps
+from tread_lab.terminal.progress import progress_line
 
 MANIFEST: dict[str, Any] = {
     "made_with": {"scale": 0.18215, "classes": 1000},
@@ -35,17 +37,28 @@ MEASURED = Measured(
 @pytest.mark.parametrize(
     ("step", "seconds", "line"),
     [
-        (Steps(0, 100), 0.0, "0/100 images"),
+        (Steps(0, 100), 9.0, "0/100 images"),
         (Steps(50, 1000, 1), 1.0, "50/1,000 images, 1 damaged"),
         (Steps(1234, 5678), 1.99, "1,234/5,678 images"),
-        (Steps(1234, 5678), 2.0, "1,234/5,678 images, 617 images/s, 7 s left"),
-        (Steps(100, 5678, 3), 81.0, "100/5,678 images, 1.23 images/s, 75 min left, 3 damaged"),
+        (Steps(1234, 5678), 2.0, "1,234/5,678 images, 617/s, 7 s left"),
+        (Steps(100, 5678, 3), 81.0, "100/5,678 images, 1.23/s, 75 min left, 3 damaged"),
     ],
 )
 def test_progress_says_damage_and_after_two_seconds_rate_and_time_left(
     step: Steps, seconds: float, line: str
 ) -> None:
     assert progress_line(step, "images", seconds) == line
+
+
+def test_progress_of_an_archive_is_in_bytes_and_no_time_is_left_of_one_that_has_grown() -> None:
+    lines = [
+        progress_line(step, "packed", 86.0, amount)
+        for step in ((3_200_000_000, 14_300_000_000), (20, 10))
+    ]
+    assert lines == [
+        "3.2 GB/14.3 GB packed, 37.2 MB/s, 5 min left",
+        "20 B/10 B packed, 0.233 B/s, 0 s left",
+    ]
 
 
 def test_a_packed_set_is_shown_with_its_settings(screen: Screen) -> None:
@@ -130,7 +143,7 @@ def test_a_terminal_has_a_bar_of_each_step(
     monkeypatch.setattr(progress, "say", said.append)
     monkeypatch.setattr(progress, "Progress", Bars)
     show_steps(steps(clock, 1.0, 30.0), "images")
-    assert [(step["completed"], step["note"]) for step in updates] == [
-        (100, "100/1,000 images"), (200, "200/1,000 images, 6.67 images/s, 2 min left")
+    assert [(step["completed"], step["description"]) for step in updates] == [
+        (100, "100/1,000 images"), (200, "200/1,000 images, 6.67/s, 2 min left")
     ]  # fmt: skip
-    assert said == ["images done in 30 s"]
+    assert said == ["200 images in 30 s"]

@@ -9,9 +9,9 @@ from typing import TypeVar
 from tread_lab.records import sweep_archive
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import Transfer
-from tread_lab.specs.units import amount, counted, duration
+from tread_lab.specs.units import amount, counted
 from tread_lab.terminal.console import answer
-from tread_lab.terminal.progress import MIN_SECONDS, shown
+from tread_lab.terminal.progress import shown
 
 T = TypeVar("T")
 
@@ -32,20 +32,9 @@ def show_bytes(steps: Generator[tuple[int, int], None, T], done_word: str) -> T:
     def work() -> Iterator[tuple[int, int]]:
         returned.append((yield from steps))
 
-    def line(step: tuple[int, int], seconds: float) -> tuple[int, int, str]:
-        return *step, bytes_line(*step, done_word, seconds)
-
-    for _ in shown(work(), "bytes", line):
+    for _ in shown(work(), done_word, amount):
         pass
     return returned[0]
-
-
-def bytes_line(done: int, total: int, done_word: str, seconds: float) -> str:
-    """Return `3.2 GB of 14.3 GB packed, 5 min left`."""
-    text = f"{amount(done)} of {amount(total)} {done_word}"
-    if not done or seconds < MIN_SECONDS:
-        return text
-    return f"{text}, {duration((total - done) / done * seconds)} left"
 
 
 def show_exported(transfer: Transfer, out: Path) -> None:

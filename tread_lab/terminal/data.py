@@ -11,9 +11,9 @@ from typing import Any
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
-from tread_lab.specs.units import amount, counted, duration
+from tread_lab.specs.units import amount, counted
 from tread_lab.terminal.console import answer, answers, fitted
-from tread_lab.terminal.progress import MIN_SECONDS, shown
+from tread_lab.terminal.progress import shown
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
@@ -27,22 +27,9 @@ def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
     """
     step = Steps(0, 0)
 
-    def line(step: Steps, seconds: float) -> tuple[int, int, str]:
-        return step.done, step.total, progress_line(step, noun, seconds)
-
-    for step in shown(steps, noun, line):  # noqa: B007 (the last one is returned)
+    for step in shown(steps, noun):  # noqa: B007 (the last one is returned)
         pass
     return step
-
-
-def progress_line(step: Steps, noun: str, seconds: float) -> str:
-    """Return `1,024/1,281,167 images, 312 images/s, 68 min left, 1 damaged`."""
-    text = f"{step.done:,}/{step.total:,} {noun}"
-    if step.done and seconds >= MIN_SECONDS:
-        rate = step.done / seconds
-        left = duration((step.total - step.done) / rate)
-        text += f", {rate:,.3g} {noun}/s, {left} left"
-    return text + (f", {step.damaged} damaged" if step.damaged else "")
 
 
 def show_packed(folder: Path, manifest: Mapping[str, Any], *, as_json: bool) -> None:
