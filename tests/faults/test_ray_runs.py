@@ -107,6 +107,10 @@ def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def kill(run: RunFolder) -> None:
-    """SIGKILL the worker of a run on its way."""
+    """SIGKILL the worker of a run on its way, stopped, as a driver does."""
+    from tread_lab.sweep.execution.ray_cluster import kill_on
+
     eventually(lambda: run.step() > 20, 400)  # after the others, where it found no memory
-    os.kill(run.attempts.read()[-1].pid, signal.SIGKILL)
+    last = run.attempts.read()[-1]
+    os.kill(last.pid, signal.SIGSTOP)
+    assert not kill_on("0" * 56, last.pid) and kill_on(last.node, last.pid)

@@ -281,9 +281,9 @@ def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
     lab: Lab, tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be silent for as long as its watchdog says, and 10 seconds more."""
-    clock, killed = [1000.0], list[Any]()
+    clock, killed, reached = [1000.0], list[Any](), [True]
     monkeypatch.setattr(ray.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(ray, "kill_on", lambda *where: killed.append(where))
+    monkeypatch.setattr(ray, "kill_on", lambda *where: killed.append(where) or reached[0])
     seen = Watched(lab, Task(tiny()))
     attempts = lab.run(seen.task.run).attempts
 
@@ -309,7 +309,9 @@ def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
     seen.trial.status = "TERMINATED"
     assert passes(100.0) == 1
     seen.trial.status = "RUNNING"
+    reached[0] = False  # as of a node that is cut off, whose run is no try
     assert passes(5.0) == 2 and seen.watcher.errors.first is None
+    assert [one.ended for one in attempts.read()] == ["hung", ""]
 
 
 def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny: Tiny) -> None:

@@ -227,10 +227,9 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
     def _end(self, run: str, silence: float) -> None:
         attempts = self.lab.run(run).attempts
         last = next(reversed(attempts.read()), None)
-        if last is not None and not last.ended:
+        if last is not None and not last.ended and kill_on(last.node, last.pid):
             reason = f"process {last.pid} on {last.host} said nothing for {silence:.0f} s"
             attempts.close(last, "hung", reason=f"{reason}; its driver has ended it")
-            kill_on(last.node, last.pid)
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Note why a worker has died; Ray starts the task again."""

@@ -248,10 +248,15 @@ def whole_device(resources: Mapping[str, float], refusing: Collection[str]) -> d
     return {**resources, "cpu": max(cores, default=resources["cpu"])}
 
 
-def kill_on(node: str, pid: int) -> None:
-    """Kill a process of a node, which may be stopped."""
+def kill_on(node: str, pid: int) -> bool:
+    """Kill a process of a node, which may be stopped; return whether the node was reached."""
     there = NodeAffinitySchedulingStrategy(node, soft=False)
-    ray.remote(num_cpus=0, max_retries=0)(kill).options(scheduling_strategy=there).remote(pid)
+    task = ray.remote(num_cpus=0, max_retries=0)(kill).options(scheduling_strategy=there)
+    try:
+        ray.get(task.remote(pid), timeout=PATIENCE)
+        return True
+    except ray.exceptions.RayError:
+        return False
 
 
 def most_on_one_device(resources: TrialResources) -> int:
