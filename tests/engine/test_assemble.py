@@ -137,6 +137,7 @@ def test_an_imported_checkpoint_is_exported_with_a_card_that_names_its_file(
     export(folder, tmp_path / "out")
     card = (tmp_path / "out/README.md").read_text()
     assert "file: DiT.pt" in card
+    assert "\n- weights: as init_from names them, not trained here\n" in card
     assert str(file.parent) not in card + (tmp_path / "out/spec.yaml").read_text()
     assert signature(load_exported(tmp_path / "out").spec) == signature(spec)
 

@@ -159,6 +159,8 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
         "tags": ["diffusion", "tread", "token-routing", spec.process.kind, spec.model.backbone],
     }
     weights = f"EMA after {step} of {spec.train.steps} steps"
+    if spec.train.steps == 0:
+        weights = "as init_from names them, not trained here"
     head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
     sections = [
         f"---\n{head}---",
