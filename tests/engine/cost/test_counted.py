@@ -23,5 +23,5 @@ def test_matrices_of_scans_are_counted_and_half_precision_is_an_upper_bound() ->
     model = decode(ModelSpec, "RWKV-4x32/2")
     formulas, passed = block_cost(model), counted(model, 0)
     assert passed.parameters(model) == formulas.parameters(model)
-    assert 1.0 < passed.macs(model, 64) / formulas.macs(model, 64) < 1.5
+    assert formulas.macs(model, 64) - passed.macs(model, 64) == 64 * 6 * 32  # of running sums
     assert passed.kept(model, 64, 2) == passed.kept(model, 64, 4) > formulas.kept(model, 64, 2)
