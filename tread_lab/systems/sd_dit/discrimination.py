@@ -4,20 +4,18 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tread_lab.backbones import build_backbone
 from tread_lab.backbones.dit import DiT
-from tread_lab.engine.assemble import initialised, no_init
+from tread_lab.engine.assemble import initialised
 from tread_lab.engine.batches import Batch
 from tread_lab.engine.optimizer import update_averages
 from tread_lab.engine.system import ForwardPass, Joining, Part
-from tread_lab.routing.rejoin import gather_tokens
-from tread_lab.specs.run import RunSpec
+from tread_lab.routing.rejoin import IDENTITY, gather_tokens
 from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 
 
@@ -46,26 +44,19 @@ class Head(nn.Module):
 class Teacher(nn.Module):
     """The average of the student's encoder and head, and the centre of what it says.
 
-    Args:
-        encoder: a network of the run's kind and size without a bypass; its last layer is dropped.
+    The encoder is the student's network without its bypass and without its last layer.
     """
 
     center_K: Tensor
 
-    def __init__(self, encoder: DiT, head: Head) -> None:
+    def __init__(self, student: nn.Module, head: Head) -> None:
         super().__init__()
-        encoder.final_layer = nn.Identity()
-        self.encoder, self.head = encoder, head
+        assert isinstance(student, DiT)
+        self.encoder, self.head = copy.deepcopy((student, head))
+        del self.encoder.re_enter
+        self.encoder.re_enter, self.encoder.final_layer = IDENTITY, nn.Identity()
         self.register_buffer("center_K", torch.zeros(len(head.prototypes_KE)))
         self.requires_grad_(False)
-
-
-def blank_teacher(spec: RunSpec, loss: DiscriminationLoss) -> Teacher:
-    """Return a teacher without weights yet: a network of the run's kind without its bypass."""
-    with no_init():
-        encoder = build_backbone(dataclasses.replace(spec, routes=(), init_from=None))
-        assert isinstance(encoder, DiT)
-        return Teacher(encoder, Head(spec.model.width, loss))
 
 
 class Discrimination(Part):
@@ -79,7 +70,7 @@ class Discrimination(Part):
         self.last_block = run.spec.model.depth - 1
         with initialised(run.spec.seed, "head"):
             self.head = Head(run.spec.model.width, loss).to(run.device)
-        self.teacher = blank_teacher(run.spec, loss).to(run.device)
+        self.teacher = Teacher(run.network, self.head).to(run.device)
         super().__init__({"head": self.head}, {"teacher": self.teacher})
         self.start()
 
