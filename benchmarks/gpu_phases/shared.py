@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import itertools
 import json
@@ -18,9 +19,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from tread_lab.backbones import build_backbone
 from tread_lab.engine import trainer
-from tread_lab.engine.assemble import no_init
+from tread_lab.engine.assemble import empty_network
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
@@ -154,9 +154,8 @@ class _Drawn:
         key = spec.model, shape, spec.seed, spec.process, str(spec.bypass) != "route" and spans
         if key != self._last[0]:
             self._last = key, self._draw(spec).state_dict()
-        with no_init():
-            network = build_backbone(spec)
-        network.load_state_dict(self._last[1])
+        network = empty_network(spec)
+        network.load_state_dict(copy.deepcopy(self._last[1]), assign=True)
         return network
 
 
