@@ -20,7 +20,7 @@ from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import load_latest, save
 from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
-from tread_lab.engine.sample_scores import all_images, heldout_reference, pixels
+from tread_lab.engine.references import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab

@@ -19,8 +19,8 @@ from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.provenance import code_digest
 from tread_lab.engine.ranks import Ranks
+from tread_lab.engine.references import pixels
 from tread_lab.engine.sample_images import SampleImages
-from tread_lab.engine.sample_scores import pixels
 from tread_lab.engine.system import condition_of
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import Routing

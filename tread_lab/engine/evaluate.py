@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,12 +32,8 @@ from tread_lab.engine.probes import (
 )
 from tread_lab.engine.provenance import decoded_with, measured_with, packages_of
 from tread_lab.engine.ranks import Ranks
+from tread_lab.engine.references import file_reference, heldout_reference
 from tread_lab.engine.sample_images import SampleImages, remove_images
-from tread_lab.engine.sample_scores import (
-    SampleScores,
-    file_reference,
-    heldout_reference,
-)
 from tread_lab.engine.system import condition_of
 from tread_lab.metrics.reference_file import ReferenceFile, open_reference
 from tread_lab.metrics.requirements import check_requirements
@@ -53,7 +49,12 @@ from tread_lab.specs.evaluation import (
     SamplesSpec,
     SimilaritySpec,
 )
+from tread_lab.specs.metrics import by_extractor
 from tread_lab.specs.run import RunSpec
+
+if TYPE_CHECKING:
+    from tread_lab.metrics.extraction import Reference
+    from tread_lab.metrics.features import Scorer
 
 
 def evaluate(
@@ -123,7 +124,10 @@ def _measured(
     provenance, resumed = measured_with(run, spec) | decoded_with(run, spec, device), False
     if isinstance(spec, SamplesSpec):
         try:
-            metrics, facts, resumed = yield from _samples(folder, spec, device, place, cache, ranks)
+            with matrix_products("fp32"):  # features are exact products, as the published ones
+                metrics, facts, resumed = yield from _samples(
+                    folder, spec, device, place, cache, ranks
+                )
         except (OSError, UserError):
             if (record := record_of(folder, spec)) is None:
                 raise
@@ -231,29 +235,58 @@ def _samples(
     if file is not None:
         file.check_size(images.shape)
     against = heldout_reference(data, device) if file is None else file_reference(file)
-    scores = SampleScores(spec, run.data.source, against, images.shape, device, cache)
-    facts = _facts(drawing, file, scores)
+    scorers = _scorers(spec, run.data.source, against, images.shape, device, cache)
+    facts = _facts(drawing, file, {name: s.extraction.made_by for name, s in scorers.items()})
     resumed = images.resume()
     yield from draw_open(drawing, images, ranks)
     for images_BCHW, labels_B in images.batches():
-        scores.add(images_BCHW)
+        for scorer in scorers.values():
+            scorer.add(images_BCHW)
         labels += labels_B.tolist()
         yield
     _write_samples(place.path / "samples.npz", images, labels)
     if drawing.condition is not None:
         drawing.condition.write(place.path, labels)
     _write_grid(place.path / "grid.png", next(images.batches())[0][:64])
-    return scores.scores(), facts, resumed
+    metrics: dict[str, float] = {}
+    for scorer in scorers.values():
+        metrics |= scorer.scores()
+    return metrics, facts, resumed
 
 
-def _facts(drawing: Drawing, file: ReferenceFile | None, scores: SampleScores) -> dict[str, Any]:
+def _scorers(
+    spec: SamplesSpec,
+    source: str,
+    against: Reference,
+    shape: tuple[int, ...],
+    device: torch.device,
+    cache: Path | None,
+) -> dict[str, Scorer]:
+    """Return what computes the metrics of each feature space.
+
+    Raises:
+        UserError: weights that are absent or not the published ones; references of another shape,
+            or damaged.
+    """
+    spaces = by_extractor(spec.metrics, source)
+    if spaces:
+        from tread_lab.metrics.features import Scorer
+    return {
+        space: Scorer(metrics, space, against, shape, count=spec.count, device=device, cache=cache)
+        for space, metrics in spaces.items()
+    }
+
+
+def _facts(
+    drawing: Drawing, file: ReferenceFile | None, extractors: Mapping[str, str]
+) -> dict[str, Any]:
     """Return what the record of an evaluation says beside its metrics."""
     condition, facts = drawing.condition, _weights(drawing.networks.values())
     facts[metric_names.SAMPLE_FLOPS] = sample_flops(drawing.model.spec, drawing.spec.sampler)
     if file is not None:
         facts["reference"] = {"name": file.name, "file": str(file.path), "sha256": file.digest}
-    if scores.fingerprint:
-        facts["extractors"] = scores.fingerprint
+    if extractors:
+        facts["extractors"] = extractors
     return facts if condition is None else {**facts, **condition.record()}
 
 
