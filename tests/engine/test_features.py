@@ -121,14 +121,13 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    opener = alignment.open_feature_encoder
+    opener = alignment.open_encoder
 
     def counting(*args: Any, **more: Any) -> Any:
         encoder = opener(*args, **more)
-        return lambda ids: (seen.append(len(ids)), encoder(ids))[1]
+        return lambda images: (seen.append(len(images)), encoder(images))[1]
 
-    monkeypatch.setattr(alignment, "open_feature_encoder", counting)
-    monkeypatch.setattr(alignment, "open_encoder", None)  # nothing is encoded in a step
+    monkeypatch.setattr(alignment, "open_encoder", counting)
     spec = spec_of(latents)
     whole = RunFolder(tmp_path / "one/runs/whole")
     for _ in train(spec, whole, CPU):
@@ -154,13 +153,13 @@ def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(
         return clock[0]
 
     monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=tick))
-    opener = alignment.open_feature_encoder
+    opener = alignment.open_encoder
 
     def slow(*args: Any, **more: Any) -> Any:
         encoder = opener(*args, **more)
-        return lambda ids: (tick(3600), encoder(ids))[1]
+        return lambda images: (tick(3600), encoder(images))[1]
 
-    monkeypatch.setattr(alignment, "open_feature_encoder", slow)
+    monkeypatch.setattr(alignment, "open_encoder", slow)
     meter = metered(Nvml(lambda: 100.0 * clock[0]))
     folder = RunFolder(tmp_path / "lab/runs/run")
     seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU, meter)]
@@ -185,8 +184,8 @@ def test_the_targets_are_features_of_the_stored_images(
         ids = run.batches._ids(0)
     images = samples.images(ids)
     assert images is not None and batch.target_BNE is not None
-    encoder = alignment.open_feature_encoder(spec.repa, samples, CPU, side=4)
-    torch.testing.assert_close(batch.target_BNE.float(), encoder(ids), rtol=1e-3, atol=1e-3)
+    encoder = alignment.open_encoder(spec.repa, samples, CPU, side=4)
+    torch.testing.assert_close(batch.target_BNE.float(), encoder(images), rtol=1e-3, atol=1e-3)
     assert torch.equal(batch.rows(slice(2, 4)).target_BNE, batch.target_BNE[2:4])
 
 

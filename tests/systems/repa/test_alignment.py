@@ -30,7 +30,7 @@ from tread_lab.systems.repa.encoder import (
     OPENERS,
     encoder_digest,
     open_encoder,
-    open_feature_encoder,
+    target_images,
 )
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 
@@ -108,15 +108,16 @@ def test_the_shipped_encoder_sees_the_right_places() -> None:
     spec = RepaSpec(encoder="fashion16-v1")
     samples = open_data(DataSpec(), "train")
     encoder = open_encoder(spec, samples, CPU, side=8)
-    x, _ = samples.take(torch.arange(2))
+    x = samples.pixels(samples.take(torch.arange(2))[0])
     moved = x.clone()
-    moved[:, :, 12:, 12:] += 1.0  # the last quarter of a quarter: tokens of the last two rows
+    moved[:, :, 12:, 12:] += 128  # the last quarter of a quarter: tokens of the last two rows
     change = (encoder(moved) - encoder(x)).abs().sum(2)
     assert encoder(x).shape == (2, 64, spec.features)
     assert change.view(2, 8, 8)[:, 7, 7].min() > 0 and change.view(2, 8, 8)[:, :4, :4].max() == 0
     assert open_encoder(spec, samples, CPU, side=4)(x).shape == (2, 16, spec.features)
-    by_number = (open_feature_encoder(replace(spec, target=t), samples, CPU, side=8) for t in SEEN)
-    assert all(torch.equal(features(torch.arange(2)), encoder(x)) for features in by_number)
+    for target in SEEN:
+        asked = replace(spec, target=target)
+        assert torch.equal(target_images(asked, samples, torch.arange(2), CPU), x)
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -159,11 +160,11 @@ def test_a_dinov2_of_a_local_folder_gives_the_features_of_its_own_network(tmp_pa
     shape = {"hidden_size": 384, "num_hidden_layers": 1, "num_attention_heads": 6, "patch_size": 14}
     transformers.Dinov2Model(transformers.Dinov2Config(**shape)).save_pretrained(tmp_path)
     samples = open_data(DataSpec(), "train")
-    x, _ = samples.take(torch.arange(2))
+    x = samples.pixels(samples.take(torch.arange(2))[0])
     small = RepaSpec(encoder="dinov2-small", path=str(tmp_path))
     for side in (8, 1):  # an image is enlarged to 112 pixels, or made smaller, to 14
         found = open_encoder(small, samples, CPU, side=side)(x)
-        expected = patch_tokens(tmp_path, samples.pixels(x), side)
+        expected = patch_tokens(tmp_path, x, side)
         torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
     assert encoder_digest(small) == weights_digest(tmp_path)
     for where, digest in ((str(tmp_path), weights_digest(tmp_path)), ("hub/id", "hub/id")):

@@ -21,10 +21,11 @@ from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.routing.select import Routing
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.repa.encoder import (
+    Encoder,
     check_encoder,
     encoder_digest,
     open_encoder,
-    open_feature_encoder,
+    target_images,
 )
 from tread_lab.systems.repa.spec import PREPROCESSING, RepaSpec
 
@@ -55,10 +56,10 @@ class Aligned(Part):
         self.samples, self.side = run.batches.samples, run.spec.data.size // run.spec.model.patch
         self.projector = fresh_projector(run.spec).to(run.device)
         super().__init__({"projector": self.projector})
-        # Opened with its first use: a cache of features needs none.
-        self.encoder = cache(
-            lambda: open_encoder(self.spec, self.samples, run.device, side=self.side)
-        )
+        self.encoder = cache(self._opened)  # with its first use: a cache of features needs none
+
+    def _opened(self) -> Encoder:
+        return open_encoder(self.spec, self.samples, self.run.device, side=self.side)
 
     def prepare(self) -> Iterator[int]:
         """Encode the images of latents; embedded images are encoded as they come, which costs less
@@ -74,15 +75,17 @@ class Aligned(Part):
             encoder=encoder_digest(self.spec),
         )
         if not features.complete:
-            encode = open_feature_encoder(self.spec, self.samples, self.run.device, side=self.side)
-            yield from features.fill(encode)
+            encode, decided_by = self._opened(), (self.spec, self.samples)
+            yield from features.fill(
+                lambda ids_B: encode(target_images(*decided_by, ids_B, self.run.device))
+            )
         self.run.batches.targets = features.features
 
     def loss(self, loss_B: Tensor, done: ForwardPass) -> Tensor:
         batch, target_BNE = done.batch, done.batch.target_BNE
         if target_BNE is None:
             with torch.no_grad():
-                target_BNE = self.encoder()(batch.x_BCHW)
+                target_BNE = self.encoder()(self.samples.pixels(batch.x_BCHW))
         return loss_B + alignment_loss(
             self.spec, self.projector, done.streams, target_BNE, batch.routing
         )

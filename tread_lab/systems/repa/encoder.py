@@ -29,12 +29,12 @@ from tread_lab.systems.repa.spec import RepaSpec
 
 VARIABLE = "TREAD_LAB_ENCODER"
 
-# encoder(samples or images [B, C, H, W]) -> features, on the grid of tokens as [B, N, E]
+# encoder(images [B, C, H, W]) -> features, on the grid of tokens as [B, N, E]
 Encoder = Callable[[Tensor], Tensor]
 
 
 def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side: int) -> Encoder:
-    """Return the encoder that `spec` names, from samples in model space to features on a grid.
+    """Return the encoder that `spec` names, from uint8 images of `samples` to features on a grid.
 
     Args:
         side: tokens along one side of a sample.
@@ -42,35 +42,6 @@ def open_encoder(spec: RepaSpec, samples: Samples, device: torch.device, *, side
     Raises:
         UserError: its package or weights are absent, or the samples cannot be shown as images.
     """
-    encode = _open_image_encoder(spec, samples, device, side)
-    return lambda x_BCHW: encode(samples.pixels(x_BCHW))
-
-
-def open_feature_encoder(
-    spec: RepaSpec, samples: Samples, device: torch.device, *, side: int
-) -> Callable[[Tensor], Tensor]:
-    """Return the encoder of samples by number, ids_B -> [B, side * side, E] on `device`.
-
-    It sees the image that `spec.target` names: as stored, or decoded from the latent on `device`.
-
-    Raises:
-        UserError: as `open_encoder`.
-    """
-    encode = _open_image_encoder(spec, samples, device, side)
-
-    def features(ids_B: Tensor) -> Tensor:
-        images_BCHW = samples.images(ids_B) if spec.target == "image" else None
-        if images_BCHW is None:
-            images_BCHW = samples.pixels(samples.take(ids_B)[0].to(device))
-        return encode(images_BCHW)
-
-    return features
-
-
-def _open_image_encoder(
-    spec: RepaSpec, samples: Samples, device: torch.device, side: int
-) -> Encoder:
-    """Return the encoder that `spec` names, from uint8 images to features on a token grid."""
     check_encoder(spec, samples)
     features = lookup(OPENERS, spec.encoder, "repa.encoder")(spec, device, side)
 
@@ -79,6 +50,14 @@ def _open_image_encoder(
             return _on_grid(features(images_BCHW.to(device)), side)
 
     return encoder
+
+
+def target_images(spec: RepaSpec, samples: Samples, ids_B: Tensor, device: torch.device) -> Tensor:
+    """Return the images, uint8, that `spec.target` names: as stored, or decoded on `device`."""
+    images_BCHW = samples.images(ids_B) if spec.target == "image" else None
+    if images_BCHW is None:
+        return samples.pixels(samples.take(ids_B)[0].to(device))
+    return images_BCHW
 
 
 def check_encoder(spec: RepaSpec, samples: Samples) -> None:
