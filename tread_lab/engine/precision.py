@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -69,31 +68,18 @@ def _rounded(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    """What a precision means for the forward and backward pass; weights are fp32 in every one.
-
-    Attributes:
-        autocast: the type in which matrix products and convolutions run, or None for fp32.
-        tf32: whether products of fp32 operands may round them to tf32. Under autocast these are
-            the products of the fp32 block: the official code runs them in tf32, too.
-    """
-
-    autocast: torch.dtype | None = None
-    tf32: bool = False
-
-
-PRECISIONS: Mapping[str, Arithmetic] = {
-    "fp32": Arithmetic(),
-    "tf32": Arithmetic(tf32=True),
-    "bf16": Arithmetic(autocast=torch.bfloat16, tf32=True),
-    "fp16": Arithmetic(autocast=torch.float16, tf32=True),
+# precision -> the type of matrix products and convolutions under autocast, or else that of the
+# weights, which are fp32 in every precision.
+PRECISIONS: Mapping[str, torch.dtype | None] = {
+    "fp32": None,
+    "tf32": None,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
 }
 
 
-@functools.cache
-def arithmetic(precision: str) -> Arithmetic:
-    """Return what a precision means; raise a `UserError` if there is none of the name."""
+def autocast_type(precision: str) -> torch.dtype | None:
+    """Return the type of a precision under autocast; raise a `UserError` if it has no such name."""
     return lookup(PRECISIONS, precision, "precision")
 
 
@@ -108,7 +94,7 @@ BY_FP32 = {ROUNDED: ALL, MIXED: ATTENTION}  # the products that fp32 kernels mak
 @contextmanager
 def autocast(precision: str, device: torch.device) -> Iterator[None]:
     """Matrix products and convolutions in bf16 or fp16; nothing changes for fp32 and tf32."""
-    dtype = arithmetic(precision).autocast
+    dtype = autocast_type(precision)
     products = BY_FP32.get(bf16_products(precision, device.type) or "")
     rounded = nullcontext() if products is None else RoundedProducts(products)
     with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None), rounded:
@@ -117,7 +103,7 @@ def autocast(precision: str, device: torch.device) -> Iterator[None]:
 
 def bf16_products(precision: str, device_type: str) -> str | None:
     """Return what makes the products in bf16 on a device of this machine; `None` without any."""
-    if arithmetic(precision).autocast is not torch.bfloat16:
+    if autocast_type(precision) is not torch.bfloat16:
         return None
     if device_type != "cpu":
         return NATIVE
@@ -134,7 +120,7 @@ def matrix_products(precision: str) -> Iterator[None]:
     Ampere and CPUs have no tf32 and compute these products exactly. The switches are the older pair
     of torch: reading one after the newer ones are set raises.
     """
-    allowed = arithmetic(precision).tf32
+    allowed = autocast_type(precision) is not None or precision == "tf32"
     switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
     before = [switch.allow_tf32 for switch in switches]
     try:
@@ -157,7 +143,7 @@ class LossScaler:
     """
 
     def __init__(self, precision: str, device: torch.device) -> None:
-        self.enabled = arithmetic(precision).autocast is torch.float16
+        self.enabled = autocast_type(precision) is torch.float16
         self.overflows = torch.zeros((), dtype=torch.long, device=device)
         self._scaler = torch.amp.GradScaler(device.type, enabled=self.enabled)
         self._one = torch.ones((), device=device)
