@@ -30,14 +30,14 @@ from tread_lab.specs import RunSpec, SamplesSpec, UserError, decode
 MASK = {"kind": "mask", "depth": 1, "width": 8, "heads": 2}
 CODE = {"kind": "ensemble", "form": "code", "weight": 0.1}
 HEAD = {"kind": "discrimination", "prototypes": 8, "hidden": 12, "bottleneck": 4}
+REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
 RUNS: dict[str, dict[str, Any]] = {
     "dense, clipped": {"routes": [], "train": {"clip": 0.5}},
     "padded, dense at the end": {"routes": ["1->1 by bernoulli"], "routes_until": 6},
     "mdt": {"model": "MDT-4x16x2/4", "routes": ["0->B-3"], "bypass": "mdt", "loss": "both"},
-    "sprint": {"routes": ["1->2"], "bypass": "sprint"},
+    "sprint, repa": {"routes": ["1->2"], "bypass": "sprint", "repa": REPA},
     "maskdit": {"routes": ["0->B-1"], "bypass": MASK, "loss": CODE},
     "sd_dit": {"routes": ["0->B-1"], "bypass": {**MASK, "fill": "entry"}, "loss": HEAD},
-    "repa": {"repa": {"encoder": "fashion16-v1", "block": 2, "hidden": 24}},
     "ensemble by its equation, flow": {"loss": {**CODE, "form": "equation"}, "process": "flow"},
 }
 
