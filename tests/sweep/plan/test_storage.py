@@ -336,10 +336,13 @@ BOTH = {"metrics": ["fd", "kid"]}
     ],
 )
 def test_of_the_same_images_only_new_metrics_are_added(
-    stored: list[Any], wanted: list[Any], metrics: list[str]
+    lab: Lab, stored: list[Any], wanted: list[Any], metrics: list[str]
 ) -> None:
-    both = extended(edited({**FIRST, "evaluate": stored}), edited({**FIRST, "evaluate": wanted}))
+    store_plan(folder := lab.sweep("s"), edited({**FIRST, "evaluate": stored}))
+    both = plan_to_run(folder, edited({**FIRST, "evaluate": wanted}), extend=True)
+    store_plan(folder, both)
     found = [getattr(spec, "metrics", [spec.kind]) for spec in both.evaluations]
+    assert load_plan(folder).evaluations == both.evaluations, "nothing is measured again"
     assert [" ".join(names) for names in found] == metrics
 
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
@@ -89,7 +90,8 @@ def load_plan(folder: SweepFolder) -> Plan:
             Trial(t.role, t.cell, t.seed, spec, t.run, t.baseline)
             for t, spec in zip(stored.trials, specs)
         ]
-        evaluations = decode_evaluations(stored.evaluations_as_written)
+        # Each on its own: those of the same images stay as they were planned and measured.
+        evaluations = [decode_evaluations([tree]) for tree in stored.evaluations_as_written]
     except UserError as error:
         raise error.at(str(folder.plan_path)) from None
     return Plan(
@@ -99,7 +101,7 @@ def load_plan(folder: SweepFolder) -> Plan:
         trials=tuple(trials),
         excluded=stored.excluded,
         duplicates=stored.duplicates,
-        evaluations=evaluations,
+        evaluations=tuple(chain.from_iterable(evaluations)),
         sources=dict(stored.sources),
         versions=tuple(versions(stored)),
     )
