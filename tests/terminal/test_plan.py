@@ -115,8 +115,7 @@ def test_a_search_says_its_space_and_what_is_to_come(lab: Lab, screen: Screen) -
               "parallel": 3}  # fmt: skip
     plan = placements(axes=SPACE, search=search, seeds=[0, 1])
     screen("none suggested", show, answers, plan, lab)
-    assert plan.search is not None
-    for number, cell in enumerate(plan.search.cells[:2]):
+    for number, cell in enumerate(plan.space[:2]):
         lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, ()))
     screen("two suggested", show, answers, plan, lab)
 

@@ -287,7 +287,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> Budg
     order_decides = plan.budget is not None or plan.stop_early is not None
     plan = replace(plan, budget=plan.budget or BudgetSpec())
     queue: TaskQueue
-    if plan.search is None:
+    if plan.search_spec is None:
         baselines = {trial.baseline for trial in plan.trials}
         longest_first = tasks if order_decides else times.longest_first(tasks)
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)

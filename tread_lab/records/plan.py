@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 from tread_lab.records.checksums import Kind, fits, sealed_parts
 from tread_lab.records.durable import read_json
-from tread_lab.specs.cell import Spec, Tree, Trial
+from tread_lab.specs.cell import AnySpec, Cell, Tree, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
@@ -30,10 +30,11 @@ FORMAT = 1  # of plan.json
 
 
 @dataclass(frozen=True)
-class StoredPlan:
-    """A plan as its file holds it.
+class PlanOf(Generic[AnySpec]):
+    """What the file of a plan holds, the runs by their specs or, as they are read, by their trees.
 
     Attributes:
+        excluded, duplicates: cells that are not planned, counted by reason.
         sources: trees of the sweep file (`sweep`), of its experiment (`experiment`), and of those
             that this plan extends (`earlier`).
         evaluate: the tree of every evaluation, with its `kind`.
@@ -47,14 +48,14 @@ class StoredPlan:
     name: str
     question: str
     experiment: str
-    trials: tuple[Trial[Tree], ...]
+    trials: tuple[Trial[AnySpec], ...]
     evaluate: tuple[Tree, ...]
     sources: Tree
     excluded: tuple[ExcludedCells, ...] = ()
     duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
     versions: tuple[str, ...] = ()
-    space: tuple[Tree, ...] = ()
+    space: tuple[Cell, ...] = ()
     suggested: int = 0
     created: float | None = None
     extended: tuple[float, ...] = ()
@@ -96,7 +97,7 @@ class StoredPlan:
             return UNEQUAL
         return QUESTIONS[self.match] if pairs else ""
 
-    def follows_length(self, trial: Trial[Tree]) -> str:
+    def follows_length(self: StoredPlan, trial: Trial[Tree]) -> str:
         """Return what makes a stage of a trial differ from a shorter run; "" where nothing does."""
         return follows_length(trial.spec, self._written_shares)
 
@@ -130,16 +131,16 @@ class StoredPlan:
         """The runs that others are compared with, each once."""
         return list(dict.fromkeys(t.baseline for t in self.trials if t.baseline))
 
-    def runs(self) -> dict[str, Tree]:
-        """Return the tree of every distinct run by name, in order, parents before children."""
-        specs: dict[str, Tree] = {}
+    def runs(self) -> dict[str, AnySpec]:
+        """Return the spec of every distinct run by name, in order, parents before children."""
+        specs: dict[str, AnySpec] = {}
         for trial in self.trials:
             for name, spec in ancestors(trial.spec):
                 specs.setdefault(name, spec)
             specs.setdefault(trial.run, trial.spec)
         return specs
 
-    def with_suggested(self, cells: Sequence[Sequence[Trial[Tree]]]) -> StoredPlan:
+    def with_suggested(self: StoredPlan, cells: Sequence[Sequence[Trial[Tree]]]) -> StoredPlan:
         """Return the plan with the trials of cells that a search has suggested, each run once."""
         runs, suggested = {trial.run for trial in self.trials}, dict[str, Trial[Tree]]()
         for trial in chain.from_iterable(cells):
@@ -149,7 +150,7 @@ class StoredPlan:
         return replace(self, trials=trials, suggested=len(cells))
 
     @cached_property
-    def with_baseline_cells(self) -> StoredPlan:
+    def with_baseline_cells(self) -> PlanOf[AnySpec]:
         """The plan with `labels.with_baseline_cells` of its trials."""
         mixed = bool(self.sources.get("earlier"))
         return replace(self, trials=with_baseline_cells(self.trials, mixed=mixed))
@@ -174,19 +175,16 @@ class StoredPlan:
             **({"extended": list(self.extended)} if self.extended else {}),
         }
 
-    def parts(self, trials: Iterable[Trial[Spec]] | None = None) -> Iterator[str]:
-        """Yield the text of `plan.json`.
-
-        Args:
-            trials: those of the plan as specs, which take much less room than their trees.
-        """
-        tree = self.tree()
-        if trials is not None:
-            tree["trials"] = (trial.tree() for trial in trials)
+    def parts(self) -> Iterator[str]:
+        """Yield the text of `plan.json`; of specs, one tree at a time takes much less room."""
+        tree = {**replace(self, trials=()).tree(), "trials": map(Trial.tree, self.trials)}
         return sealed_parts(_plan_parts(tree))
 
     def text(self) -> str:
         return "".join(self.parts())
+
+
+StoredPlan = PlanOf[Tree]
 
 
 def plan_text(tree: Tree) -> str:

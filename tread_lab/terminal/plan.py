@@ -23,10 +23,11 @@ from tread_lab.specs.evaluation import (
 from tread_lab.specs.evaluation_text import evaluation_label
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
+from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
 from tread_lab.specs.units import counted, duration
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
-from tread_lab.sweep.plan.plan import Plan, SearchSpace, pending_tasks
+from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
@@ -63,8 +64,8 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
     show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
     show_lines(out, _during_training(plan))
-    if plan.search is not None:
-        show_lines(out, _search(plan, plan.search, lab))
+    if plan.search_spec is not None:
+        show_lines(out, _search(plan, plan.search_spec, lab))
     show_lines(out, [_size(plan), *_matched(plan), _cost(plan, remaining, slots)])
 
 
@@ -159,10 +160,10 @@ def _span(numbers: Collection[int], form: str = "") -> str:
 
 def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     """Return the training FLOPs of the runs that are certain, and the time that is left."""
-    of_certain_runs = "" if plan.search is None else " of runs that are certain"
+    of_certain_runs = "" if plan.search_spec is None else " of runs that are certain"
     flops = f"{plan.train_flops:.2e} training FLOPs{of_certain_runs}"
     if remaining.open_runs == 0:
-        done = "everything is done" if plan.search is None else "no run is open"
+        done = "everything is done" if plan.search_spec is None else "no run is open"
         return f"{flops}; {done}"
     trained = f" ({remaining.trained} trained, to be measured)" if remaining.trained else ""
     runs = f"{flops}; {counted(remaining.open_runs, 'run')} open{trained}, {slots} at once"
@@ -172,15 +173,15 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     return f"{runs}: about {duration(remaining.seconds)}{source}"
 
 
-def _search(plan: Plan, searched: SearchSpace, lab: Lab) -> Iterator[str]:
+def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> Iterator[str]:
     """Yield how large the space is, how much of it is tried, and what that costs."""
-    spec, suggested = searched.spec, len(lab.sweep(plan.name).suggestions())
-    trials = min(spec.trials, len(searched.cells))
-    seeds = sum(t.role == "trial" for t in searched.trials_of(searched.cells[0]))
+    suggested = len(lab.sweep(plan.name).suggestions())
+    trials = min(spec.trials, len(plan.space))
+    seeds = sum(t.role == "trial" for t in plan.trials_of(plan.space[0]))
     begun = f", {suggested} of them suggested" if suggested else ""
     yield (
-        f"search by {spec.sampler}: {trials} of {len(searched.cells)} cells{begun},"
-        f" {counted(seeds, 'run')} each, for {' and '.join(searched.objectives)};"
+        f"search by {spec.sampler}: {trials} of {len(plan.space)} cells{begun},"
+        f" {counted(seeds, 'run')} each, for {' and '.join(spec.objectives)};"
         f" {spec.parallel} at once"
     )
     if suggested < trials:
@@ -249,7 +250,7 @@ def budget_lines(
     limits = budget.spec.text(**vars(budget.spent))
     fitting, left = budget.split(open_tasks, slots)
     yield f"budget: {limits}: {len(fitting)} of {len(open_tasks)} open runs fit"
-    if left and plan.search is None:
+    if left and plan.search_spec is None:
         labels = run_labels(plan.trials)
         names = "; ".join(labels[task.run] for task in left[:_NAMED])
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""

@@ -15,7 +15,6 @@ from tread_lab.analysis.report.reproduce import Repetition, sweep_file
 from tread_lab.config.load import load_sweep
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.plan import make_plan
-from tread_lab.sweep.plan.storage import to_stored
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
 IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": [0.2, 5]}}}}
@@ -39,7 +38,7 @@ def test_the_file_of_a_report_plans_the_same_runs(
 ) -> None:
     plan = plan_of(tiny(steps=6, model={"depth": 4, "width": 24, "heads": 2}), "kept", **sweep)
     plan = replace(plan, experiment="of_another_folder")
-    text, path = sweep_file(to_stored(plan)), tmp_path / "kept.yaml"
+    text, path = sweep_file(plan), tmp_path / "kept.yaml"
     assert "  model: {backbone: dit, depth: 4" in text  # a line for each part
     assert "&id" not in text
     path.write_text(text)

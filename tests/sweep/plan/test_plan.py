@@ -135,9 +135,8 @@ def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it(tiny: Tiny) 
     plan = planned(tiny, stop_early={"grace": 5})
     assert plan.baselines_first == {t.run: t.baseline for t in plan.trials if t.role == "trial"}
     plan = planned(tiny, search=SEARCH, stop_early={"grace": 5})
-    assert plan.search is not None
     first, second = (trial.run for trial in plan.trials)
-    own = plan.search.trials_of({"route": "0->1"}), plan.search.trials_of({"route": "0->2"})
+    own = plan.trials_of({"route": "0->1"}), plan.trials_of({"route": "0->2"})
     runs = [trial.run for trials in own for trial in trials if trial.role == "trial"]
     assert plan.baselines_first == dict(zip(runs, (first, second, first, second), strict=True))
 
@@ -180,12 +179,12 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
     tiny: Tiny, axes: Any, baseline: Any, first: int, of_each_cell: list[int]
 ) -> None:
     plan = planned(tiny, axes=axes, baseline=baseline, search=SEARCH)
-    assert plan.search is not None and "Trial(" not in repr(plan.search)
+    assert repr(plan).count("Trial(") == first
     assert [trial.role for trial in plan.trials] == ["baseline"] * first
-    assert [len(own) for own in plan.search.trials.values()] == of_each_cell
-    roles = [[trial.role for trial in own].count("trial") for own in plan.search.trials.values()]
+    assert [len(own) for own in plan.cells.values()] == of_each_cell
+    roles = [[trial.role for trial in own].count("trial") for own in plan.cells.values()]
     assert roles == [2] * len(of_each_cell)
-    seeds = [trial.seed for own in plan.search.trials.values() for trial in own]
+    seeds = [trial.seed for own in plan.cells.values() for trial in own]
     assert seeds == [0, 1] * (sum(of_each_cell) // 2)
 
 
@@ -203,12 +202,11 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     lab: Lab, tiny: Tiny, trials: int, coming: int
 ) -> None:
     plan = searched(tiny, trials=trials)
-    assert plan.search is not None
-    cells = [plan.search.cells[place] for place in (6, 18, 30)]  # the middles of equal parts of 36
-    own = {trial.run for cell in cells for trial in plan.search.trials_of(cell)}
+    cells = [plan.space[place] for place in (6, 18, 30)]  # the middles of equal parts of 36
+    own = {trial.run for cell in cells for trial in plan.trials_of(cell)}
     assert trials != 3 or own == {task.run for task in pending_tasks(plan, lab)}
     for number, place in enumerate((6, 18, 30)):  # those that a search of 3 would stand for
-        suggestion = Suggestion(number, plan.search.cells[place], ())
+        suggestion = Suggestion(number, plan.space[place], ())
         lab.sweep(plan.name).add_suggestion(suggestion)
     runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
@@ -218,13 +216,12 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
 
 def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) -> None:
     plan = searched(tiny, trials=3)
-    assert plan.search is not None
     assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
-    assert pending_tasks(replace(plan, search=None), lab) == list(plan.tasks)
+    assert pending_tasks(replace(plan, search_spec=None), lab) == list(plan.tasks)
     folder = lab.sweep(plan.name)
-    folder.add_suggestion(Suggestion(0, plan.search.cells[4], ()))
+    folder.add_suggestion(Suggestion(0, plan.space[4], ()))
     begun = [task.run for task in started_tasks(plan, lab)]
-    assert begun == [trial.run for trial in plan.search.trials_of(plan.search.cells[4])]
+    assert begun == [trial.run for trial in plan.trials_of(plan.space[4])]
 
 
 @pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))

@@ -42,7 +42,7 @@ def carried_out(
     folder, done = lab.sweep("budgeted"), Pretender(lab, slots)
     budget = Budget(lab, plan, lambda task: seconds)
     watch = Stopwatch(folder.spent_path)
-    searched = plan.search is not None
+    searched = plan.search_spec is not None
     tasks = SearchQueue(lab, plan) if searched else ListQueue(plan.open_tasks(lab))
     queue = BudgetedQueue(tasks, budget, watch)
     done.run(queue)

@@ -27,7 +27,7 @@ from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import load_plan, plan_to_run, store_plan, to_stored
+from tread_lab.sweep.plan.storage import load_plan, plan_to_run, store_plan
 from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
     SAMPLERS,
@@ -145,9 +145,8 @@ def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_
 
 def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: Any) -> None:
     plan, folder = planned(tiny), lab.sweep("searched")
-    assert plan.search is not None
-    first = propose(plan.search.spec, ["heldout/loss"], Space(plan.search.cells), [])
-    route = "{start}->{end}".format(**plan.search.cells[first])
+    first = propose(plan.search_spec, ["heldout/loss"], Space(plan.space), [])
+    route = "{start}->{end}".format(**plan.space[first])
     assert len(searched(lab, plan, diverges=route).done) == 2 + 2 * 6
     for lost in (False, True):
         if lost:
@@ -201,10 +200,9 @@ def test_a_search_of_an_earlier_version_is_shown_and_goes_on_if_it_chooses_alike
 ) -> None:
     plan, folder = planned(tiny, trials=2), lab.sweep("searched")
     searched(lab, plan)
-    stored = to_stored(plan)
-    sweep = stored.sources["sweep"]
-    sources = {**stored.sources, "sweep": {**sweep, "search": {**sweep["search"], **settings}}}
-    stored = replace(stored, search={**(stored.search or {}), **settings}, sources=sources)
+    sweep = plan.sources["sweep"]
+    sources = {**plan.sources, "sweep": {**sweep, "search": {**sweep["search"], **settings}}}
+    stored = replace(plan, search={**(plan.search or {}), **settings}, sources=sources)
     write_parts(folder.plan_path, stored.parts())
     assert len(trials_frame(lab, "searched")) == 2 + 2 * 2 and len(load_plan(folder).tasks) == 6
     if refusal is None:

@@ -54,9 +54,8 @@ def test_a_search_tries_so_many_cells_and_of_a_small_space_all(lab: Lab, tiny: T
 
 def test_a_later_session_knows_the_suggested_cells_of_its_space(lab: Lab, tiny: Tiny) -> None:
     plan = planned(tiny, trials=2)
-    assert plan.search is not None
     folder = lab.sweep("searched")
-    folder.add_suggestion(Suggestion(0, plan.search.cells[4], ()))
+    folder.add_suggestion(Suggestion(0, plan.space[4], ()))
     folder.add_suggestion(Suggestion(1, {"start": 50, "end": 60}, ()))  # of another space
     (cell,) = SearchQueue(lab, plan).observations
     assert cell.cell == 4

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from tread_lab.engine.cost.training import cost
+from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab, with_parents
-from tread_lab.specs.cell import Cell, Trial
+from tread_lab.records.plan import PlanOf
+from tread_lab.specs.cell import Cell, Tree, Trial
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
+from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.trials import Completion, Price
@@ -25,51 +29,36 @@ from tread_lab.sweep.plan.goals import objectives_of
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 
 T = TypeVar("T", SweepSpec, Experiment)
+Cells = dict[str, tuple[Trial[RunSpec], ...]]
 
 
 @dataclass(frozen=True)
-class SearchSpace:
-    """What a search chooses from: every cell that is not excluded.
+class Plan(PlanOf[RunSpec]):
+    """A plan that can be run: its trials in order, baselines first.
+
+    Under a search, `trials` are the baselines that all cells share. A plan that was loaded has no
+    `cells`; its `trials` include the suggested ones.
 
     Attributes:
-        trials: the runs of every cell and of its baselines, by the text of the cell.
+        cells: what a search chooses from: the runs of every cell that is not excluded and of its
+            baselines, by the text of the cell.
+        search_spec, budget, stop_early: of the sweep file at hand; `None` where a plan was loaded.
     """
 
-    spec: SearchSpec
-    objectives: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    trials: Mapping[str, tuple[Trial[RunSpec], ...]] = field(repr=False)
+    cells: Cells = field(default_factory=Cells, repr=False)
+    search_spec: SearchSpec | None = None
+    budget: BudgetSpec | None = None
+    stop_early: StopEarlySpec | None = None
+
+    @cached_property
+    def evaluations(self) -> tuple[EvaluationSpec, ...]:
+        """Every evaluation on its own: those of the same images stay as they were first planned."""
+        written = ([tree] for tree in self.evaluations_as_written)
+        return tuple(chain.from_iterable(map(decode_evaluations, written)))
 
     def trials_of(self, *cells: Cell) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of some cells: of each one a seed, those of its baselines first."""
-        return tuple(trial for cell in cells for trial in self.trials[repr(cell)])
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The trials of a sweep in order, baselines first.
-
-    Under a search, `trials` are the baselines that all cells share. A plan that was loaded has no
-    `search`; its `trials` include the suggested ones.
-
-    Attributes:
-        excluded, duplicates: cells that are not planned, counted by reason.
-        sources: trees of the sweep file, of its experiment, and of the files that it extends.
-        versions: names of the sweep files that an extended plan was made from.
-    """
-
-    name: str
-    question: str
-    experiment: str
-    trials: tuple[Trial[RunSpec], ...]
-    excluded: tuple[ExcludedCells, ...]
-    evaluations: tuple[EvaluationSpec, ...]
-    sources: dict[str, Any]
-    duplicates: tuple[ExcludedCells, ...] = ()
-    search: SearchSpace | None = None
-    versions: tuple[str, ...] = ()
-    budget: BudgetSpec | None = None
-    stop_early: StopEarlySpec | None = None
+        return tuple(trial for cell in cells for trial in self.cells[repr(cell)])
 
     def tasks_of(self, trials: Iterable[Trial[RunSpec]]) -> tuple[Task, ...]:
         """Return the distinct tasks of some trials, parents first."""
@@ -80,12 +69,6 @@ class Plan:
     def tasks(self) -> tuple[Task, ...]:
         """Every task once, parents first, although trials may share a run or a parent."""
         return self.tasks_of(self.trials)
-
-    @property
-    def match(self) -> str | None:
-        """What every trial spends as much of as its baseline; `None` where steps are as written."""
-        match: str | None = self.sources["sweep"].get("match")
-        return match
 
     def price(self, spec: RunSpec) -> float:
         """Return what the training of a run costs: seconds where these are matched, else FLOPs."""
@@ -101,13 +84,13 @@ class Plan:
     @property
     def possible_trials(self) -> tuple[Trial[RunSpec], ...]:
         """Every trial that may run: under a search those of all cells, shared ones repeatedly."""
-        if self.search is None:
+        if self.search_spec is None:
             return self.trials
-        return tuple(trial for own in self.search.trials.values() for trial in own)
+        return tuple(trial for own in self.cells.values() for trial in own)
 
     @cached_property
     def possible_tasks(self) -> tuple[Task, ...]:
-        return self.tasks if self.search is None else self.tasks_of(self.possible_trials)
+        return self.tasks if self.search_spec is None else self.tasks_of(self.possible_trials)
 
     @property
     def baselines_first(self) -> dict[str, str]:
@@ -206,69 +189,79 @@ def make_plan(
     prices["train_seconds"] = seconds
     expansion = expand(sweep, experiment, facts, prices.get(sweep.match), whole)
     timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
-    searched = None if sweep.search is None else _searched(sweep, sweep.search, expansion)
-    specs = [] if searched is None else [t.spec for own in searched.trials.values() for t in own]
+    search, cells = sweep.search, Cells()
+    if search is not None:
+        of_data = {trial.spec.data.source for trial in expansion.trials}
+        objectives = objectives_of(search, sweep, expansion.evaluations, of_data)
+        search, cells = replace(search, objectives=objectives), _cells(expansion)
+    specs = [trial.spec for own in cells.values() for trial in own]
     held = {spec.data.digest: spec.data.path for spec in specs if spec.data.digest}
     data = {"data": held} if held else {}
     return Plan(
         name=name,
         question=sweep.question,
         experiment=experiment.name,
-        trials=expansion.trials if searched is None else _shared_baselines(searched),
-        search=searched,
-        budget=sweep.budget,
-        stop_early=sweep.stop_early,
+        trials=expansion.trials if search is None else _shared_baselines(cells),
+        evaluate=tuple(encode(expansion.evaluations)),
+        sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed, **data},
         excluded=expansion.excluded,
         duplicates=expansion.duplicates,
-        evaluations=expansion.evaluations,
-        sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed, **data},
+        search=None if search is None else _search_tree(search, cells),
+        space=tuple(own[-1].cell for own in cells.values()),
+        cells=cells,
+        search_spec=search,
+        budget=sweep.budget,
+        stop_early=sweep.stop_early,
     )
 
 
-def _searched(sweep: SweepSpec, spec: SearchSpec, expansion: Expansion) -> SearchSpace:
-    """Return the cells of an expansion, each with its runs and their baselines."""
+def _cells(expansion: Expansion) -> Cells:
+    """Return the trials of each cell of an expansion, those of its baselines first."""
     baselines = {trial.run: trial for trial in expansion.trials if trial.role == "baseline"}
-    cells: dict[str, Cell] = {}
-    runs: dict[str, dict[str, Trial[RunSpec]]] = {}
+    cells: dict[str, dict[str, Trial[RunSpec]]] = {}
     for trial in (trial for trial in expansion.trials if trial.role == "trial"):
-        cells[repr(trial.cell)] = trial.cell
-        own = runs.setdefault(repr(trial.cell), {})
+        own = cells.setdefault(repr(trial.cell), {})
         if trial.baseline in baselines:
             own[f"baseline {trial.baseline}"] = baselines[trial.baseline]
         own[trial.run] = trial  # at rate 0 the run of its own baseline
-    trials = {
+    return {
         name: tuple(sorted(own.values(), key=lambda trial: trial.role != "baseline"))
-        for name, own in runs.items()
+        for name, own in cells.items()
     }
-    sources = {trial.spec.data.source for trial in expansion.trials}
-    objectives = objectives_of(spec, sweep, expansion.evaluations, sources)
-    return SearchSpace(spec, objectives, tuple(cells.values()), trials)
 
 
-def _shared_baselines(searched: SearchSpace) -> tuple[Trial[RunSpec], ...]:
+def _search_tree(search: SearchSpec, cells: Cells) -> Tree:
+    """Return how a search chooses and from what, without the number of trials, which may change."""
+    settings = {name: value for name, value in encode(search).items() if name != "trials"}
+    runs = "\n".join(sorted({trial.run for own in cells.values() for trial in own}))
+    checksums = {"checksum": checksum("\n".join(cells)), "runs": checksum(runs)}
+    return {**settings, "space": {"cells": len(cells), **checksums}}
+
+
+def _shared_baselines(cells: Cells) -> tuple[Trial[RunSpec], ...]:
     """Return the baselines that every cell is compared with."""
-    of_cells = list(searched.trials.values())
+    of_cells = list(cells.values())
     shared = set.intersection(*({trial.run for trial in own} for own in of_cells))
     return tuple(t for t in of_cells[0] if t.role == "baseline" and t.run in shared)
 
 
 def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:
     """Return the open tasks in order; cells from all over the space stand for later suggestions."""
-    if plan.search is None:
+    if plan.search_spec is None:
         return plan.open_tasks(lab)
     cells = _suggested_cells(plan, lab)
     suggested = set(map(repr, cells))
-    later = [cell for cell in plan.search.cells if repr(cell) not in suggested]
-    cells += _spread(later, plan.search.spec.trials - len(cells))
-    trials = (*plan.trials, *plan.search.trials_of(*cells))
+    later = [cell for cell in plan.space if repr(cell) not in suggested]
+    cells += _spread(later, plan.search_spec.trials - len(cells))
+    trials = (*plan.trials, *plan.trials_of(*cells))
     return plan.open_of(lab, plan.tasks_of(trials))
 
 
 def started_tasks(plan: Plan, lab: Lab) -> tuple[Task, ...]:
     """Return the tasks of the sweep so far: those of its plan and of the suggested cells."""
-    if plan.search is None:
+    if plan.search_spec is None:
         return plan.tasks
-    suggested = plan.search.trials_of(*_suggested_cells(plan, lab))
+    suggested = plan.trials_of(*_suggested_cells(plan, lab))
     return plan.tasks_of([*plan.trials, *suggested])
 
 

@@ -8,27 +8,26 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
-from tread_lab.records.checksums import checksum, digest
+from tread_lab.records.checksums import digest
 from tread_lab.records.durable import write_parts
 from tread_lab.records.metric_names import heldout_named
-from tread_lab.records.plan import StoredPlan
+from tread_lab.records.plan import PlanOf, StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import AnySpec, Spec, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
+from tread_lab.specs.evaluation_text import evaluation_label
 from tread_lab.specs.fields import dotted, lies_in, with_fields
 from tread_lab.specs.labels import trial_label
 from tread_lab.specs.run import RunSpec, with_old_meaning
 from tread_lab.specs.signature import named, signature, unhashed
 from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
-from tread_lab.sweep.plan.plan import Plan, SearchSpace
+from tread_lab.sweep.plan.plan import Plan
 
 _FIELDS = 2  # that the difference of two plans names; the rest are counted
 
@@ -43,31 +42,32 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
     """
     stored, now = folder.stored_plan(), time.time()
     if stored is None:
-        _write(folder, plan, created=now)
+        _write(folder, plan, now)
     elif list(plan.versions[:-1]) == versions(stored):
-        _write(folder, plan, created=stored.created, extended=(*stored.extended, now))
+        _write(folder, plan, stored.created, (*stored.extended, now))
     elif plan.versions != tuple(versions(stored)):
         plan_to_run(folder, plan)
-        if plan.search is not None and plan.search.spec.trials != stored.wanted:
-            again = to_stored(plan, created=stored.created, extended=stored.extended)
-            write_parts(folder.plan_path, again.parts())
+        if plan.wanted != stored.wanted:
+            _write(folder, plan, stored.created, stored.extended)
 
 
-def _write(folder: SweepFolder, plan: Plan, **times: Any) -> None:
-    head = to_stored(dataclasses.replace(plan, trials=()), **times)
+def _write(
+    folder: SweepFolder, plan: Plan, created: float | None, extended: tuple[float, ...] = ()
+) -> None:
     folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
-    write_parts(folder.plan_path, head.parts(plan.trials))
+    stored = dataclasses.replace(plan, created=created, extended=extended)
+    write_parts(folder.plan_path, stored.parts())
 
 
 def is_stored(stored: StoredPlan, plan: Plan) -> bool:
     """Return whether both plan the same runs, compared and measured in the same way."""
     evaluations, search, runs = _identity(plan)
     if stored.search is not None and search is not None and "runs" not in stored.search["space"]:
-        del search["space"]["runs"]  # of an earlier version
+        search["space"] = {k: v for k, v in search["space"].items() if k != "runs"}  # as earlier
     return bool(_identity(stored) == (evaluations, search, runs))
 
 
-def version_of(plan: Plan | StoredPlan) -> str:
+def version_of(plan: PlanOf[Spec]) -> str:
     """Return a short name of what a plan runs and measures."""
     return digest(json.dumps(_identity(plan), sort_keys=True))
 
@@ -84,70 +84,28 @@ def load_plan(folder: SweepFolder) -> Plan:
         UserError: there is none, or it cannot be read; names its file.
     """
     stored, decoded = folder.plan(), SharedParts().run
+    fields = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
     try:
-        specs = [named(decoded(with_old_meaning(t.spec)), t.run) for t in stored.trials]
         trials = [
-            Trial(t.role, t.cell, t.seed, spec, t.run, t.baseline)
-            for t, spec in zip(stored.trials, specs)
+            Trial(**{**vars(t), "spec": named(decoded(with_old_meaning(t.spec)), t.run)})
+            for t in stored.trials
         ]
-        # Each on its own: those of the same images stay as they were planned and measured.
-        evaluations = [decode_evaluations([tree]) for tree in stored.evaluations_as_written]
+        plan = Plan(**{**fields, "trials": tuple(trials), "versions": tuple(versions(stored))})
+        assert plan.evaluations is not None  # decoded here
     except UserError as error:
         raise error.at(str(folder.plan_path)) from None
-    return Plan(
-        name=stored.name,
-        question=stored.question,
-        experiment=stored.experiment,
-        trials=tuple(trials),
-        excluded=stored.excluded,
-        duplicates=stored.duplicates,
-        evaluations=tuple(chain.from_iterable(evaluations)),
-        sources=dict(stored.sources),
-        versions=tuple(versions(stored)),
-    )
+    return plan
 
 
-def to_stored(
-    plan: Plan, *, created: float | None = None, extended: tuple[float, ...] = ()
-) -> StoredPlan:
-    """Return the plan as `plan.json` holds it, written first and again at these seconds."""
-    return StoredPlan(
-        name=plan.name,
-        question=plan.question,
-        experiment=plan.experiment,
-        trials=tuple(map(Trial.stored, plan.trials)),
-        evaluate=tuple(encode(plan.evaluations)),
-        sources=plan.sources,
-        excluded=plan.excluded,
-        duplicates=plan.duplicates,
-        search=None if plan.search is None else _search_tree(plan.search),
-        versions=plan.versions,
-        space=() if plan.search is None else tuple(encode(plan.search.cells)),
-        created=created,
-        extended=extended,
-    )
-
-
-def _search_tree(searched: SearchSpace) -> dict[str, Any]:
-    """Return how a search chooses and from what, without the number of trials, which may change."""
-    settings = {k: v for k, v in encode(searched.spec).items() if k != "trials"}
-    cells = "\n".join(searched.trials)
-    runs = "\n".join(sorted({trial.run for own in searched.trials.values() for trial in own}))
-    checksums = {"checksum": checksum(cells), "runs": checksum(runs)}
-    whole = {"cells": len(searched.cells), **checksums}
-    return {**settings, "objectives": list(searched.objectives), "space": whole}
-
-
-def _identity(plan: Plan | StoredPlan) -> Any:
+def _identity(plan: PlanOf[Spec]) -> Any:
     """Return what must not change under one name: evaluations, search, runs and baselines."""
-    stored = to_stored(dataclasses.replace(plan, trials=())) if isinstance(plan, Plan) else plan
-    search = stored.search and {"in_order": True, **stored.search}  # as earlier versions wrote it
-    if search is not None and not any(tree.get("reference") for tree in stored.evaluate):
+    search = plan.search and {"in_order": True, **plan.search}  # as earlier versions wrote it
+    if search is not None and not any(tree.get("reference") for tree in plan.evaluate):
         objectives = [
             renamed for name in search["objectives"] for renamed in heldout_named({name: 0})
         ]
         search = {**search, "objectives": objectives}
-    evaluations = [_without_path(tree) for tree in stored.evaluate]
+    evaluations = [_without_path(tree) for tree in plan.evaluate]
     return evaluations, search, [(t.run, t.baseline) for t in plan.trials]
 
 
@@ -158,7 +116,7 @@ def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**evaluation, "reference": {"name": evaluation["reference"]["name"]}}
 
 
-def difference(earlier: StoredPlan, later: StoredPlan) -> str:
+def difference(earlier: StoredPlan, later: PlanOf[Spec]) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(earlier.sources, later.sources), *other_data(earlier, later)]
     parts += renamed(earlier, later)
@@ -173,13 +131,13 @@ def difference(earlier: StoredPlan, later: StoredPlan) -> str:
     return "; ".join(parts) or "the same trials in another order"
 
 
-def other_data(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
+def other_data(earlier: StoredPlan, later: PlanOf[Spec]) -> Iterator[str]:
     """Yield that the data hold something else than before, where both plans say what they held."""
     was, now = (
         {
             data["digest"]: data["path"]
             for trial in plan.trials
-            if "digest" in (data := trial.spec.get("data", {}))
+            if "digest" in (data := trial.tree()["spec"].get("data", {}))
         }
         | plan.sources.get("data", {})
         for plan in (earlier, later)
@@ -195,14 +153,14 @@ def in_short(trials: Sequence[Trial[Spec]]) -> str:
 
 
 def new_trials(
-    earlier: Sequence[Trial[AnySpec]], later: Sequence[Trial[AnySpec]]
+    earlier: Sequence[Trial[Spec]], later: Sequence[Trial[AnySpec]]
 ) -> list[Trial[AnySpec]]:
     """Return the trials of `later` that `earlier` lacks, by role, run and baseline."""
     keys = {(trial.role, trial.run, trial.baseline) for trial in earlier}
     return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
 
 
-def renamed(earlier: StoredPlan, later: StoredPlan) -> Iterator[str]:
+def renamed(earlier: StoredPlan, later: PlanOf[Spec]) -> Iterator[str]:
     """Yield how many runs of an earlier plan a later one would make under other names, of today."""
     decoded, names = SharedParts().run, set()
     new = {trial.run for trial in later.trials} - {trial.run for trial in earlier.trials}
@@ -218,7 +176,7 @@ def _counted(trials: Sequence[Trial[Spec]], what: str) -> str:
     return f"{counted(len(trials), 'trial')} {what}{examples}"
 
 
-def _measured(earlier: StoredPlan, later: StoredPlan) -> list[str]:
+def _measured(earlier: PlanOf[Spec], later: PlanOf[Spec]) -> list[str]:
     names = [evaluation_label(spec) for spec in later.evaluate if spec not in earlier.evaluate]
     return list(dict.fromkeys(names))
 
@@ -278,7 +236,8 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
     }
     costs = {"train_flops": plan.train_flops, "disk_bytes": plan.disk_bytes}
     runs = {run: _price(spec) for run, spec in specs.items()}
-    return {**to_stored(plan).tree(), "counts": counts, "cost": costs, "runs": runs}
+    tree = dataclasses.replace(plan, created=None, extended=()).tree()
+    return {**tree, "counts": counts, "cost": costs, "runs": runs}
 
 
 _PRICES = ("parameters", "train_flops", "speedup", "speedup_on_gpu", "checkpoint_bytes")
@@ -300,10 +259,9 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
         return plan
     if version_of(plan) in versions(stored):
         return load_plan(folder)
-    later = to_stored(plan)
     if not extend:
         raise UserError(
-            f"sweep {plan.name!r} was planned with other settings: {difference(stored, later)};"
+            f"sweep {plan.name!r} was planned with other settings: {difference(stored, plan)};"
             " --extend adds what is new, another --name keeps both"
         )
     if plan.search is not None or stored.search is not None:
@@ -322,9 +280,9 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
             f"sweep {plan.name!r}: {'; '.join(changes)}; an extension adds cells, seeds and"
             " evaluations, and another --name makes another sweep"
         )
-    for change in other_data(stored, later):
+    for change in other_data(stored, plan):
         raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
-    for change in renamed(stored, later):
+    for change in renamed(stored, plan):
         raise UserError(
             f"sweep {plan.name!r}: {change} and would run them again: give another --name"
         )
@@ -344,7 +302,8 @@ def extended(stored: Plan, plan: Plan) -> Plan:
     if new_trials(plan.trials, stored.trials) or set(evaluations) != set(plan.evaluations):
         earlier = {k: v for k, v in stored.sources.items() if k != "earlier"}
         sources = {**sources, "earlier": [*stored.sources.get("earlier", []), earlier]}
-    return dataclasses.replace(plan, trials=trials, evaluations=evaluations, sources=sources)
+    measured = tuple(encode(evaluations))
+    return dataclasses.replace(plan, trials=trials, evaluate=measured, sources=sources)
 
 
 def what_is_added(stored: Plan, plan: Plan) -> str:

@@ -31,10 +31,9 @@ class SearchQueue:
     stop = False
 
     def __init__(self, lab: Lab, plan: Plan) -> None:
-        assert plan.search is not None
-        self.lab, self.plan = lab, plan
-        self.folder, self.searched = lab.sweep(plan.name), plan.search
-        self.search, self.space = plan.search.spec, Space(plan.search.cells)
+        assert plan.search_spec is not None
+        self.lab, self.plan, self.folder = lab, plan, lab.sweep(plan.name)
+        self.search, self.space = plan.search_spec, Space(plan.space)
         self._wanted = min(self.search.trials, len(self.space))
         self._ended: set[str] = set()  # runs, in this session
         self._queue = ListQueue(plan.open_tasks(lab), after=plan.baselines_first)
@@ -87,7 +86,7 @@ class SearchQueue:
     def _suggest(self) -> None:
         later = (Observation(o.cell) for o in self.observations[self._needed :])
         observations = [*self.observations[: self._needed], *later]
-        number = propose(self.search, self.searched.objectives, self.space, observations)
+        number = propose(self.search, self.search.objectives, self.space, observations)
         cell, trials = self.space.cells[number], self._trials_of(number)
         stored_trials = tuple(map(Trial.stored, trials))
         suggestion = Suggestion(len(self.observations), cell, stored_trials)
@@ -105,7 +104,7 @@ class SearchQueue:
 
     def _trials_of(self, number: int) -> tuple[Trial[RunSpec], ...]:
         """Return the runs of a cell and of its baselines."""
-        return self.searched.trials_of(self.space.cells[number])
+        return self.plan.trials_of(self.space.cells[number])
 
     def _open(self, trials: Sequence[Trial[RunSpec]]) -> list[Task]:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
@@ -114,7 +113,7 @@ class SearchQueue:
         """Read the results of the open cells; store the study once all of them have results."""
         self.observations = [o if o.over else self._observed(o) for o in self.observations]
         if self.observations and all(o.over for o in self.observations):
-            path, goals = self.folder.study_path, self.searched.objectives
+            path, goals = self.folder.study_path, self.search.objectives
             store_study(path, self.plan.name, goals, self.space, self.observations, self._facts)
 
     def _observed(self, observation: Observation) -> Observation:
@@ -126,7 +125,7 @@ class SearchQueue:
         own = [trial for trial in trials if trial.role == "trial"]
         if self._states(own) & {RunState.DIVERGED, RunState.STOPPED} and not open_runs:
             return replace(observation, state="bad")
-        goals, evaluations = self.searched.objectives, self.plan.evaluations
+        goals, evaluations = self.search.objectives, self.plan.evaluations
         completed = self._states(trials) == {RunState.COMPLETED}
         values = cell_values(self.lab, own, goals, evaluations) if completed else None
         if values is None:
@@ -144,6 +143,6 @@ class SearchQueue:
         }
 
     def _facts(self, cell: Cell) -> dict[str, Any]:
-        trials = [trial for trial in self.searched.trials_of(cell) if trial.role == "trial"]
+        trials = [trial for trial in self.plan.trials_of(cell) if trial.role == "trial"]
         flops = sum(cost(trial.spec).train_flops for trial in trials)
         return {"cell": dict(cell), "runs": [trial.run for trial in trials], "train_flops": flops}
