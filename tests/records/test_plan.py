@@ -131,12 +131,12 @@ def test_parents_stand_before_the_runs_that_start_from_them_and_the_eldest_first
 
 def test_a_trial_is_stored_as_plain_values() -> None:
     spec = decode(RunSpec, {"model": "DiT-S/2", "train": {"steps": 7}})
-    stored = Trial.stored(Trial("trial", {"rate": 0.5}, 3, spec, "abc", "def"))
-    assert stored.tree() == {
+    tree = Trial("trial", {"rate": 0.5}, 3, spec, "abc", "def").tree()
+    assert tree == {
         "role": "trial", "cell": {"rate": 0.5}, "seed": 3, "spec": encode(spec), "run": "abc",
         "baseline": "def",
     }  # fmt: skip
-    assert stored.steps == 7 and Trial.read(stored.tree()) == stored
+    assert Trial.read(tree).steps == 7 and Trial.read(tree).tree() == tree
 
 
 def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> None:

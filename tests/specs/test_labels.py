@@ -75,7 +75,7 @@ def test_a_cell_tells_its_routes_their_rate_and_every_other_axis(
 ) -> None:
     for start in ({}, {"init_from": {"run": {"model": MODEL, "routes": routes}}}):
         made = trial(cell, routes=routes, **start)
-        assert cell_label(made) == cell_label(Trial.stored(made)) == label
+        assert cell_label(made) == cell_label(Trial.read(made.tree())) == label
     assert trial_label(made) == f"{label} seed 0"
     as_baseline = f"baseline {label}" if routes else label.replace("1->4 s=0", "dense")
     assert cell_label(trial(cell, "baseline", routes=routes)) == as_baseline
@@ -256,7 +256,7 @@ def test_trials_of_one_cell_that_an_early_version_mixed_are_told_apart_by_digits
         for number, more in enumerate(changes)
         for trial in planned(axes={"route": ["2->8"]}, seeds=[seed * number], **more)
     ]
-    for own in (trials, list(map(Trial.stored, trials))):
+    for own in (trials, [Trial.read(t.tree()) for t in trials]):
         found = [t for t in with_baseline_cells(own, mixed=True) if t.role == "trial"]
         assert [cell_label(t) for t in found] == [
             f"2->8 s=0.5 digits={t.run[:6]}/{(t.baseline or '')[:6]}" for t in found

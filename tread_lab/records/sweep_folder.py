@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic
 
 from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.durable import modified, read_json, write_json
@@ -19,14 +20,14 @@ from tread_lab.records.plan import StoredPlan, is_trial, read_plan
 from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
-from tread_lab.specs.cell import Cell, Tree, Trial
+from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
 from tread_lab.specs.errors import UserError
 
 TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class Suggestion(Generic[AnySpec]):
     """One cell that a search chose.
 
     Attributes:
@@ -37,7 +38,7 @@ class Suggestion:
 
     number: int
     cell: Cell
-    trials: tuple[Trial[Tree], ...]
+    trials: tuple[Trial[AnySpec], ...]
 
 
 @dataclass(frozen=True)
@@ -175,12 +176,12 @@ class SweepFolder:
     def study_path(self) -> Path:
         return self.path / "study.db"
 
-    def add_suggestion(self, suggestion: Suggestion) -> None:
+    def add_suggestion(self, suggestion: Suggestion[Spec]) -> None:
         """Write a suggestion down before any of its runs starts."""
         trials = [trial.tree() for trial in suggestion.trials]
         append_line(self.suggestions_path, {**vars(suggestion), "trials": trials})
 
-    def suggestions(self) -> list[Suggestion]:
+    def suggestions(self) -> list[Suggestion[Tree]]:
         """Return the suggestions in order; a damaged line is passed over."""
         suggestions = [
             Suggestion(tree["number"], tree["cell"], tuple(map(Trial.read, tree["trials"])))

@@ -175,10 +175,6 @@ class Trial(Generic[AnySpec]):
         spec = self.spec if isinstance(self.spec, Mapping) else encode(self.spec)
         return {**vars(self), "cell": encode(self.cell), "spec": spec}
 
-    def stored(self) -> Trial[Tree]:
-        """Return the trial as a plan stores it."""
-        return Trial.read(self.tree())
-
     @property
     def steps(self) -> int:
         spec = self.spec

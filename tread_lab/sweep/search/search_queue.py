@@ -11,7 +11,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Suggestion
 from tread_lab.specs.axes import Space
-from tread_lab.specs.cell import Cell, Trial
+from tread_lab.specs.cell import Cell, Spec, Trial
 from tread_lab.specs.labels import place_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
@@ -88,13 +88,12 @@ class SearchQueue:
         observations = [*self.observations[: self._needed], *later]
         number = propose(self.search, self.search.objectives, self.space, observations)
         cell, trials = self.space.cells[number], self._trials_of(number)
-        stored_trials = tuple(map(Trial.stored, trials))
-        suggestion = Suggestion(len(self.observations), cell, stored_trials)
+        suggestion = Suggestion(len(self.observations), cell, trials)
         self.folder.add_suggestion(suggestion)
         self._add(suggestion)
         self._observe()
 
-    def _add(self, suggestion: Suggestion) -> None:
+    def _add(self, suggestion: Suggestion[Spec]) -> None:
         """Queue the open runs of a suggested cell."""
         number = self.space.number_of(suggestion.cell)
         if number is None:  # of another space, under the same name: the plan was checked
