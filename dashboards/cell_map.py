@@ -233,18 +233,21 @@ def front(rows: pd.DataFrame, metric: str, key: str) -> Tree | None:
     if metric_kind(metric).nature != "quality" or metric not in rows or not vary_in_cost(rows):
         return None
     index, points = cell_numbers(rows), front_of_cells(rows, metric)
+    measured = points.measured
     return {
         "metric": metric,
         "relative": points.relative,
-        "cell": [index[key] for key in points.cells],
-        **{name: numbers(getattr(points, name)) for name in ("cost", "value", "low", "high")},
+        "cell": [index[key] for key in zip(measured["role"], measured["name"])],
+        **{name: numbers(measured[name]) for name in ("cost", "value", "low", "high")},
         "texts": [
-            typeset(text) for text in metric_numbers(metric, points.value, points.low, points.high)
+            typeset(text)
+            for text in metric_numbers(metric, measured["value"], measured["low"], measured["high"])
         ],
         "prices": [
-            f"{ratio(c)} of dense" if points.relative else quantity(c, "FLOP") for c in points.cost
+            f"{ratio(c)} of dense" if points.relative else quantity(c, "FLOP")
+            for c in measured["cost"]
         ],
-        "front": points.front.tolist(),
+        "front": measured["front"].tolist(),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
-from tread_lab.analysis.figures.placements import Array, measured_as, numbers_of
+from tread_lab.analysis.figures.points import NUMBERS, Points, bare_rows, cell_points
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.tables import published
 from tread_lab.frames import cells_frame, delta_column, require_metric, with_delta
-from tread_lab.records.metric_names import GAP_HELDOUT, TRAIN_FLOPS, metric_kind
+from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
 from tread_lab.specs.trials import SPEND, STEPS
@@ -24,39 +24,20 @@ from tread_lab.specs.trials import SPEND, STEPS
 RATE = "rate"
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A metric at rising values of the axis.
+class Curves(Points):
+    """Points on curves, baselines first, from left to right.
 
-    Attributes:
-        name: `dense`, or the route with its rate, and what else is fixed.
-        dense: whether these are baselines.
-        x: values of the axis, one a cell.
-        cost: of each cell (training FLOPs or seconds), NaN where unknown.
-        value, low, high: mean over seeds and its interval; NaN without numbers.
-        states: `completed`, or why there is no number.
+    Their rows also have `curve`, its name (`dense`, or the route with its rate, and what else is
+    fixed), `dense`, whether it is of baselines, and `x`, the value of the axis.
     """
 
-    name: str
-    dense: bool
-    x: Array
-    cost: Array
-    value: Array
-    low: Array
-    high: Array
-    states: tuple[str, ...]
+    @property
+    def curves(self) -> dict[str, pd.DataFrame]:
+        """The rows of each curve by its name."""
+        return {str(name): rows for name, rows in self.rows.groupby("curve", sort=False)}
 
 
-@dataclass(frozen=True)
-class Curves:
-    """The curves of one metric, baselines first; `measured_as` says what intervals are over."""
-
-    metric: str
-    curves: tuple[Curve, ...]
-    measured_as: str
-
-
-def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLOPS) -> Curves:
+def curves(frame: pd.DataFrame, metric: str, axis: str) -> Curves:
     """Return `metric` along the numeric column `axis`, from the rows of `trials_frame`.
 
     Cells are joined that differ in `axis` alone; over steps of training also in what they spend,
@@ -74,57 +55,34 @@ def curves(frame: pd.DataFrame, metric: str, axis: str, *, cost: str = TRAIN_FLO
     names = cells["cell"].map(lambda cell: functools.reduce(without_axis, own, cell))
     placed = cells[axis].notna()
     ended = dict(zip(names[~placed], cells.loc[~placed, "state"]))  # a seed that has no stages
-    cells["state"] = names.map(ended).fillna(cells["state"])
-    cells, names = cells[placed], names[placed]
-    joined = [
-        _curve(str(name), rows, metric, axis, cost)
-        for name, rows in cells.groupby(names, sort=False)
-    ]
-    joined.sort(key=lambda curve: not curve.dense)
-    return Curves(metric, tuple(joined), measured_as(cells[cells[metric].notna()], metric))
+    cells["state"] = [ended.get(name, state) for name, state in zip(names, cells["state"])]
+    found = cell_points(cells.assign(curve=names, x=cells[axis].astype(float))[placed], metric)
+    dense = (found.rows["role"] == "baseline").groupby(found.rows["curve"]).transform("all")
+    rows = found.rows.assign(dense=dense)
+    order = np.lexsort((rows["x"], pd.factorize(rows["curve"])[0], ~dense))
+    return Curves(metric, rows.iloc[order], found.measured_as)
 
 
-def _curve(name: str, rows: pd.DataFrame, metric: str, axis: str, cost: str) -> Curve:
-    rows = rows.sort_values(axis)
-    value, low, high, states = numbers_of(rows, metric)
-    spent = rows.reindex(columns=[cost])[cost].to_numpy(float)
-    return Curve(
-        name=name,
-        dense=bool((rows["role"] == "baseline").all()),
-        x=rows[axis].to_numpy(float),
-        cost=np.where(states == "completed", spent, np.nan),
-        value=value,
-        low=low,
-        high=high,
-        states=tuple(states.tolist()),
-    )
-
-
-def bare_curve(name: str, dense: bool, x: Array, value: Array) -> Curve:
-    """Return a curve over its cost, without intervals and with a number everywhere."""
-    none = np.full(len(x), np.nan)
-    return Curve(name, dense, x, x, value, none, none, ("completed",) * len(x))
+def curve_looks(found: Curves) -> Iterator[tuple[str, pd.DataFrame, str, str]]:
+    """Yield the name, rows, format and colour of each curve."""
+    dense = sum(bool(rows["dense"].all()) for rows in found.curves.values())
+    for k, (name, rows) in enumerate(found.curves.items()):
+        yield name, rows, *style.curve_look(k - dense, dense=k < dense)
 
 
 def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
     """Draw dense curves black and dashed, others in colour; cells without a number are lettered."""
-    states: list[str] = []
-    dense = sum(curve.dense for curve in found.curves)
-    for k, curve in enumerate(found.curves):
-        known = np.isfinite(curve.value)
-        shape, colour = style.curve_look(k - dense, dense=curve.dense)
-        spread = style.bars(curve.value, curve.low, curve.high)[:, known]
-        x, value, name = curve.x[known], curve.value[known], style.arrow(curve.name)
-        ax.errorbar(x, value, spread, fmt=shape, color=colour, label=name)
-        missing = np.array(curve.states)[~known].tolist()
-        for x, state in zip(curve.x[~known], missing):
-            style.mark_state(ax, float(x), state)
-        states += missing
-    values = [v for curve in found.curves for v in (curve.value, curve.low, curve.high)]
-    style.value_axis(ax.yaxis, found.metric, *values)
+    for name, rows, shape, colour in curve_looks(found):
+        known = rows[rows["value"].notna()]
+        look: dict[str, Any] = {"fmt": shape, "color": colour, "label": style.arrow(name)}
+        ax.errorbar(known["x"], known["value"], style.bars(known), **look)
+    missing = found.rows[found.rows["value"].isna()]
+    for x, state in zip(missing["x"], missing["state"]):
+        style.mark_state(ax, x, state)
+    style.value_axis(ax.yaxis, found.metric, found.rows[NUMBERS])
     handles, _ = ax.get_legend_handles_labels()
     if legend:
-        handles = [*handles, *style.state_legend(states)]
+        handles = [*handles, *style.state_legend(missing["state"])]
         ax.legend(handles=handles, **style.place_legend(handles))
 
 
@@ -139,45 +97,33 @@ def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
     require_metric(frame, metric)
     trials = with_delta(frame, metric)
     found = curves(trials[trials["role"] == "trial"], delta_column(metric), RATE)
-    several = tuple(_from_zero(curve) for curve in found.curves if len(set(curve.x)) > 1)
-    return replace(found, curves=several)
-
-
-def _from_zero(curve: Curve) -> Curve:
-    """Put the baseline in front: no difference to itself, no interval."""
-    first = {"x": 0.0, "cost": np.nan, "value": 0.0, "low": np.nan, "high": np.nan}
-    led: dict[str, Any] = {k: np.insert(getattr(curve, k), 0, v) for k, v in first.items()}
-    return replace(curve, **led, states=("completed", *curve.states))
+    several = found.rows[found.rows.groupby("curve")["x"].transform("nunique") > 1]
+    dense = several.drop_duplicates("curve").assign(x=0.0, value=0.0, state="completed")
+    dense[["low", "high"]] = np.nan
+    return replace(found, rows=pd.concat([dense, several], ignore_index=True))
 
 
 def published_rates() -> Curves:
     """Return Table 5: FID-50K of DiT-B/2 less that of the dense run; another metric and model."""
     table = published.table("Table 5")
     rate, fid = (table[c].to_numpy(float) for c in ("selection_rate", "fid"))
-    return Curves("delta/FID", (bare_curve("2->8", False, rate, fid - fid[0]),), "")
+    rows = bare_rows(curve="2->8", dense=False, x=rate, value=fid - fid[0])
+    return Curves("delta/FID", rows)
 
 
-def best_rate(found: Curves) -> tuple[Curve, int] | None:
-    """Return the curve and the index of the best value, the baseline's own zero included.
+def best_rate(found: Curves) -> pd.Series[Any] | None:
+    """Return the best point, the baseline's own zero included.
 
     `None` where no rate has a number, or no value of the metric is better.
     """
-    sign = metric_kind(found.metric).sign
-    measured = [
-        (sign * curve.value[k], n, k)
-        for n, curve in enumerate(found.curves)
-        for k in np.flatnonzero(np.isfinite(curve.value))
-    ]
-    if not sign or all(found.curves[n].x[k] == 0 for _, n, k in measured):
-        return None
-    _, n, k = min(measured)
-    return found.curves[n], int(k)
+    measured = (found.measured["x"] > 0).any() and found.best is not None
+    return found.rows.loc[found.best] if measured else None
 
 
 def draw_rates(found: Curves, ax: style.Axes) -> None:
     """Draw one line per route; cells without a number are lettered on the axis."""
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
-    missing = any(state != "completed" for curve in found.curves for state in curve.states)
+    missing = len(found.measured) < len(found.rows)
     draw_curves(found, ax, legend=missing or len(found.curves) > 1)
     ax.set_xlabel("selection rate $s$, share of tokens routed")
     ax.set_xlim(-0.05, 1.0)
@@ -188,12 +134,11 @@ def rates_caption(found: Curves) -> str:
     best = best_rate(found)
     if best is None:
         return "No rate has a number yet."
-    curve, k = best
-    if curve.x[k] == 0:
+    if best["x"] == 0:
         return f"No rate has a better mean than dense training ({metric_text(found.metric)})."
-    interval = span(curve.value[k], curve.low[k], curve.high[k], found.measured_as)
-    name = routed(curve.name)
-    return f"Best is s = {curve.x[k]:g} on {name}: {metric_text(found.metric)} {interval}."
+    interval = span(best["value"], best["low"], best["high"], found.measured_as)
+    name = routed(best["curve"])
+    return f"Best is s = {best['x']:g} on {name}: {metric_text(found.metric)} {interval}."
 
 
 @figure_kind(compares=True)

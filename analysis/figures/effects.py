@@ -9,16 +9,11 @@ import pandas as pd
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
-from tread_lab.analysis.figures.placements import numbers_of, other_axes
+from tread_lab.analysis.figures.placements import other_axes
+from tread_lab.analysis.figures.points import NUMBERS, cell_points
 from tread_lab.analysis.figures.sentences import metric_text, result, routed
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames import (
-    cells_frame,
-    delta_column,
-    of_baseline,
-    require_metric,
-    with_delta,
-)
+from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
 from tread_lab.specs.labels import without_axis
 
 # What a difference is of -> what the caption calls the largest one.
@@ -111,7 +106,7 @@ def caption(ways: pd.DataFrame, metric: str) -> str:
 def cell_gaps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return every cell in plan order with its difference to the baseline, averaged over seeds.
 
-    Columns: name, value, low and high of the difference (NaN where there is none), and state.
+    Rows are those of `Points`.
 
     Raises:
         UserError: no such metric.
@@ -119,21 +114,27 @@ def cell_gaps(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     require_metric(frame, metric)
     trials = with_delta(frame, metric)
     cells = cells_frame(trials[trials["role"] == "trial"])
-    numbers = dict(zip(("value", "low", "high", "state"), numbers_of(cells, delta_column(metric))))
-    return pd.DataFrame({"name": cells["cell"], **numbers})
+    return cell_points(cells, delta_column(metric)).rows
 
 
 def draw_cell_gaps(gaps: pd.DataFrame, metric: str, ax: style.Axes) -> None:
-    """Draw a dot with its interval for each row; a cell without a number says why.
+    """Draw a row for each cell, from above: a dot with its interval, or why it has no number.
 
+    Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
     Rows are those of `cell_gaps` or `two_ways`, whose kinds have lines between them.
     """
-    names = [style.arrow(name) for name in gaps["name"]]
-    values = (gaps[column].to_numpy(float) for column in ("value", "low", "high"))
-    style.draw_difference_rows(ax, delta_column(metric), names, *values)
-    for k in np.flatnonzero(gaps["value"].isna()).tolist():
-        look = style.STATE_LOOKS[gaps["state"].iloc[k]]
-        ax.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
+    column, spread, undecided = delta_column(metric), style.bars(gaps), style.holds_zero(gaps)
+    ax.axvline(0, color=style.BLACK, linewidth=0.7)
+    for k, value in enumerate(gaps["value"]):
+        if np.isfinite(value):
+            colour, bar = style.difference_colour(column, value), spread[:, k : k + 1]
+            style.draw_point(ax, value, -k, colour, hollow=undecided.iloc[k], xerr=bar)
+        else:
+            look = style.STATE_LOOKS[gaps["state"].iloc[k]]
+            ax.text(0, -k, f" {look.letter} {look.text}", color=style.GREY, va="center")
+    ax.set_yticks(-np.arange(len(gaps)), map(style.arrow, gaps["name"]))
+    style.value_axis(ax.xaxis, column, gaps[NUMBERS])
+    ax.set_ylim(0.5 - len(gaps), 0.5)
     kinds = gaps.get("kind", pd.Series("", index=gaps.index))
     for k in np.flatnonzero(kinds != kinds.shift())[1:].tolist():
         ax.axhline(0.5 - k, color=style.GREY, linewidth=0.5)

@@ -10,7 +10,8 @@ from functools import cached_property
 
 import pandas as pd
 
-from tread_lab.analysis.figures.placements import Placements, placements
+from tread_lab.analysis.figures.placements import placements
+from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.style import Figure
 from tread_lab.frames import own_metrics, ranking_key
 from tread_lab.records.lab import Lab
@@ -37,10 +38,10 @@ class SweepRecords:
     equal_steps: pd.DataFrame | None = None
 
     @cached_property
-    def placed(self) -> list[tuple[str, Placements]]:
+    def placed(self) -> list[tuple[str, Points]]:
         """Each compared metric that two placements have."""
         of_metrics = ((metric, placements(self.frame, metric)) for metric in self.compared)
-        return [(metric, places) for metric, places in of_metrics if places.measured.sum() > 1]
+        return [(metric, places) for metric, places in of_metrics if len(places.measured) > 1]
 
     @property
     def compared(self) -> list[str]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
 from tread_lab.analysis.figures.placements import (
-    Array,
-    Ints,
-    Placements,
     commonest,
     placements,
     rank_correlation,
 )
+from tread_lab.analysis.figures.points import NUMBERS, Array, Points
 from tread_lab.analysis.figures.sentences import number, routed, trend
 from tread_lab.frames import NO_RESULT
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, lower_is_better
@@ -38,29 +37,29 @@ class StepGaps:
 
     name: str
     length: int
-    steps: Ints
+    steps: NDArray[np.int64]
     gaps: Array
 
 
-def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> Placements:
+def gap_by_length(frame: pd.DataFrame, metric: str = GAP_TRAIN) -> Points:
     """Return the placements of `trials_frame`'s rows, the shortest routes first.
 
     Raises:
         UserError: no such metric, or several cells share a route (see `placements`).
     """
     planned = placements(frame, metric)
-    return planned.take(np.lexsort((planned.start, planned.length)))
+    return replace(planned, rows=planned.rows.sort_values(["length", "start"]))
 
 
-def gap_and_quality(frame: pd.DataFrame, metric: str) -> tuple[Placements, Placements]:
+def gap_and_quality(frame: pd.DataFrame, metric: str) -> tuple[Points, Points]:
     """Return `gap/train` and a metric of the routes that completed with both numbers.
 
     Raises:
         UserError: no such metric, or several cells share a route.
     """
     gap, quality = placements(frame, GAP_TRAIN), placements(frame, metric)
-    both = gap.measured & quality.measured  # in plan order, both of them
-    return gap.take(both), quality.take(both)
+    both = gap.measured.index.intersection(quality.measured.index)  # in plan order
+    return replace(gap, rows=gap.rows.loc[both]), replace(quality, rows=quality.rows.loc[both])
 
 
 def gap_over_steps(
@@ -102,52 +101,51 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[baseline.isna() | (baseline == frame["loss"].fillna(""))]
 
 
-def draw_gap_by_length(planned: Placements, ax: style.Axes) -> None:
+def draw_gap_by_length(planned: Points, ax: style.Axes) -> None:
     """Draw points with intervals; routes that share a start or an end share a marker."""
-    spread = style.bars(planned.value, planned.low, planned.high)
+    rows = planned.measured
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
-    start, end = commonest(planned.start), commonest(planned.end)
-    first = planned.measured & (planned.start == start)
-    second = planned.measured & (planned.end == end) & ~first
+    start, end = commonest(planned.rows["start"]), commonest(planned.rows["end"])
+    first = rows["start"] == start
+    second = (rows["end"] == end) & ~first
     texts = (f"{start}$\\to j$", f"$i\\to${end}", "other routes")
-    parts = zip((first, second, planned.measured & ~first & ~second), texts)
-    families = [(members, text) for members, text in parts if members.any()]
+    parts = zip((rows[first], rows[second], rows[~first & ~second]), texts)
+    families = [(members, text) for members, text in parts if len(members)]
     for family, (members, text) in enumerate(families):
-        at = planned.length[members] + 0.16 * (family - (len(families) - 1) / 2)
+        at = members["length"] + 0.16 * (family - (len(families) - 1) / 2)
         look: dict[str, Any] = {"fmt": "os^"[family], "color": FAMILIES[family], "label": text}
-        ax.errorbar(at, planned.value[members], spread[:, members], **look)
+        ax.errorbar(at, members["value"], style.bars(members), **look)
     if planned.measured_as:
         ax.set_title(f"intervals: {planned.measured_as}")
     correlation, _ = _of_length(planned)
     text = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
     ax.set_xlabel("route length, blocks skipped" + text)
-    style.value_axis(ax.yaxis, planned.metric, planned.value, planned.low, planned.high)
+    style.value_axis(ax.yaxis, planned.metric, planned.rows[NUMBERS])
     ax.locator_params(axis="x", integer=True)
     if families:
         ax.legend(loc="best")
 
 
-def _of_length(planned: Placements) -> tuple[float, int]:
+def _of_length(planned: Points) -> tuple[float, int]:
     """Return Spearman's correlation of length and gap, and over how many routes."""
-    places = planned.take(planned.measured)
-    return rank_correlation(places.length, places.value), len(places.routes)
+    rows = planned.measured
+    return rank_correlation(rows["length"], rows["value"]), len(rows)
 
 
-def draw_gap_and_quality(gap: Placements, quality: Placements, ax: style.Axes) -> None:
+def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
     """Draw points coloured by length, the baseline at the crossing of the two lines."""
-    x, y = (style.bars(places.value, places.low, places.high) for places in (gap, quality))
+    x, y, length = gap.rows["value"], quality.rows["value"], gap.rows["length"]
     ax.axhline(0, color=style.BLACK, linewidth=0.5)
     ax.axvline(0, color=style.BLACK, linewidth=0.5)
     look: dict[str, Any] = {"fmt": "none", "ecolor": "#B0B0B0", "elinewidth": 0.6, "capsize": 0}
-    ax.errorbar(gap.value, quality.value, y, x, **look)
-    norm = style.Normalize(min(gap.length, default=0), max(gap.length, default=1))
-    colours: dict[str, Any] = {"c": gap.length, "cmap": style.SEQUENTIAL, "norm": norm}
-    points = ax.scatter(gap.value, quality.value, s=16, zorder=3, **colours)
-    style.colour_bar(ax, points, "blocks skipped")
-    correlation = rank_correlation(gap.value, quality.value)
+    ax.errorbar(x, y, style.bars(quality.rows), style.bars(gap.rows), **look)
+    norm = style.Normalize(min(length, default=0), max(length, default=1))
+    colours: dict[str, Any] = {"c": length, "cmap": style.SEQUENTIAL, "norm": norm}
+    style.colour_bar(ax, ax.scatter(x, y, s=16, zorder=3, **colours), "blocks skipped")
+    correlation = rank_correlation(x, y)
     ax.set_title(f"rank correlation {number(correlation)}" if np.isfinite(correlation) else "")
     for axis, places in ((ax.xaxis, gap), (ax.yaxis, quality)):
-        style.value_axis(axis, places.metric, places.value, places.low, places.high)
+        style.value_axis(axis, places.metric, places.rows[NUMBERS])
 
 
 def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
@@ -165,10 +163,11 @@ def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
         ax.legend(**style.place_legend(ax.get_lines()[1:], inside=0))
     ax.set_title(f"paired differences, smoothed over {HALFLIFE:g} logged entries")
     ax.set_xlabel("training step")
-    style.value_axis(ax.yaxis, f"delta/{TRAIN_LOSS}", *(curve.gaps for curve in curves))
+    gaps = np.concatenate([np.zeros(1), *(curve.gaps for curve in curves)])
+    style.value_axis(ax.yaxis, f"delta/{TRAIN_LOSS}", gaps)
 
 
-def length_caption(planned: Placements) -> str:
+def length_caption(planned: Points) -> str:
     """Return whether longer routes have the larger gap."""
     correlation, routes = _of_length(planned)
     if not np.isfinite(correlation):
@@ -180,14 +179,14 @@ def length_caption(planned: Placements) -> str:
     )
 
 
-def quality_caption(gap: Placements, quality: Placements) -> str:
+def quality_caption(gap: Points, quality: Points) -> str:
     """Return whether the loss gap predicts the quality of the samples."""
-    correlation = rank_correlation(gap.value, quality.value)
+    correlation = rank_correlation(gap.rows["value"], quality.rows["value"])
     if not np.isfinite(correlation):
         return "Too few routes have both numbers."
     worse = correlation if lower_is_better(quality.metric) else -correlation
     return (
-        f"Rank correlation over {len(gap.routes)} routes: {number(correlation)};"
+        f"Rank correlation over {len(gap.rows)} routes: {number(correlation)};"
         f" {trend(worse, 'routes with a larger gap have worse samples')}."
     )
 
@@ -215,7 +214,7 @@ def steps_caption(curves: Sequence[StepGaps]) -> str:
 def by_length(records: SweepRecords) -> Iterator[Drawn]:
     """Loss gap against the route's length"""
     planned = gap_by_length(records.frame) if GAP_TRAIN in records.frame else None
-    if planned is not None and planned.measured.sum() > 2:
+    if planned is not None and len(planned.measured) > 2:
         fig, (ax,) = style.figure(height=2.2)
         draw_gap_by_length(planned, ax)
         yield Drawn("gap_by_length", length_caption(planned), fig)
@@ -226,7 +225,7 @@ def with_quality(records: SweepRecords) -> Iterator[Drawn]:
     """Loss gap and quality of samples"""
     for metric in sample_metrics(records.frame) if GAP_TRAIN in records.frame else ():
         gap, quality = gap_and_quality(records.frame, metric)
-        if len(gap.routes) > 2:
+        if len(gap.rows) > 2:
             fig, (ax,) = style.figure(height=2.2)
             draw_gap_and_quality(gap, quality, ax)
             text = quality_caption(gap, quality)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.curves import Curve, Curves, curves, draw_curves
+from tread_lab.analysis.figures.curves import Curves, curves, draw_curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, quality_metrics
+from tread_lab.analysis.figures.points import NUMBERS
 from tread_lab.analysis.figures.sentences import joined, result, routed
 from tread_lab.analysis.figures.style import COLUMN, PAGE, Axes, figure, legend_height
 from tread_lab.frames import STEP, disturbed
@@ -43,7 +44,7 @@ class OverTraining:
     @property
     def measured(self) -> bool:
         """Whether any curve has a number."""
-        return any(True for _ in _ends(self.panels[0][1]))
+        return not self.panels[0][1].measured.empty
 
 
 def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
@@ -56,12 +57,11 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     """
     rows = frame[frame["role"] == "trial"] if metric.startswith("gap/") else frame
     rows.attrs |= frame.attrs
-    axis = training_axis(frame)
-    panels = [(STEPS_AXIS, curves(rows, metric, axis))]
+    found = curves(rows, metric, training_axis(frame))
+    panels = [(STEPS_AXIS, found)]
     for cost in (cost for cost in COSTS if cost in rows):
-        found = curves(rows, metric, axis, cost=cost)
-        against = tuple(replace(curve, x=curve.cost) for curve in found.curves)
-        panels.append((COSTS[cost], replace(found, curves=against)))
+        spent = found.rows[cost].where(found.rows["value"].notna())
+        panels.append((COSTS[cost], replace(found, rows=found.rows.assign(x=spent))))
     return OverTraining(tuple(panels), schedule_warning(frame))
 
 
@@ -98,8 +98,8 @@ def draw_over_training(found: Curves, ax: Axes, *, over: str, legend: bool = Tru
 
     A gap has the line of its baseline at 0.
     """
-    known = tuple(c for c in found.curves if np.isfinite(c.x).any())
-    draw_curves(replace(found, curves=known), ax, legend=legend)
+    known = found.rows.groupby("curve")["x"].transform("count") > 0
+    draw_curves(replace(found, rows=found.rows[known]), ax, legend=legend)
     if found.metric.startswith("gap/"):
         ax.axhline(0, color="0.6", linewidth=0.7, zorder=0)
     ax.locator_params(axis="x", nbins=5)
@@ -109,24 +109,15 @@ def draw_over_training(found: Curves, ax: Axes, *, over: str, legend: bool = Tru
 def caption(found: OverTraining) -> str:
     """Return the last value of every curve with what it had spent, and what intervals are over."""
     by_step, panels = found.panels[0][1], dict(found.panels)
-    by_hours = panels[HOURS_AXIS].curves if HOURS_AXIS in panels else ()
-    hours = {curve.name: curve.x for curve in by_hours}
+    hours = panels[HOURS_AXIS].rows["x"] if HOURS_AXIS in panels else pd.Series(dtype=float)
     sentences = []
-    for curve, k in _ends(by_step):
-        value = result(by_step.metric, curve.value[k], curve.low[k], curve.high[k])
-        spent = hours[curve.name][k] if curve.name in hours else np.nan
+    for k, end in by_step.measured.drop_duplicates("curve", keep="last").iterrows():
+        value, spent = result(by_step.metric, *end[NUMBERS]), hours.get(k, np.nan)
         price = f" ({quantity(spent, metric_kind(DEVICE_HOURS).unit)})"
-        at = f"{value} at {curve.x[k]:.0f} steps{price if np.isfinite(spent) else ''}"
-        sentences.append(f"{routed(curve.name)} {at}")
+        at = f"{value} at {end['x']:.0f} steps{price if np.isfinite(spent) else ''}"
+        sentences.append(f"{routed(end['curve'])} {at}")
     over = f" Intervals: {by_step.measured_as}." if by_step.measured_as else ""
     return f"Last of each curve: {'; '.join(sentences)}.{over}{found.warning}"
-
-
-def _ends(found: Curves) -> Iterator[tuple[Curve, int]]:
-    """Yield the curves that have a number, and where their last one is."""
-    for curve in found.curves:
-        for k in np.flatnonzero(np.isfinite(curve.value))[-1:]:
-            yield curve, int(k)
 
 
 @figure_kind()

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import (
@@ -20,7 +21,7 @@ from tread_lab.analysis.figures.kind import (
     quality_metrics,
     sample_metrics,
 )
-from tread_lab.analysis.figures.placements import Array, endings_of, measured_as
+from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
 from tread_lab.analysis.figures.sentences import listed, routed
 from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, require_metric, with_metrics
 from tread_lab.records.metric_names import GAP_HELDOUT, SAMPLE_FLOPS, TRAIN_FLOPS, metric_kind
@@ -32,47 +33,24 @@ _LETTER, _LINE = 3.6, 8.5  # width and height of names, points
 
 
 @dataclass(frozen=True, kw_only=True)
-class Front:
-    """Cells and baselines, by what they cost and by a metric; arrays are [points].
+class Front(Points):
+    """Cells and baselines, by what they cost and by a metric of quality.
+
+    Their rows also have `cost`, in FLOPs with routes counted or over the baseline's, and `front`:
+    whether no other point beats them, see `pareto_front`.
 
     Attributes:
-        metric: the quality.
         price: the metric of the cost.
-        cells: (role, name) of each, as `cells_frame` has them; of a guidance, its setting follows.
-        cost: FLOPs, routes counted, over the baseline's where there is one baseline.
-        value, low, high: the metric and its interval.
-        front: those that no other point beats, see `pareto_front`.
-        endings: state -> names of the cells without a number.
-        measured_as: what the intervals are over.
-        relative: whether `cost` is over the baseline's.
+        relative: whether `cost` is over the baseline's, as where there is one baseline.
     """
 
-    metric: str
     price: str
-    cells: tuple[tuple[str, str], ...]
-    cost: Array
-    value: Array
-    low: Array
-    high: Array
-    front: NDArray[np.bool_]
-    endings: dict[str, tuple[str, ...]]
-    measured_as: str
     relative: bool
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The cells' names."""
-        return tuple(cell for _, cell in self.cells)
-
-    @property
-    def dense(self) -> NDArray[np.bool_]:
-        """[points], which are baselines."""
-        return np.array([role == "baseline" for role, _ in self.cells], dtype=bool)
-
-    @property
-    def ordered(self) -> list[int]:
+    def ordered(self) -> pd.DataFrame:
         """The points of the front, the cheapest first."""
-        return [int(k) for k in np.argsort(self.cost, kind="stable") if self.front[k]]
+        return self.rows[self.rows["front"]].sort_values("cost", kind="stable")
 
     @property
     def heading(self) -> str:
@@ -112,30 +90,18 @@ def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
 def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -> Front:
     """Return the points of rows as `cells_frame` has them."""
     kind = metric_kind(metric)
-    dense = cells["role"] == "baseline"
     if kind.compared == "gap":
+        dense = cells["role"] == "baseline"
         cells = cells.assign(**{metric: cells[metric].mask(dense & cells[metric].isna(), 0.0)})
-    done = (cells["state"] == "completed") & cells[metric].notna() & cells[price].notna()
-    endings = endings_of(cells[~done], "cell")
-    cells, dense = cells[done], dense[done]
-    cost, value, low, high = (
-        cells[column].to_numpy(float) for column in (price, metric, metric + LOW, metric + HIGH)
-    )
+    known = cells[price].notna()
+    found = cell_points(cells.assign(**{metric: cells[metric].where(known)}), metric)
+    measured = found.measured
+    cost, dense = measured[price].astype(float), measured["role"] == "baseline"
     relative = int(dense.sum()) == 1
-    cost = cost / cost[dense] if relative else cost
-    return Front(
-        metric=metric,
-        price=price,
-        cells=tuple(zip(cells["role"], cells["cell"])),
-        cost=cost,
-        value=value,
-        low=low,
-        high=high,
-        front=pareto_front(cost, value, lower=kind.sign > 0),
-        endings=endings,
-        measured_as=measured_as(cells[~dense], metric),
-        relative=relative,
-    )
+    cost = cost / cost[dense].iloc[0] if relative else cost
+    front = pareto_front(cost, measured["value"], lower=kind.sign > 0)
+    rows = found.rows.assign(cost=cost, front=found.rows.index.isin(measured.index[front]))
+    return Front(metric, rows, found.measured_as, price=price, relative=relative)
 
 
 def vary_in_cost(rows: pd.DataFrame) -> bool:
@@ -144,10 +110,10 @@ def vary_in_cost(rows: pd.DataFrame) -> bool:
     return len(flops) > 0 and bool(flops.max() > 1.01 * flops.min())
 
 
-def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np.bool_]:
+def pareto_front(cost: ArrayLike, value: ArrayLike, *, lower: bool = True) -> NDArray[np.bool_]:
     """Return which points no other beats: none costs as little and is as good, or better in one."""
+    cost, signed = np.asarray(cost), np.asarray(value) * (1 if lower else -1)
     front = np.zeros(len(cost), dtype=bool)
-    signed = value if lower else -value
     best = np.inf
     for level in np.unique(cost):
         at = np.flatnonzero(cost == level)
@@ -160,20 +126,21 @@ def pareto_front(cost: Array, value: Array, *, lower: bool = True) -> NDArray[np
 
 def draw_front(points: Front, ax: style.Axes) -> None:
     """Draw points with intervals, the front green and joined by steps; dense runs are diamonds."""
-    spread = style.bars(points.value, points.low, points.high)
-    for k, (x, y) in enumerate(zip(points.cost, points.value)):
-        colour = style.GREEN if points.front[k] else style.GREY
-        colour, mark = (style.BLACK, "D") if points.dense[k] else (colour, "o")
-        style.draw_point(ax, x, y, colour, fmt=mark, elinewidth=0.7, yerr=spread[:, k : k + 1])
-    x, y = (np.repeat(values[points.ordered], 2) for values in (points.cost, points.value))
+    rows, steps = points.measured, points.ordered
+    colours = np.where(rows["front"], style.GREEN, style.GREY)
+    for k, (dense, spread) in enumerate(zip(rows["role"] == "baseline", style.bars(rows).T)):
+        colour, mark = (style.BLACK, "D") if dense else (colours[k], "o")
+        look: dict[str, Any] = {"fmt": mark, "elinewidth": 0.7, "yerr": spread[:, None]}
+        style.draw_point(ax, rows["cost"].iloc[k], rows["value"].iloc[k], colour, **look)
+    x, y = (np.repeat(steps[name].to_numpy(), 2) for name in ("cost", "value"))
     ax.plot(x[1:], y[:-1], color=style.GREEN, linewidth=0.8, zorder=0, label="front")
-    style.value_axis(ax.yaxis, points.metric, points.value, points.low, points.high)
+    style.value_axis(ax.yaxis, points.metric, rows[NUMBERS])
     ax.set_ylabel(ax.get_ylabel().replace("\n", ""))
     if points.relative:
         ax.locator_params(axis="x", nbins=4)
     else:
-        style.cost_axis(ax, points.cost)
-    power = style.power_of_ten(points.cost) if ax.get_xscale() == "linear" else 0
+        style.cost_axis(ax, rows["cost"])
+    power = style.power_of_ten(rows["cost"]) if ax.get_xscale() == "linear" else 0
     unit = " (1 = dense)" if points.relative else style.times(power)
     style.scale_axis(ax.xaxis, points.heading + unit, power)
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
@@ -189,22 +156,22 @@ def _write_names(points: Front, ax: style.Axes) -> None:
 
     What the names of all cells have in common is left out.
     """
-    words = [name.split() for name in points.names]
-    trials = [set(w[1:]) for w, dense in zip(words, points.dense) if not dense]
+    rows, front = points.measured, points.ordered.index
+    dense, words = rows["role"] == "baseline", rows["name"].str.split()
+    trials = [set(each[1:]) for each in words[~dense]]
     shared = set.intersection(*trials) if trials else set()
-    names = [" ".join(word for word in each if word not in shared) for each in words]
-    places = list(zip(points.cost.tolist(), points.value.tolist()))
+    names = {k: " ".join(w for w in each if w not in shared) for k, each in words.items()}
+    places = dict(zip(rows.index, zip(rows["cost"], rows["value"])))
     point, up = ax.figure.dpi / 72, -metric_kind(points.metric).sign  # up is better, or down
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # all is laid out now
-    if not points.ordered:
+    if front.empty:
         return
-    first = points.ordered[0]
-    room = _LETTER * len(names[first]) * point / ax.get_window_extent().width
+    room = _LETTER * len(names[front[0]]) * point / ax.get_window_extent().width
     ax.set_xlim(left=(ax.transAxes + ax.transData.inverted()).transform((-room, 0))[0])
-    offsets: dict[int, float] = {}
+    offsets = {}
     for _ in range(3):  # room for the last name moves the points, and so the names
         last = -math.inf
-        for k in points.ordered:
+        for k in front:
             height = up * ax.transData.transform(places[k])[1] / point
             last = max(height + 3, last + _LINE)
             offsets[k] = up * (last - height)
@@ -212,8 +179,8 @@ def _write_names(points: Front, ax: style.Axes) -> None:
         ax.set_ylim(min(end, ax.get_ylim()[0]), max(end, ax.get_ylim()[1]))
     for k, offset in offsets.items():
         _write(ax, names[k], places[k], (-4, offset))
-    for k in np.flatnonzero(points.dense & ~points.front)[: int(points.relative)]:
-        side = 4 if places[k][0] < points.cost.max() else -4  # where the axes do not end
+    for k in rows.index[dense & ~rows["front"]][: int(points.relative)]:
+        side = 4 if places[k][0] < rows["cost"].max() else -4  # where the axes do not end
         _write(ax, names[k], places[k], (side, -4 * up))
 
 
@@ -229,19 +196,20 @@ def _write(ax: style.Axes, name: str, at: tuple[float, float], offset: tuple[flo
 def _say_endings(points: Front, ax: style.Axes) -> None:
     """Say below the axes which cells lack a number."""
     lines = []
-    for state, names in points.endings.items():
-        look = style.STATE_LOOKS[state]
-        lines.append(f"{look.letter} {look.text}: {listed(list(map(style.arrow, names)))}")
+    for state, rows in points.rows[points.rows["value"].isna()].groupby("state"):
+        look = style.STATE_LOOKS[str(state)]
+        lines.append(f"{look.letter} {look.text}: {listed([*map(style.arrow, rows['name'])])}")
     if lines:
         ax.figure.supxlabel("\n".join(lines), fontsize=6.5, x=0.02, ha="left")
 
 
 def pareto_caption(points: Front) -> str:
     """Return the cells on the Pareto front, and whether the only dense run is one of them."""
-    if not points.ordered:
+    front = points.ordered
+    if front.empty:
         return "No cell has both numbers yet."
     price = ratio if points.relative else partial(quantity, unit="FLOP")
-    names = [f"{routed(points.names[k])} ({price(points.cost[k])})" for k in points.ordered]
+    names = [f"{routed(name)} ({price(c)})" for name, c in zip(front["name"], front["cost"])]
     parts = [
         f"Pareto front, cheapest first ({points.heading}): {listed(names)}.",
         "No cell is both cheaper and better than one of these.",
@@ -249,7 +217,7 @@ def pareto_caption(points: Front) -> str:
     if points.relative:
         parts.append(
             "The dense run is on it: no cheaper cell is as good."
-            if (points.front & points.dense).any()
+            if (front["role"] == "baseline").any()
             else "The dense run is not on it: another cell costs less and is as good or better."
         )
     if not points.measured_as:
@@ -263,7 +231,7 @@ def guidances(records: SweepRecords) -> Iterator[Drawn]:
     guided = [c.split(" ")[0] for c in sample_metrics(records.frame) if " w=" in c]
     for metric in dict.fromkeys(guided):
         points = guidance_front(records.frame, metric)
-        if len(points.value) > 2:
+        if len(points.measured) > 2:
             yield _drawn("guidance", points, width=style.PAGE)
 
 
@@ -272,7 +240,7 @@ def costs(records: SweepRecords) -> Iterator[Drawn]:
     """Quality against training FLOPs"""
     for metric in quality_metrics(records.frame)[:2]:
         points = pareto(records.frame, metric) if vary_in_cost(records.frame) else None
-        if points is not None and len(points.value) > 2:
+        if points is not None and len(points.measured) > 2:
             yield _drawn("pareto", points, width=style.COLUMN)
 
 

@@ -1,10 +1,9 @@
 """Route placement as figures: a cell per start and end, and spans over blocks (Fig. 8)."""
 
-# K routes
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,14 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.placements import (
-    Array,
-    Ints,
-    Placements,
     best_route,
     chance_of_order,
     placements,
     published_placements,
     rank_correlation,
+    routes,
 )
+from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.sentences import number, trend
 from tread_lab.analysis.tables import published
 from tread_lab.records.metric_names import (
@@ -39,11 +37,11 @@ FEWEST = 5  # common routes; the order of fewer agrees by chance too often for a
 Box = tuple[float, float, float, float]  # left, low, width, height
 
 
-def draw_route_grid(places: Placements, ax: style.Axes) -> None:
+def draw_route_grid(places: Points, ax: style.Axes) -> None:
     """Draw a cell for every route, its start from above and its end from the left."""
-    boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in places.routes]
-    _draw_boxes(ax, places, boxes, places.value, edge="white", width=0.8, dot=(0.86, 0.18))
-    starts, ends = _blocks(places.start), _blocks(places.end)
+    boxes = [(end - 0.5, start - 0.5, 1.0, 1.0) for start, end in routes(places)]
+    _draw_boxes(ax, places, boxes, places.rows["value"], edge="white", width=0.8, dot=(0.86, 0.18))
+    starts, ends = _blocks(places.rows["start"]), _blocks(places.rows["end"])
     ax.set_xlim(ends[0] - 0.5, ends[-1] + 0.5)
     ax.set_ylim(starts[-1] + 0.5, starts[0] - 0.5)
     ax.set_xticks(ends)
@@ -53,7 +51,7 @@ def draw_route_grid(places: Placements, ax: style.Axes) -> None:
 
 
 def draw_route_spans(
-    places: Placements, ax: style.Axes, *, depth: int = 12, scale: Array | None = None
+    places: Points, ax: style.Axes, *, depth: int = 12, scale: pd.Series[float] | None = None
 ) -> None:
     """Draw a span over the blocks that each route skips, by start, then by end.
 
@@ -63,16 +61,16 @@ def draw_route_spans(
     Args:
         scale: the values that the colours reach over, of all panels beside it; its own by default.
     """
-    places = places.take(np.lexsort((places.end, places.start)))
-    boxes = [(i - 0.5, row - 0.38, j - i + 1, 0.76) for row, (i, j) in enumerate(places.routes)]
-    scale = places.value if scale is None else scale
+    places = replace(places, rows=places.rows.sort_values(["start", "end"]))
+    boxes = [(i - 0.5, row - 0.38, j - i + 1, 0.76) for row, (i, j) in enumerate(routes(places))]
+    scale = places.rows["value"] if scale is None else scale
     _draw_boxes(ax, places, boxes, scale, edge=style.GREY, width=0.4, dot=(None, 0.5))
     latest_end = depth - MARGIN
     ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
     ax.set_xlim(-0.5, depth - 0.5)
     ax.set_ylim(len(boxes) - 0.4, -0.6)
     ax.set_xticks(range(0, depth, 2 if depth <= 12 else 4))
-    names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in places.routes]
+    names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in routes(places)]
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel(f"block; dashed: after block {latest_end}")
     ax.grid(axis="x", color=style.GREY, alpha=0.2, linewidth=0.4)
@@ -80,9 +78,9 @@ def draw_route_spans(
 
 def _draw_boxes(
     ax: style.Axes,
-    places: Placements,
+    places: Points,
     boxes: Sequence[Box],
-    scale: Array,
+    scale: pd.Series[float],
     *,
     edge: str,
     width: float,
@@ -95,12 +93,13 @@ def _draw_boxes(
     """
     power, norm = style.power_of_ten(scale), style.centred(scale)
     colours = style.DIFFERENCES[metric_kind(places.metric).sign]
-    texts = style.signed(places.value / 10.0**power)
-    undecided = style.holds_zero(places.low, places.high)
-    for k, (left, low, across, up) in enumerate(boxes):
-        look = style.STATE_LOOKS.get(str(places.states[k]))
-        fill = (1.0, 1.0, 1.0) if look else colours(norm(places.value[k]))
-        ink, best = style.ink_on(fill), k == places.best
+    rows = places.rows
+    texts = style.signed(rows["value"].to_numpy() / 10.0**power)
+    points = zip(boxes, rows.index, rows["state"], rows["value"], texts, style.holds_zero(rows))
+    for (left, low, across, up), index, state, value, text, undecided in points:
+        look = style.STATE_LOOKS.get(state)
+        fill = (1.0, 1.0, 1.0) if look else colours(norm(value))
+        ink, best = style.ink_on(fill), index == places.best
         line = (style.GREY, 0.5) if look else (edge, width)
         colour, thickness = (style.BLACK, 1.3) if best else line
         box = style.Rectangle((left, low), across, up, fc=fill, ec=colour, lw=thickness)
@@ -110,12 +109,12 @@ def _draw_boxes(
         if look:
             plate = {"facecolor": "white", "edgecolor": "none", "pad": 0.7}
             look_of_text |= {"fontsize": 6.5, "bbox": plate}
-        text, middle = look.letter if look else texts[k], low + up / 2
+        text, middle = look.letter if look else text, low + up / 2
         if dot[0] is None and across == 1:
             ax.text(left + 1.1, middle, text, ha="left", color=style.BLACK, **look_of_text)
         else:
             ax.text(left + across / 2, middle, text, ha="center", color=ink, **look_of_text)
-        if undecided[k]:
+        if undecided:
             at = dot[0] * across if dot[0] else across - 0.2
             style.mark_zero(ax, left + at, low + dot[1] * up, ink)
     ax.tick_params(length=0)
@@ -124,21 +123,18 @@ def _draw_boxes(
     style.colour_bar(ax, mappable, style.label(places.metric), power=power)
 
 
-def _blocks(blocks: Ints) -> range:
+def _blocks(blocks: pd.Series[int]) -> range:
     return range(blocks.min(), blocks.max() + 1) if len(blocks) else range(1)
 
 
-def draw_legend(drawn: Sequence[Placements], fig: style.Figure) -> None:
+def draw_legend(drawn: Sequence[Points], fig: style.Figure) -> None:
     """Say below the figure what outline, dots, hatches and letters mean, where there are any."""
     best = [style.Patch(fc="none", ec=style.BLACK, lw=1.3, label="best mean")]
-    low, high, states = (
-        np.concatenate([getattr(places, name) for places in drawn])
-        for name in ("low", "high", "states")
-    )
+    rows = pd.concat([places.rows for places in drawn])
     handles = [
         *best[: any(places.best is not None for places in drawn)],
-        *style.zero_legend(low, high),
-        *style.state_legend(map(str, states)),
+        *style.zero_legend(rows),
+        *style.state_legend(rows["state"]),
     ]
     if handles:
         columns = len(handles) if fig.get_figwidth() > style.COLUMN or len(handles) <= 3 else 2
@@ -159,7 +155,7 @@ def baseline_title(frame: pd.DataFrame, metric: str) -> str:
 def grids(records: SweepRecords) -> Iterator[Drawn]:
     """Where a route starts and ends"""
     for metric, places in records.placed:
-        starts, ends = _blocks(places.start), _blocks(places.end)
+        starts, ends = _blocks(places.rows["start"]), _blocks(places.rows["end"])
         if min(len(starts), len(ends)) > 1:
             width = style.COLUMN if len(ends) <= 10 else style.PAGE
             fig, (ax,) = style.figure(width=width, height=1.1 + 0.22 * len(starts))
@@ -169,15 +165,16 @@ def grids(records: SweepRecords) -> Iterator[Drawn]:
             yield Drawn(named("route_grid", metric), best_route(places), fig, metric)
 
 
-def agreement_text(places: Placements) -> str:
+def agreement_text(places: Points) -> str:
     """Return whether the routes have the published order.
 
     Only the order, from better to worse, is compared: metric, network and data differ.
     """
-    common = [k for k in np.flatnonzero(places.measured) if places.routes[k] in published.FIG8]
-    theirs = np.array([published.FIG8[places.routes[k]] for k in common])
+    values = dict(zip(routes(places), places.rows["value"]))
+    common = [route for route in published.FIG8 if np.isfinite(values.get(route, np.nan))]
+    theirs = np.array([published.FIG8[route] for route in common])
     sign = 1 if lower_is_better(places.metric) else -1  # published are differences of FID
-    ours = sign * places.value[common]
+    ours = np.array([sign * values[route] for route in common])
     correlation = rank_correlation(ours, theirs)
     if not np.isfinite(correlation):
         return "Too few of the published routes have a number here to compare their order."
@@ -195,10 +192,10 @@ def spans(records: SweepRecords) -> Iterator[Drawn]:
     """Placement as the paper draws it: the blocks of each route"""
     for metric, places in records.placed:
         parts = list(records.compared_parts(metric))
-        height = 0.9 + 0.135 * max(len(places.routes), len(published.FIG8))
+        height = 0.9 + 0.135 * max(len(places.rows), len(published.FIG8))
         fig, (*axes, theirs) = style.figure(width=style.PAGE, height=height, columns=len(parts) + 1)
         of_parts = [placements(part.frame, metric) for part in parts]
-        scale = np.concatenate([ours.value for ours in of_parts])
+        scale = pd.concat([ours.rows["value"] for ours in of_parts])
         captions = []
         for part, ours, ax in zip(parts, of_parts, axes):
             depth = depth_of(str(part.frame["model"].iloc[0]))

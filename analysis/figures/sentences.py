@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from tread_lab.analysis.figures.style import MINUS, label
 from tread_lab.frames import metric_number
@@ -32,12 +32,13 @@ def result(metric: str, value: float, low: float = np.nan, high: float = np.nan)
     return metric_number(metric, value, low, high).replace("-", MINUS)
 
 
-def outcomes(low: NDArray[np.float64], high: NDArray[np.float64], sign: float) -> dict[str, int]:
+def outcomes(low: ArrayLike, high: ArrayLike, sign: float) -> dict[str, int]:
     """Return how many intervals of differences show a cell to be better, worse, or neither.
 
     Args:
         sign: 1 where lower is better, -1 where higher is.
     """
+    low, high = np.asarray(low), np.asarray(high)
     below, above = int((high < 0).sum()), int((low > 0).sum())
     better, worse = (below, above) if sign > 0 else (above, below)
     rest = int(np.isfinite(low).sum()) - better - worse

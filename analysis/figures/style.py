@@ -13,6 +13,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -23,7 +24,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import ScalarFormatter
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.records.durable import replacing
 from tread_lab.records.metric_names import metric_kind
@@ -171,23 +172,23 @@ def as_bytes(fig: Figure, kind: str, *, dpi: int = 144, name: str = "figure") ->
     return buffer.getvalue()
 
 
-def centred(values: NDArray[np.float64]) -> Normalize:
+def centred(values: ArrayLike) -> Normalize:
     """Return colours for differences: white is zero, both signs reach equally far."""
     reach = _largest(values) or 1.0
     return TwoSlopeNorm(0.0, -reach, reach)
 
 
-def power_of_ten(values: NDArray[np.float64]) -> int:
+def power_of_ten(values: ArrayLike) -> int:
     """Return k, a multiple of 3, for which the largest |value| / 10^k is in 1..1000; 0 from 0.5."""
     top = _largest(values)
     return 0 if top == 0 or 0.5 <= top < 1000 else 3 * math.floor(math.log10(top) / 3)
 
 
-def bars(
-    value: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def bars(points: pd.DataFrame) -> NDArray[np.float64]:
     """Return [2, n] lengths of error bars, 0 where there is no interval."""
-    return np.nan_to_num(np.stack([value - low, high - value]))
+    value, low, high = points[["value", "low", "high"]].to_numpy(float).T
+    lengths: NDArray[np.float64] = np.nan_to_num(np.stack([value - low, high - value]))
+    return lengths
 
 
 def times(power: int) -> str:
@@ -205,18 +206,18 @@ def scale_axis(axis: Axis, text: str, power: int) -> None:
         axis.get_offset_text().set_visible(False)  # the text says it
 
 
-def value_axis(axis: Axis, metric: str, *values: NDArray[np.float64]) -> None:
+def value_axis(axis: Axis, metric: str, values: ArrayLike) -> None:
     """Name an axis by its metric and the power of ten by which its ticks are divided."""
-    power = power_of_ten(np.concatenate([np.zeros(1), *values]))
+    power = power_of_ten(values)
     scale_axis(axis, label(metric) + times(power), power)
 
 
 _ZERO: dict[str, Any] = {"marker": ".", "markersize": 3, "linestyle": "none"}
 
 
-def holds_zero(low: NDArray[np.float64], high: NDArray[np.float64]) -> NDArray[np.bool_]:
+def holds_zero(points: pd.DataFrame) -> pd.Series[bool]:
     """Return which intervals have zero in them, so that no difference can be claimed."""
-    return (low <= 0) & (high >= 0)
+    return (points["low"] <= 0) & (points["high"] >= 0)
 
 
 def mark_zero(ax: Axes, x: float, y: float, colour: str) -> None:
@@ -224,10 +225,10 @@ def mark_zero(ax: Axes, x: float, y: float, colour: str) -> None:
     ax.plot(x, y, color=colour, zorder=5, **_ZERO)
 
 
-def zero_legend(low: NDArray[np.float64], high: NDArray[np.float64]) -> list[Line2D]:
+def zero_legend(points: pd.DataFrame) -> list[Line2D]:
     """Return the legend entry of the dots of `mark_zero`, where there are any."""
     entry = Line2D([], [], color=BLACK, label="95% interval holds zero", **_ZERO)
-    return [entry] if holds_zero(low, high).any() else []
+    return [entry] if holds_zero(points).any() else []
 
 
 def colour_bar(ax: Axes, drawn: ScalarMappable, text: str, *, power: int = 0) -> None:
@@ -264,28 +265,6 @@ def draw_point(
     ax.errorbar([x], [y], color=colour, markerfacecolor=fill, **({"fmt": "o"} | look))
 
 
-def draw_difference_rows(
-    ax: Axes,
-    metric: str,
-    names: Sequence[str],
-    value: NDArray[np.float64],
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-) -> None:
-    """Draw a row for each name, from above: a difference to the baseline with its interval.
-
-    Blue is better than the baseline, orange worse; a dot is hollow where its interval holds zero.
-    """
-    spread, undecided = bars(value, low, high), holds_zero(low, high)
-    ax.axvline(0, color=BLACK, linewidth=0.7)
-    for k in np.flatnonzero(np.isfinite(value)).tolist():
-        colour, bar = difference_colour(metric, value[k]), spread[:, k : k + 1]
-        draw_point(ax, value[k], -k, colour, hollow=undecided[k], xerr=bar)
-    ax.set_yticks(-np.arange(len(names)), names)
-    value_axis(ax.xaxis, metric, value, low, high)
-    ax.set_ylim(0.5 - len(names), 0.5)
-
-
 def halo(text: Any) -> None:
     """Put white around letters, so that a line behind them does not strike them through."""
     text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
@@ -308,8 +287,9 @@ def label(metric: str) -> str:
     return f"{name}\n@{rest}" if at and long else name + at + rest
 
 
-def _largest(values: NDArray[np.float64]) -> float:
-    finite = np.abs(values[np.isfinite(values)])
+def _largest(values: ArrayLike) -> float:
+    array = np.abs(np.asarray(values, dtype=float))
+    finite = array[np.isfinite(array)]
     return float(finite.max()) if finite.size else 0.0
 
 

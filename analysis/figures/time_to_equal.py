@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.curves import Curve, bare_curve, curves
+from tread_lab.analysis.figures.curves import Curves, curve_looks, curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
 from tread_lab.analysis.figures.over_training import (
     schedule_warning,
     training_axis,
     training_metrics,
 )
-from tread_lab.analysis.figures.placements import Array
+from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.tables import published
 from tread_lab.frames import STEP
@@ -52,36 +52,34 @@ class Factor:
         return self.dense_cost / self.cost
 
 
-@dataclass(frozen=True)
-class TimeToEqual:
+@dataclass(frozen=True, kw_only=True)
+class TimeToEqual(Curves):
     """Curves of quality against cost with the factors between them, dense first.
 
     Attributes:
         cost, unit: `training FLOPs` and `FLOP`.
-        curves: those of their points that have a quality and a cost.
         warning: why stages of runs stand in for no shorter runs; empty where they do.
     """
 
-    metric: str
     cost: str
     unit: str
-    curves: tuple[Curve, ...]
     factors: tuple[Factor, ...]
     warning: str = ""
 
 
-def cost_to_reach(cost: Array, value: Array, level: float, *, lower: bool = True) -> float:
+def cost_to_reach(curve: pd.DataFrame, level: float, *, lower: bool = True) -> float:
     """Return the least cost at which a curve is as good as `level`; NaN if it never is.
 
     Between two points the value is taken as linear in the logarithm of the cost. The first point is
     the answer where it is better already: an upper bound.
     """
-    order = np.argsort(cost)
-    x, y = np.log(cost[order]), (value if lower else -value)[order]
+    curve = curve.sort_values("x")
+    x, value = np.log(curve["x"].to_numpy(float)), curve["value"].to_numpy(float)
+    y = value if lower else -value
     level = level if lower else -level
     for k in np.flatnonzero(y <= level)[:1]:
         if k == 0:
-            return float(cost.min())
+            return float(curve["x"].min())
         share = (y[k - 1] - level) / (y[k - 1] - y[k])
         return float(np.exp(x[k - 1] + share * (x[k] - x[k - 1])))
     return float("nan")
@@ -95,28 +93,31 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
     """
-    measured = [
-        bare_curve(c.name, c.dense, c.cost[known], c.value[known])
-        for c in curves(frame, metric, training_axis(frame), cost=cost).curves
-        if (known := np.isfinite(c.value) & (c.cost > 0)).any()  # a logarithm has no zero
-    ]
+    rows = curves(frame, metric, training_axis(frame)).measured
+    rows = rows.assign(x=rows.get(cost, np.nan))
+    found = Curves(metric, rows[rows["x"] > 0])  # a logarithm has no zero
     kind = metric_kind(cost)
-    factors = _factors(measured, lower=lower_is_better(metric))
-    warning = schedule_warning(frame)
-    return TimeToEqual(metric, kind.label or cost, kind.unit, tuple(measured), factors, warning)
+    return TimeToEqual(
+        metric,
+        found.rows,
+        cost=kind.label or cost,
+        unit=kind.unit,
+        factors=_factors(found, lower=lower_is_better(metric)),
+        warning=schedule_warning(frame),
+    )
 
 
 def published_time_to_equal() -> TimeToEqual:
     """Return DiT-XL/2 on ImageNet-256, digitised from the paper's first figure: its two factors."""
-    dense, routed = (
-        bare_curve(name, name == "DiT", *np.array(points, dtype=float).T)
-        for name, points in published.TEASER.items()
-    )
-    factors = []
-    for level, hours in zip(dense.value[1:], dense.cost[1:]):
-        reached = cost_to_reach(routed.cost, routed.value, float(level))
-        factors.append(Factor(routed.name, float(level), float(hours), reached))
-    return TimeToEqual("FID", "A100 GPU-hours", "GPU-hours", (dense, routed), tuple(factors))
+    points = [(name, *point) for name, points in published.TEASER.items() for point in points]
+    names, hours, fid = zip(*points)
+    rows = bare_rows(curve=names, dense=[name == "DiT" for name in names], x=hours, value=fid)
+    dense, routed = rows[rows["dense"]], rows[~rows["dense"]]
+    factors = [
+        Factor(routed["curve"].iloc[0], level, cost, cost_to_reach(routed, level))
+        for level, cost in zip(dense["value"][1:], dense["x"][1:])
+    ]
+    return TimeToEqual("FID", rows, cost="A100 GPU-hours", unit="GPU-hours", factors=(*factors,))
 
 
 def factors_frame(found: TimeToEqual) -> pd.DataFrame:
@@ -128,20 +129,18 @@ def factors_frame(found: TimeToEqual) -> pd.DataFrame:
 
 def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
     """Draw curves against cost, and at every level an arrow from dense to the other's cost."""
-    dense = sum(curve.dense for curve in found.curves)
     colours: dict[str, str] = {}
-    for k, curve in enumerate(found.curves):
-        shape, colours[curve.name] = style.curve_look(k - dense, dense=curve.dense)
-        look: dict[str, Any] = {"color": colours[curve.name], "label": style.arrow(curve.name)}
-        ax.plot(curve.cost, curve.value, shape, **look)
+    for name, rows, shape, colours[name] in curve_looks(found):
+        look: dict[str, Any] = {"color": colours[name], "label": style.arrow(name)}
+        ax.plot(rows["x"], rows["value"], shape, **look)
     lower = metric_kind(found.metric).sign >= 0
     best = (min if lower else max)([factor.level for factor in found.factors], default=0.0)
     for factor in found.factors:
         below = (factor.level == best) == lower  # the best one's name is on the side of no curve
         _draw_factor(ax, factor, colours[factor.name], below=below)
-    style.cost_axis(ax, [cost for curve in found.curves for cost in curve.cost])
+    style.cost_axis(ax, found.rows["x"])
     ax.set_xlabel(found.cost)
-    style.value_axis(ax.yaxis, found.metric, *(curve.value for curve in found.curves))
+    style.value_axis(ax.yaxis, found.metric, found.rows["value"])
     ax.legend(**style.place_legend(ax.get_lines()))
 
 
@@ -164,32 +163,32 @@ def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) ->
     style.halo(name)
 
 
-def _factors(measured: Sequence[Curve], *, lower: bool) -> tuple[Factor, ...]:
+def _factors(found: Curves, *, lower: bool) -> tuple[Factor, ...]:
     """Return factors at the best value that both reached: the worse of the two curves' bests.
 
     Of several dense curves none is the baseline of every route, and there are no factors.
     """
-    measured = [curve for curve in measured if len(curve.value) > 1]  # a point is no curve
-    several = [curve for curve in measured if curve.dense]
+    curves = {n: rows for n, rows in found.curves.items() if len(rows) > 1}  # a point is no curve
+    several = [rows for rows in curves.values() if rows["dense"].all()]
     if len(several) != 1:
         return ()
     (dense,) = several
     best, worse = (np.min, max) if lower else (np.max, min)
     factors = []
-    for other in (curve for curve in measured if not curve.dense):
-        level = float(worse(best(dense.value), best(other.value)))
-        ours, theirs = (cost_to_reach(c.cost, c.value, level, lower=lower) for c in (dense, other))
+    for name, other in ((n, rows) for n, rows in curves.items() if rows is not dense):
+        level = float(worse(best(dense["value"]), best(other["value"])))
+        ours, theirs = (cost_to_reach(rows, level, lower=lower) for rows in (dense, other))
         bounds = (dense, "at most"), (other, "at least")
-        firsts = ((float(c.value[c.cost.argmin()]), bound) for c, bound in bounds)
+        firsts = ((rows.sort_values("x")["value"].iloc[0], bound) for rows, bound in bounds)
         better = (bound for first, bound in firsts if worse(first, level) != first)
-        factors.append(Factor(other.name, level, ours, theirs, next(better, "")))
+        factors.append(Factor(name, level, ours, theirs, next(better, "")))
     return tuple(factors)
 
 
 def caption(found: TimeToEqual) -> str:
     """Return the time-to-equal factors and their definition."""
     if not found.factors:
-        if sum(curve.dense for curve in found.curves) > 1:
+        if found.rows.loc[found.rows["dense"], "curve"].nunique() > 1:
             return "There are several dense curves, and none is that of every route."
         return "There is no dense curve to be as good as."
     sentences = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.analysis.figures.placements import measured_as
+from tread_lab.analysis.figures.points import measured_as
 from tread_lab.analysis.figures.sentences import (
     joined,
     number,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.synthetic import (
 )
 from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.curves import (
-    Curve,
     Curves,
     best_rate,
     rates_caption,
@@ -29,6 +27,7 @@ from tread_lab.analysis.figures.curves import (
 )
 from tread_lab.analysis.figures.over_training import over_training
 from tread_lab.analysis.figures.placements import placements
+from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.figures.samples import how_drawn, sample_rows, sheet
 from tread_lab.analysis.figures.style import as_bytes, figure
 from tread_lab.analysis.figures.time_to_equal import (
@@ -55,18 +54,19 @@ def test_a_figure_has_room_for_the_names_of_all_curves(tmp_path: Path) -> None:
 def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(stages=(100,), seeds=(0, 1), states={((2, 8), 1): "failed"}))
     (_, found), *_ = over_training(steps_frame(lab, "placement"), FD).panels
-    states = {curve.name: curve.states for curve in found.curves}
-    lost = states.pop("2->8 s=0.5")
-    assert lost == ("failed", "failed") and set(states.values()) == {("completed",) * 2}
-    numbers = [np.isfinite(curve.value).all() for curve in found.curves]
-    assert numbers == [True, True, False, True]
+    states = {name: rows["state"].tolist() for name, rows in found.curves.items()}
+    assert states.pop("2->8 s=0.5") == ["failed"] * 2
+    assert [*states.values()] == [["completed"] * 2] * 3
+    lost = found.rows[found.rows["value"].isna()]
+    assert lost["curve"].tolist() == ["2->8 s=0.5"] * 2
 
 
 def test_the_cost_to_reach_a_value_is_read_between_points_by_its_logarithm() -> None:
-    cost, value = np.array([1.0, 100.0]), np.array([3.0, 1.0])
-    assert cost_to_reach(cost, value, 2.0) == pytest.approx(10)
-    assert cost_to_reach(cost, value, 3.5) == 1 and np.isnan(cost_to_reach(cost, value, 0.5))
-    assert cost_to_reach(cost, -value, -2.0, lower=False) == pytest.approx(10)
+    curve = bare_rows(x=[1.0, 100.0], value=[3.0, 1.0])
+    assert cost_to_reach(curve, 2.0) == pytest.approx(10)
+    assert cost_to_reach(curve, 3.5) == 1 and np.isnan(cost_to_reach(curve, 0.5))
+    higher = bare_rows(x=[100.0, 1.0], value=[-1.0, -3.0])
+    assert cost_to_reach(higher, -2.0, lower=False) == pytest.approx(10)
 
 
 def test_published_factors_are_the_printed_ones() -> None:
@@ -170,7 +170,7 @@ def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_pat
     frame = trials_frame(lab, "placement")
     why = "its baseline diverged: there is nothing to compare with"
     assert frame["reason"].tolist() == ["on purpose", why, why, why]
-    assert placements(frame, FD).states.tolist() == ["uncompared"] * 3
+    assert placements(frame, FD).rows["state"].tolist() == ["uncompared"] * 3
     found = answer(lab, frame, plan)
     assert found.sentence == "There is nothing to compare with."
     assert found.certainty == (
@@ -180,15 +180,13 @@ def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_pat
 
 def three_rates(metric: str) -> Curves:
     """One route at three rates: -1 at 0.25, +2 at 0.5."""
-    rate, value, none = np.array([0, 0.25, 0.5]), np.array([0, -1.0, 2.0]), np.full(3, np.nan)
-    states = ("completed",) * 3
-    return Curves(metric, (Curve("2->8", False, rate, none, value, none, none, states),), "")
+    return Curves(metric, bare_rows(curve="2->8", x=[0, 0.25, 0.5], value=[0, -1.0, 2.0]))
 
 
 @pytest.mark.parametrize(("metric", "best"), [("delta/fid@10k", 1), ("delta/is@10k", 2)])
 def test_less_or_more_is_better(metric: str, best: int) -> None:
     found = best_rate(three_rates(metric))
-    assert found is not None and found[1] == best
+    assert found is not None and found["x"] == 0.25 * best
     assert rates_caption(three_rates(metric)).startswith(f"Best is s = {0.25 * best:g} on 2→8:")
 
 
@@ -202,7 +200,7 @@ def test_less_or_more_is_better(metric: str, best: int) -> None:
 def test_rates_that_cost_quality_and_those_without_a_number_are_not_best(
     values: list[float], said: str
 ) -> None:
-    (curve,) = three_rates("gap/heldout").curves
-    own = Curves("gap/heldout", (replace(curve, value=np.array([0.0, *values])),), "")
+    own = three_rates("gap/heldout")
+    own.rows["value"] = [0.0, *values]
     assert rates_caption(own) == said
     assert best_rate(three_rates("gap/train")) is None  # which is no quality

@@ -67,7 +67,7 @@ def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
     metric = "fd[fashion16-v1]@1k"
     for frame in (budget_frame, spent):
         found = time_to_equal(frame, metric, cost="cost/train_flops")
-        assert [(curve.name, len(curve.x)) for curve in found.curves] == [
+        assert [(name, len(rows)) for name, rows in found.curves.items()] == [
             ("dense", 3), ("2->8 s=0.5", 3)
         ]  # fmt: skip
         assert len(found.factors) == 1 and metric in training_metrics(frame)
@@ -81,9 +81,9 @@ def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
 
 def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:
     (_, found), (_, images), (over, hours) = over_training(stages, FD).panels
-    assert [list(curve.x) for curve in found.curves] == [list(STEPS)] * 2
-    assert [list(curve.x) for curve in images.curves] == [[1600, 3200, 6400]] * 2
-    assert over == "device-hours" and [curve.x[-1] for curve in hours.curves] == [2.0, 4 / 3]
+    assert found.rows["x"].tolist() == [*STEPS] * 2
+    assert images.rows["x"].tolist() == [1600, 3200, 6400] * 2
+    assert over == "device-hours" and hours.rows["x"].tolist()[2::3] == [2.0, 4 / 3]
     (factor,) = time_to_equal(stages, FD, cost="cost/train_flops").factors
     at = 100 * 2 ** (1 + 1 / 2) * 12.0  # halfway between 6 and 4, linear in the logarithm
     assert (factor.level, factor.cost) == (5.0, pytest.approx(at * 1e9))

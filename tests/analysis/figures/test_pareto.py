@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -35,7 +34,7 @@ def test_names_cover_neither_the_front_nor_a_point_nor_each_other(
     spread: float, paper_frame: pd.DataFrame
 ) -> None:
     points = pareto(paper_frame)
-    points = replace(points, cost=1 + spread * (points.cost - 1))
+    points.rows["cost"] = 1 + spread * (points.rows["cost"] - 1)
     _, (ax,) = figure()
     draw_front(points, ax)
     ax.figure.draw_without_rendering()
@@ -43,7 +42,7 @@ def test_names_cover_neither_the_front_nor_a_point_nor_each_other(
     (steps,) = (line for line in ax.lines if line.get_label() == "front")
     front = steps.get_transform().transform_path(steps.get_path())
     assert not any(front.intersects_bbox(box, filled=False) for box in boxes)
-    dots = ax.transData.transform(np.stack([points.cost, points.value], axis=1))
+    dots = ax.transData.transform(points.measured[["cost", "value"]])
     assert not any(box.contains(*dot) for box in boxes for dot in dots)
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     assert all(box.x1 <= ax.figure.bbox.x1 and box.x0 >= 0 for box in boxes)
@@ -106,12 +105,14 @@ def guided() -> pd.DataFrame:
 
 def test_every_guidance_of_a_completed_cell_is_a_point_at_its_cost(guided: pd.DataFrame) -> None:
     found = guidance_front(guided, FD)
-    assert found.names[::2] == tuple(f"dense{setting}" for setting in SETTINGS)
-    assert found.cost[::2].tolist() == found.cost[1::2].tolist() == [0, 1e9, 2e9, 3e9]
-    assert found.value[::2].tolist() == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
+    dense, routed = found.rows[::2], found.rows[1::2]
+    assert dense["name"].tolist() == [f"dense{setting}" for setting in SETTINGS]
+    assert dense["cost"].tolist() == routed["cost"].tolist() == [0, 1e9, 2e9, 3e9]
+    assert dense["value"].tolist() == [0.5, 10.5, 20.5, 30.5]  # the mean over two seeds
     assert found.measured_as == "95% over 2 seeds" and not found.relative
     guided.loc[3, "state"] = RunState.FAILED  # of the routed cell
-    assert guidance_front(guided, FD).cells == tuple(("baseline", f"dense{s}") for s in SETTINGS)
+    left = guidance_front(guided, FD).rows
+    assert left["name"].tolist() == [f"dense{setting}" for setting in SETTINGS]
 
 
 def test_a_metric_without_guidance_has_no_points(guided: pd.DataFrame) -> None:

@@ -19,7 +19,8 @@ from tread_lab.analysis.figures.placement_figures import (
     draw_route_spans,
     grids,
 )
-from tread_lab.analysis.figures.placements import Placements, best_route, placements
+from tread_lab.analysis.figures.placements import best_route, placements
+from tread_lab.analysis.figures.points import Points, bare_rows
 from tread_lab.analysis.figures.style import (
     BETTER_TO_WORSE,
     COLUMN,
@@ -30,7 +31,7 @@ from tread_lab.analysis.figures.style import (
     ink_on,
 )
 
-Draw = Callable[[Placements, Axes], None]
+Draw = Callable[[Points, Axes], None]
 
 
 def test_a_metric_without_a_better_is_purple_to_green_and_has_no_best(
@@ -40,23 +41,17 @@ def test_a_metric_without_a_better_is_purple_to_green_and_has_no_best(
     _, (ax,) = figure()
     draw_route_grid(places, ax)
     assert places.best is None and all(box.get_linewidth() < 1 for box in ax.patches)
-    worst: Any = ax.patches[int(np.nanargmax(places.value))]
+    worst: Any = ax.patches[int(np.nanargmax(places.rows["value"]))]
     assert to_hex(worst.get_facecolor()) == to_hex(LESS_TO_MORE(1.0))
     assert "no measure of quality: no route is best by it" in best_route(places)
-
-
-def one_route(low: float, high: float) -> Placements:
-    numbers = (np.array([x]) for x in ((low + high) / 2, low, high))
-    return Placements(
-        "gap/heldout", np.array([2]), np.array([8]), *numbers, np.array(["completed"])
-    )
 
 
 @pytest.mark.parametrize("draw", [draw_route_grid, draw_route_spans])
 def test_a_dot_inside_the_box_says_that_the_interval_holds_zero(draw: Draw) -> None:
     for low, high, dots in ((-1.0, 3.0, 1), (1.0, 3.0, 0)):
         _, (ax,) = figure()
-        draw(one_route(low, high), ax)
+        row = bare_rows(start=[2], end=8, value=(low + high) / 2, low=low, high=high)
+        draw(Points("gap/heldout", row), ax)
         marks = [line for line in ax.lines if line.get_marker() == "."]
         assert len(marks) == dots
         box: Any = ax.patches[0]
@@ -88,10 +83,11 @@ def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
 
 def test_a_map_of_many_ends_has_the_width_of_the_page(paper_frame: pd.DataFrame) -> None:
     places = placements(paper_frame, "gap/heldout")
-    wide = replace(places, end=np.arange(len(places.end)) + places.start.max())
-    tall = replace(places, start=np.arange(len(places.start)) - len(places.start))
+    routes = np.arange(len(places.rows))
+    wide = places.rows.assign(end=routes + places.rows["start"].max())
     widths = []
-    for one in (wide, tall):
+    for rows in (wide, places.rows.assign(start=routes - len(routes))):
+        one = replace(places, rows=rows)
         records: Any = SimpleNamespace(frame=paper_frame, placed=[("gap/heldout", one)])
         (drawn,) = grids.draw(records)
         widths.append(drawn.figure.get_figwidth())

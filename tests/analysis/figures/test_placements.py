@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,31 +16,25 @@ from tread_lab.analysis.figures.loss_gap import gap_and_quality, quality_caption
 from tread_lab.analysis.figures.pareto import pareto
 from tread_lab.analysis.figures.placement_figures import agreement_text
 from tread_lab.analysis.figures.placements import (
-    Placements,
     best_route,
     commonest,
     panels,
     placements,
+    published_placements,
     rank_correlation,
+    routes,
 )
+from tread_lab.analysis.figures.points import Points, bare_rows
 from tread_lab.analysis.figures.style import holds_zero
-from tread_lab.analysis.tables import published
 from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames.ranking_table import ranking
 from tread_lab.specs import UserError
 
 
-def places(metric: str) -> Placements:
-    """Three routes from block 0: below zero, around it, above it."""
-    value, low, high = np.array([[-0.2, 0.1, 0.2], [-0.3, -0.1, 0.1], [-0.1, 0.3, 0.3]])
-    start, end = np.array([[0, 0, 0], [2, 3, 4]])
-    return Placements(metric, start, end, value, low, high, np.full(3, "completed"))
-
-
 @pytest.mark.parametrize(("metric", "best"), [("gap/heldout", "0→2"), ("delta/is@10k", "0→4")])
 def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None:
-    two_above = places(metric).take(np.array([0, 2, 2]))
-    caption = best_route(two_above)
+    numbers = {"value": [-0.2, 0.2, 0.2], "low": [-0.3, 0.1, 0.1], "high": [-0.1, 0.3, 0.3]}
+    caption = best_route(Points(metric, bare_rows(start=0, end=[2, 4, 4], **numbers)))
     assert caption.startswith(f"Best is {best}:")
     counts = "1 better, 2 worse." if best == "0→2" else "2 better, 1 worse."
     assert caption.endswith(counts)
@@ -53,9 +46,8 @@ def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
 ) -> None:
     frame = paper_frame.assign(**{metric: sign * paper_frame[FD]})
     gap, quality = gap_and_quality(frame, metric)
-    said = quality_caption(
-        replace(gap, value=np.arange(12.0)), replace(quality, value=sign * np.arange(12.0))
-    )
+    gap.rows["value"], quality.rows["value"] = np.arange(12.0), sign * np.arange(12.0)
+    said = quality_caption(gap, quality)
     assert said.endswith("; routes with a larger gap have worse samples.")
     text = agreement_text(placements(frame, metric))
     assert text.endswith(
@@ -67,21 +59,18 @@ def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
 def test_the_chance_of_an_order_is_exact_and_left_out_of_few_routes(
     count: int, chance: str
 ) -> None:
-    routes = list(published.FIG8)[:count]
-    start, end = np.array(routes).T
-    value, none = np.array([published.FIG8[route] for route in routes]), np.full(count, np.nan)
-    same = Placements(FD, start, end, value, none, none, np.full(count, "completed"))
+    same = Points(FD, published_placements().rows[:count])
     assert f"{count} common routes: 1{chance}; the published order holds" in agreement_text(same)
 
 
 def test_of_equally_common_values_the_smallest_counts() -> None:
-    assert commonest(np.array([8, 3, 8, 3, 5])) == 3
-    assert commonest(np.array([], dtype=np.int64)) == 0
+    assert commonest(pd.Series([8, 3, 8, 3, 5])) == 3
+    assert commonest(pd.Series([], dtype=int)) == 0
 
 
 def test_an_interval_that_ends_at_zero_holds_it() -> None:
-    low, high = np.array([-1.0, 0.0, 0.1, -2.0, np.nan]), np.array([0.0, 1.0, 0.2, -1.0, np.nan])
-    assert holds_zero(low, high).tolist() == [True, True, False, False, False]
+    ends = {"low": [-1.0, 0.0, 0.1, -2.0, np.nan], "high": [0.0, 1.0, 0.2, -1.0, np.nan]}
+    assert holds_zero(pd.DataFrame(ends)).tolist() == [True, True, False, False, False]
 
 
 def test_a_rank_correlation_needs_three_points_and_some_spread() -> None:
@@ -95,27 +84,27 @@ def test_a_route_without_one_of_two_numbers_is_no_pair(paper_frame: pd.DataFrame
     frame = paper_frame.copy()
     frame.loc[frame["route"] == "2->8", FD] = np.nan
     gap, quality = gap_and_quality(frame, FD)
-    assert len(gap.routes) == 11 and (2, 8) not in gap.routes and gap.routes == quality.routes
-    assert np.isfinite(gap.value).all() and np.isfinite(quality.value).all()
+    assert len(routes(gap)) == 11 and (2, 8) not in routes(gap) and routes(gap) == routes(quality)
+    assert gap.rows["value"].notna().all() and quality.rows["value"].notna().all()
 
 
 def test_placements_are_the_true_differences_or_say_why_not(paper_frame: pd.DataFrame) -> None:
     gaps, samples = (placements(paper_frame, metric) for metric in ("gap/heldout", FD))
-    assert samples.metric == f"delta/{FD}" and tuple(gaps.routes) == PAPER_PLACEMENTS
-    for k, route in enumerate(gaps.routes):
+    assert samples.metric == f"delta/{FD}" and tuple(routes(gaps)) == PAPER_PLACEMENTS
+    for route, gap, sample in zip(routes(gaps), gaps.rows.iloc, samples.rows.iloc):
         if route in ENDINGS:
-            assert gaps.states[k] == ENDINGS[route] and np.isnan(gaps.value[k])
+            assert gap["state"] == ENDINGS[route] and np.isnan(gap["value"])
         else:
-            assert gaps.value[k] == pytest.approx(heldout_gap(route))
-            assert gaps.low[k] < gaps.value[k] < gaps.high[k]
-            assert samples.value[k] == pytest.approx(fd_gap(route))
-    assert gaps.best is not None and gaps.routes[gaps.best] == (2, 8)
+            assert gap["value"] == pytest.approx(heldout_gap(route))
+            assert gap["low"] < gap["value"] < gap["high"]
+            assert sample["value"] == pytest.approx(fd_gap(route))
+    assert gaps.rows.loc[gaps.best, "name"] == "2->8 s=0.5"
     assert gaps.measured_as == "95% over 32 images of 1 seed"
     frame = paper_frame.copy()
     frame.loc[frame["route"] == "2->8", FD] = np.nan
-    assert placements(frame, FD).states[gaps.routes.index((2, 8))] == "unmeasured"
+    assert placements(frame, FD).rows.loc[gaps.best, "state"] == "unmeasured"
     dense = frame[frame["role"] == "baseline"].assign(role="trial", baseline=frame["run"])
-    assert placements(pd.concat([frame, dense]), FD).routes == gaps.routes
+    assert routes(placements(pd.concat([frame, dense]), FD)) == routes(gaps)
 
 
 def test_a_second_axis_is_refused_by_name_and_split_by_panels(seeds_frame: pd.DataFrame) -> None:
