@@ -24,6 +24,7 @@ from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.system import systems_of
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.metrics.requirements import extractor_digests
+from tread_lab.records.provenance import PROBED
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.extensions import extensions_of
@@ -94,7 +95,7 @@ def measured_with(
     for system in systems_of(run):
         found |= system.measured_with(run)
     if not isinstance(spec, SamplesSpec):
-        return found
+        return found if run.may_know("class") else {**found, PROBED: "none"}
     found[f"decoder of {data}"] = heldout.decoder
     if not spec.metrics:
         return found

@@ -11,6 +11,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 
 HELDOUT = "held-out data "
+PROBED = "labels in probes"  # of runs of which no step saw any
 NOW = "now"  # stands for the runs that are still to be made
 
 
@@ -62,8 +63,25 @@ def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:
 
 
 def measured(folder: RunFolder) -> Iterator[Mapping[str, str]]:
-    """Yield what the finished evaluations of a run were made with; older ones have not said it."""
-    return ((place.read() or {}).get("made_with", {}) for place in folder.evaluations())
+    """Yield what the finished evaluations of a run were made with; older ones have not said it.
+
+    Earlier versions gave labels to a network of which no step had seen any.
+    """
+    for tree in (place.read() or {} for place in folder.evaluations()):
+        made_with, kind = tree.get("made_with", {}), tree.get("spec", {}).get("kind")
+        probed = kind in ("heldout_loss", "layer_similarity") and PROBED not in made_with
+        told = {PROBED: "never trained"} if probed and _saw_no_label(folder) else {}
+        yield {**made_with, **told}
+
+
+def _saw_no_label(folder: RunFolder) -> bool:
+    """Return whether no step of a run saw a label; few specs are decoded for it."""
+    try:
+        text = (folder.path / "spec.yaml").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+    spec = folder.readable_spec() if re.search(r"label_drop: 1(\.0)?\b", text) else None
+    return spec is not None and not spec.may_know("class")
 
 
 def provenance_differences(

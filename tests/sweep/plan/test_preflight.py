@@ -388,3 +388,21 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
     mixed = lab.run_of(other.spec)
     mixed.evaluation(images).write(images, {"fid": 1.0}, made_with=made | {whats[1]: "another"})
     check_measured([lab.run_of(one), mixed], [(one, HeldoutSpec())])  # which decodes nothing
+
+
+def test_losses_by_labels_that_no_step_saw_are_not_mixed_with_those_without_labels(
+    lab: Lab, tiny: Tiny
+) -> None:
+    spec, first = HeldoutSpec(images=4), tiny(train={"label_drop": 1.0})
+    again, labelled = replace(first, seed=1), tiny(train={"label_drop": 0.5})
+    for run_spec in (first, labelled):  # by an earlier version
+        lab.run_of(run_spec).create(run_spec)
+        lab.run_of(run_spec).evaluation(spec).write(spec, {"heldout/loss": 1.0})
+    earlier = [lab.run_of(first), lab.run_of(labelled)]
+    check_measured(earlier, [(labelled, spec)])
+    said = "^labels in probes differs: never trained in 1 run, none in what is to be run now"
+    with pytest.raises(UserError, match=said):
+        check_measured(earlier, [(again, spec), (replace(labelled, seed=1), spec)])
+    made = measured_with(first, spec)
+    lab.run_of(first).evaluation(spec).write(spec, {"heldout/loss": 1.0}, made_with=made)
+    check_measured(earlier, [(again, spec), (labelled, spec)])

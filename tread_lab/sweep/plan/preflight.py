@@ -200,5 +200,7 @@ def _measured_now(
     asked: Iterable[tuple[RunSpec, EvaluationSpec]],
 ) -> list[Mapping[str, str]]:
     """Return what distinct evaluations would be made with."""
-    distinct = {(decisive(run), replace(e, step=None)): run for run, e in asked}
-    return [measured_with(run, spec) for (_, spec), run in distinct.items()]
+    distinct = {
+        (decisive(run), run.may_know("class"), replace(e, step=None)): run for run, e in asked
+    }
+    return [measured_with(run, spec) for (*_, spec), run in distinct.items()]
