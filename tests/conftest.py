@@ -1,4 +1,4 @@
-"""What every test needs: one thread, a home of its own, a tiny run."""
+"""What every test needs: one thread, a home and a lab of its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import gc
 import itertools
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,7 +17,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, decode
 
 if TYPE_CHECKING:
     from tests.faults.drivers import Zygote
@@ -45,9 +44,6 @@ MENDS = {
 }
 
 pytest_plugins = ("tests.four_sweeps",)
-
-MODEL = {"depth": 4, "width": 16, "heads": 2}
-
 
 _homes = itertools.count()
 
@@ -192,20 +188,6 @@ def _one_thread() -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path / "lab")
-
-
-@pytest.fixture
-def tiny() -> Callable[..., RunSpec]:
-    """A run of seconds on the embedded data: `tiny(routes=["1->2"], steps=20)`."""
-
-    def make(*, steps: int = 20, execution: dict[str, Any] | None = None, **more: Any) -> RunSpec:
-        train = {"steps": steps, "batch": 8, "lr": 3e-3, "warmup": 2, "schedule": "sqrt_decay"}
-        train |= {"ema": {"halflife": 0.1}, **more.pop("train", {})}
-        execution = {"log_every": 5, "checkpoint_every": 10, **(execution or {})}
-        tree = {"model": MODEL, "precision": "fp32", "train": train, "execution": execution}
-        return decode(RunSpec, {**tree, **more})
-
-    return make
 
 
 @pytest.fixture

@@ -6,19 +6,20 @@ import ast
 import json
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.cli import main
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 
 SOURCES = sorted(
     path
@@ -73,7 +74,7 @@ def test_no_module_can_be_made_to_run_what_it_reads() -> None:
 
 
 def test_planted_files_run_nothing(
-    lab: Lab, tiny: Callable[..., RunSpec], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mark, spec = tmp_path / "ran", tiny(steps=2)
     run, bomb = lab.run_of(spec), pickle.dumps(Bomb(tmp_path / "ran"))
@@ -114,7 +115,7 @@ def test_names_cannot_leave_the_lab(lab: Lab, name: str) -> None:
             place(name)
 
 
-def test_a_plan_cannot_point_outside(lab: Lab, tiny: Callable[..., RunSpec]) -> None:
+def test_a_plan_cannot_point_outside(lab: Lab) -> None:
     folder = lab.sweep("bent")
     folder.path.mkdir(parents=True)
     trial = {"role": "trial", "cell": {}, "seed": 0, "spec": {}, "run": "../../x", "baseline": None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sweep.plans import tiny
 from tests.sweep.search.test_budget import planned
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
@@ -19,7 +19,7 @@ from tread_lab.engine.cost.speed import RATES
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import DataSpec, RunSpec, UserError, decode, encode
+from tread_lab.specs import DataSpec, UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -28,8 +28,6 @@ from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.plan.storage import store_plan
-
-Tiny = Callable[..., RunSpec]
 
 PLANNED = {"metrics": ["fid"], "count": 1000, "sampler": {"steps": 9}, "reference": "imagenet512"}
 RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
@@ -47,10 +45,10 @@ RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
 )
 def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
     samples: Any, words: list[str], reference: Any, steps: int, weight: float, compared: Any,
-    lab: Lab, tiny: Tiny,
+    lab: Lab,
 ) -> None:  # fmt: skip
     more = {} if samples is None else {"evaluate": [{"samples": samples}]}
-    plan = planned(tiny, fixed={"then": {"train": {"lr": 1e-4}}}, **more)
+    plan = planned(fixed={"then": {"train": {"lr": 1e-4}}}, **more)
     store_plan(lab.sweep("budgeted"), plan)
     (spec,) = decode_evaluations(["fd@2k"], RECORDED)
     lab.run(plan.tasks[1].run).evaluation(spec).write(spec, {"fd": 1.0})  # the first has failed
@@ -63,9 +61,7 @@ def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
 
 
 @pytest.mark.parametrize("evaluate", [["heldout_loss"], ["is@1k"], ["samples"]])
-def test_what_a_plan_does_not_say_is_as_its_experiment_says(
-    evaluate: list[str], lab: Lab, tiny: Tiny
-) -> None:
+def test_what_a_plan_does_not_say_is_as_its_experiment_says(evaluate: list[str], lab: Lab) -> None:
     usual = {"sampler": {"steps": 7, "guidance": 2}, "reference": {"name": "imagenet256"}}
     experiment = decode(Experiment, {"name": "tiny", "run": encode(tiny()), **usual})
     sweep = decode(SweepSpec, {"experiment": "tiny", "evaluate": evaluate})
@@ -151,7 +147,7 @@ def evaluate_with(name: str, *evaluations: str, **options: Any) -> int:
     return evaluate.evaluate(Evaluate(name=name, evaluations=evaluations, **options))
 
 
-def completed(lab: Lab, tiny: Tiny) -> str:
+def completed(lab: Lab) -> str:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
     folder.create(spec)
@@ -161,7 +157,6 @@ def completed(lab: Lab, tiny: Tiny) -> str:
 
 def test_a_run_is_measured_as_named_and_said_line_by_line(
     lab: Lab,
-    tiny: Tiny,
     measured: list[Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -173,7 +168,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         raise UserError("another decoder")
 
     monkeypatch.setattr(evaluate, "check_measured", differs)
-    run = completed(lab, tiny)
+    run = completed(lab)
     lab.run("another").create(tiny())
     how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
     named = ["heldout_loss", "heldout_loss at 50%"]
@@ -199,12 +194,11 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     lab: Lab,
-    tiny: Tiny,
     measured: list[Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run = completed(lab, tiny)
+    run = completed(lab)
     asked: list[Any] = []
 
     def forecast(lab: Lab, tasks: Any, devices: Any, *, start: float) -> Forecast:
@@ -231,9 +225,9 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
 
 
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
-    lab: Lab, tiny: Tiny, measured: list[Any], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, one = completed(lab, tiny), evaluate.measure
+    run, one = completed(lab), evaluate.measure
 
     def failing(folder: Any, spec: Any, *what: Any, **how: Any) -> Any:
         if spec.step == 15:
@@ -252,12 +246,11 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
 
 def test_a_run_whose_data_are_not_here_is_left_out_and_named(
     lab: Lab,
-    tiny: Tiny,
     measured: list[Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    plan = planned(tiny)
+    plan = planned()
     store_plan(lab.sweep("budgeted"), plan)
     names = [task.run for task in plan.tasks]
     for task in plan.tasks:
@@ -283,8 +276,8 @@ def test_a_run_whose_data_are_not_here_is_left_out_and_named(
         evaluate_with("budgeted", "heldout_loss", **how)
 
 
-def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny)
+def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab) -> None:
+    plan = planned()
     store_plan(lab.sweep("budgeted"), plan)
     with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
         _to_measure(lab, "budgeted", [], None)
@@ -313,16 +306,11 @@ def at(*steps: Any) -> tuple[Any, ...]:
     ],
 )
 def test_steps_that_a_run_has_reached_or_keeps_are_measured(
-    state: Any,
-    step: int,
-    ready: list[Any],
-    lab: Lab,
-    tiny: Tiny,
-    monkeypatch: pytest.MonkeyPatch,
+    state: Any, step: int, ready: list[Any], lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5, 15])
     monkeypatch.setattr(evaluate, "step_of", lambda path: path)
-    folder = lab.run(completed(lab, tiny))
+    folder = lab.run(completed(lab))
     folder.reopen()
     folder.log_path.touch()
     if state is None:
@@ -337,10 +325,10 @@ def test_steps_that_a_run_has_reached_or_keeps_are_measured(
 
 
 def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
-    in_folder: Path, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    in_folder: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match=r"absent.* does not exist"):
-        evaluate_with(completed(lab, tiny), "fid@1k", root="absent")
+        evaluate_with(completed(lab), "fid@1k", root="absent")
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
     ((folder, (spec,)),) = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
     assert folder.path.resolve() == in_folder
@@ -349,14 +337,14 @@ def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
 
 
 def test_a_sampler_that_the_run_cannot_have_is_refused_before_anything_is_measured(
-    lab: Lab, tiny: Tiny
+    lab: Lab,
 ) -> None:
     with pytest.raises(UserError, match=r"sampler\.solver"):
-        evaluate_with(completed(lab, tiny), "fd@1k", "sampler.solver=ddpm", root=str(lab.root))
+        evaluate_with(completed(lab), "fd@1k", "sampler.solver=ddpm", root=str(lab.root))
 
 
-def test_exported_weights_are_measured_at_their_step_alone(lab: Lab, tiny: Any) -> None:
-    folder = lab.run(completed(lab, tiny))
+def test_exported_weights_are_measured_at_their_step_alone(lab: Lab) -> None:
+    folder = lab.run(completed(lab))
     assert [spec.kind for spec in _of_exported(folder, ["heldout_loss"], None)] == ["heldout_loss"]
     for named in ([], ["heldout_loss at 5"], ["heldout_loss", "heldout_loss at 5"]):
         with pytest.raises(UserError, match="has the weights of one step; name what to measure"):

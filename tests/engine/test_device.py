@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU, small_run
+from tests.sweep.plans import tiny
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine import ranks
@@ -19,7 +20,7 @@ from tread_lab.engine.device import PeakMemory, limit_share, pick, release
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
 
@@ -182,7 +183,7 @@ def test_cpus_and_memory_are_those_of_the_process_less_by_the_limits_of_its_cont
 
 
 def test_a_peak_that_cannot_be_told_is_left_out_of_the_record(
-    lab: Lab, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = tiny(steps=2)
     monkeypatch.setattr(devices, "_forget_peak", lambda: False)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sweep.plans import tiny
 from tread_lab.engine.power import Meter, open_meter
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
@@ -128,9 +129,7 @@ def energies(folder: RunFolder) -> dict[int, float]:
     return {e.step: e.value for e in folder.entries() if e.key == "energy/joules"}
 
 
-def test_a_resumed_run_has_the_energy_of_all_attempts_once(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_resumed_run_has_the_energy_of_all_attempts_once(lab: Lab) -> None:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
     stop_at(spec, folder, 12, metered(counting()))  # entries at 5, 10; checkpoints at 10, 12: 40 J
@@ -144,9 +143,7 @@ def test_a_resumed_run_has_the_energy_of_all_attempts_once(
     assert folder.log_path.read_bytes() == before
 
 
-def test_an_attempt_that_was_not_metered_leaves_the_energy_unknown(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_an_attempt_that_was_not_metered_leaves_the_energy_unknown(lab: Lab) -> None:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
     stop_at(spec, folder, 7, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU
+from tests.sweep.plans import tiny
 from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
@@ -21,8 +21,6 @@ from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError
-
-Tiny = Callable[..., RunSpec]
 
 
 def run_to_end(spec: RunSpec, folder: RunFolder, *, stops: tuple[int, ...] = ()) -> None:
@@ -99,7 +97,6 @@ def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
     stops: tuple[int, ...],
     parts: set[str],
     tmp_path: Path,
-    tiny: Tiny,
     a_second_a_step: None,
 ) -> None:
     """The speed, too, of which each step counts once, and the time of all attempts."""
@@ -118,7 +115,7 @@ def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_crash_between_checkpoints_and_a_damaged_one_repeat_the_same_numbers(
-    damaged: bool, tmp_path: Path, tiny: Tiny, a_second_a_step: None
+    damaged: bool, tmp_path: Path, a_second_a_step: None
 ) -> None:
     spec = tiny(steps=18)
     whole, hurt = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "hurt")
@@ -140,7 +137,7 @@ def test_a_crash_between_checkpoints_and_a_damaged_one_repeat_the_same_numbers(
     assert_equal(whole, hurt)
 
 
-def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -> None:
+def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(Diverged, match="at step"):
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
@@ -148,16 +145,14 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path, tiny: Tiny) -
     assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
 
 
-def test_data_of_another_deviation_than_the_spec_says_are_not_trained_on(
-    tmp_path: Path, tiny: Tiny
-) -> None:
+def test_data_of_another_deviation_than_the_spec_says_are_not_trained_on(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"deviation of 0\.507, and 5 is expected"):
         run_to_end(tiny(steps=1, data={"deviation": 5.0}), RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize("clip", [None, 0.01])
 def test_the_gradient_norm_of_the_step_stands_in_the_log(
-    clip: float | None, tmp_path: Path, tiny: Tiny
+    clip: float | None, tmp_path: Path
 ) -> None:
     """As it was before clipping."""
     spec = tiny(steps=7, routes=["1->2"], train={"clip": clip})

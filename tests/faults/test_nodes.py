@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 
 import tread_lab
 from tests.faults.compare import outcome
+from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
@@ -62,7 +63,7 @@ def other(tmp_path: Path) -> Path:
 )
 @pytest.mark.long
 def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
-    lab: Lab, tiny: Callable[..., RunSpec], cluster: Any, tmp_path: Path
+    lab: Lab, cluster: Any, tmp_path: Path
 ) -> None:
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
@@ -91,11 +92,7 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
 
 @pytest.mark.long
 def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
-    lab: Lab,
-    tiny: Callable[..., RunSpec],
-    cluster: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    other: Path,
+    lab: Lab, cluster: Any, monkeypatch: pytest.MonkeyPatch, other: Path
 ) -> None:
     import ray
 

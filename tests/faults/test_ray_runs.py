@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,10 +14,10 @@ import pytest
 from tests.faults.compare import outcome
 from tests.faults.drivers import eventually
 from tests.packages import write_metadata
+from tests.sweep.plans import tiny
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec
 from tread_lab.specs.extensions import installed
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial.task import Task
@@ -25,7 +25,6 @@ from tread_lab.sweep.trial.trial import Report
 
 pytestmark = pytest.mark.slow
 
-Tiny = Callable[..., RunSpec]
 
 # A rate that finds no memory once, while the file `full` lies beside it.
 CROWDED = """
@@ -54,7 +53,7 @@ POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
     survived="where runs share a device, the trial waits until it has one to itself, and completes",
 )
 def test_a_run_without_luck_completes_and_so_do_the_others(
-    lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crowded: Path
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crowded: Path
 ) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.executors import TrialResources

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.records import lab as lab_module
 from tread_lab.records.durable import write_json, write_text
 from tread_lab.records.lab import Lab, with_parents
@@ -344,9 +344,7 @@ def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:
         run.spec()
 
 
-def test_a_parent_by_name_keeps_which_weights_are_taken(
-    lab: Lab, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_parent_by_name_keeps_which_weights_are_taken(lab: Lab) -> None:
     spec = tiny()
     lab.run_of(spec).create(spec)
     assert with_parents({"init_from": signature(spec)}, lab) == {"init_from": {"run": encode(spec)}}

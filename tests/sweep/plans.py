@@ -1,4 +1,4 @@
-"""Plans of variations of a small run."""
+"""A run of seconds, and plans of its variations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 
+SMALL = {"depth": 4, "width": 16, "heads": 2}
 DEEP = {"depth": 8, "width": 16, "heads": 2}
 HELDOUT = {"heldout_loss": {"images": 8, "levels": 2}}
+
+
+def tiny(*, steps: int = 20, execution: dict[str, Any] | None = None, **more: Any) -> RunSpec:
+    """A run of seconds on the embedded data: `tiny(routes=["1->2"], steps=20)`."""
+    train = {"steps": steps, "batch": 8, "lr": 3e-3, "warmup": 2, "schedule": "sqrt_decay"}
+    train |= {"ema": {"halflife": 0.1}, **more.pop("train", {})}
+    execution = {"log_every": 5, "checkpoint_every": 10, **(execution or {})}
+    tree = {"model": SMALL, "precision": "fp32", "train": train, "execution": execution}
+    return decode(RunSpec, {**tree, **more})
 
 
 def plan_of(run: RunSpec, name: str, **sweep: Any) -> Plan:

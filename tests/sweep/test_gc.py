@@ -6,14 +6,13 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.sweep.plans import plan_of
+from tests.sweep.plans import plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
@@ -30,7 +29,6 @@ from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.task import Task, is_complete
 
-Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
 KEEPS = {"checkpoint_every": 5, "keep_checkpoints": 3, "keep_steps": [5]}
 
@@ -44,7 +42,7 @@ def steps(folder: RunFolder) -> list[int]:
 
 
 @pytest.fixture
-def finished(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def finished(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of 20 steps with four checkpoints, trained once for all tests of this file."""
     spec, trained_lab = tiny(steps=20, execution=KEEPS), Lab(tmp_path_factory.getbasetemp() / "gc")
     if not trained_lab.root.exists():
@@ -54,7 +52,7 @@ def finished(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture
-def sampled(lab: Lab, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory) -> Task:
+def sampled(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Task:
     """A finished run and its four images, made once for all tests of this file."""
     images = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
     task, made = Task(tiny(steps=4), (images,)), Lab(tmp_path_factory.getbasetemp() / "gc-sampled")
@@ -72,7 +70,7 @@ def planned(lab: Lab, spec: RunSpec, name: str = "s", images: int = 8) -> Plan:
 
 
 def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_everything(
-    lab: Lab, finished: RunFolder, tiny: Tiny
+    lab: Lab, finished: RunFolder
 ) -> None:
     folder, spec = finished, finished.spec()
     assert steps(folder) == [20, 15, 10, 5]
@@ -104,7 +102,7 @@ def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_eve
     assert is_complete(lab, Task(spec)) and len(folder.attempts.read()) == 1
 
 
-def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab, tiny: Tiny) -> None:
+def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab) -> None:
     fast = {"checkpoint_every": 5, "keep_checkpoints": 9}
     folder = lab.run_of(tiny(execution=fast))
     folder.create(tiny(execution=fast))
@@ -113,7 +111,7 @@ def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab, tiny: Tiny)
     assert steps(folder) == [20, 10]
 
 
-def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab, tiny: Tiny) -> None:
+def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab) -> None:
     plan = planned(lab, tiny(steps=20, execution=KEEPS))
     (task,) = plan.tasks
     run(lab, Task(task.spec))
@@ -162,7 +160,7 @@ def test_no_weights_go_where_those_that_stay_are_damaged(lab: Lab, finished: Run
 
 
 def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_loses_weights(
-    lab: Lab, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+    lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(lab, *planned(lab, tiny(steps=20, execution=KEEPS)).tasks)
     damaged = lab.sweep("damaged").plan_path
@@ -180,7 +178,7 @@ def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_lo
     assert len(find(lab)) == 5
 
 
-def test_what_killed_processes_were_writing_goes(lab: Lab, tiny: Tiny, tmp_path: Path) -> None:
+def test_what_killed_processes_were_writing_goes(lab: Lab, tmp_path: Path) -> None:
     spec = tiny(steps=4)
     folder = lab.run_of(spec)
     run(lab, Task(spec))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tests.sweep.trial.test_task import family_plan
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError, signature
+from tread_lab.specs import UserError, signature
 from tread_lab.specs.run import InitSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.storage import store_plan
@@ -61,9 +61,7 @@ def test_a_run_that_another_one_began_from_stays(lab: Lab) -> None:
     assert removal.kept[signature(parent)] == (f"run {signature(child)}",)
 
 
-def test_a_run_that_trials_started_from_stays_until_it_is_removed_itself(
-    tmp_path: Path, tiny: Callable[..., RunSpec]
-) -> None:
+def test_a_run_that_trials_started_from_stays_until_it_is_removed_itself(tmp_path: Path) -> None:
     lab, plan = Lab(tmp_path), family_plan(tiny())
     parent, *children = (lab.run(task.run) for task in plan.tasks)
     store_plan(lab.sweep("family"), plan)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.disk import largest_file
 from tread_lab.sweep.trial.task import Task
@@ -44,7 +43,7 @@ def test_each_part_that_takes_room_is_listed_and_what_helps_where_there_is_none(
 
 
 def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
-    lab: Lab, tiny: Callable[..., RunSpec], free: list[int], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, free: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, said, passed = [100.0], list[str](), list[Report]()
     monkeypatch.setattr(disk.time, "monotonic", lambda: clock[0])

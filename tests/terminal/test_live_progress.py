@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -15,10 +14,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from tests.pretender import Pretender
+from tests.sweep.plans import tiny
 from tests.terminal.conftest import Screen
 from tread_lab.engine.cost.speed import Speed, kind_of
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, decode
+from tread_lab.specs import decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.timing import Timing
@@ -28,7 +28,6 @@ from tread_lab.terminal import live_progress
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.live_progress import WorkDone, run_progress, sweep_progress
 
-Tiny = Callable[..., RunSpec]
 HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})
 
 
@@ -50,7 +49,7 @@ def seconds_per_step(lab: Lab, *tasks: Task) -> Forecast:
     return Forecast(lab, {kind_of(task.spec): Timing(speed) for task in tasks})
 
 
-def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny) -> None:
+def test_training_and_measuring_count_as_much_as_they_take(lab: Lab) -> None:
     task = Task(tiny(steps=6), (HELDOUT,))
     forecast = Forecast(lab)
     trained = forecast.training(task.spec) / forecast.work(task)
@@ -68,7 +67,7 @@ def test_training_and_measuring_count_as_much_as_they_take(lab: Lab, tiny: Tiny)
     assert work.fraction() == 1 and work.summary() == "1/1 ended: 1 completed"
 
 
-def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab, tiny: Tiny) -> None:
+def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab) -> None:
     measured, fresh = Task(tiny(steps=6), (HELDOUT,)), Task(tiny(steps=6, seed=1))
     Pretender(lab).run([measured])
     half = Task(measured.spec, (HELDOUT, decode(HeldoutSpec, {"images": 48, "levels": 4})))
@@ -103,7 +102,7 @@ def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab, tiny: 
 )  # fmt: skip
 def test_time_left_begins_as_predicted_and_follows_what_is_seen(
     steps: list[int], slots: int, predicted: bool, reports: list[Any],
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch,
+    lab: Lab, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     clock = Clock(monkeypatch)
     tasks = [Task(tiny(steps=count, seed=seed)) for seed, count in enumerate(steps)]
@@ -119,9 +118,7 @@ def test_time_left_begins_as_predicted_and_follows_what_is_seen(
     assert WorkDone([], [], Forecast(lab)).fraction() == 1
 
 
-def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(
-    lab: Lab, tiny: Tiny
-) -> None:
+def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(lab: Lab) -> None:
     task = Task(tiny(steps=20))
     with closing(run_trial(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
         while next(steps).step < 15:
@@ -136,7 +133,7 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
 
 
 def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, task, sweep = Clock(monkeypatch), Task(tiny(steps=4)), lab.sweep("placement")
     sweep.path.mkdir(parents=True)
@@ -164,7 +161,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     clock, task = Clock(monkeypatch), Task(tiny(steps=10, routes=["1->2"]))
     with run_progress([task], lab) as watch:
@@ -183,7 +180,7 @@ def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
     ]
 
 
-def test_an_overflow_is_said_once_for_each_run(lab: Lab, tiny: Tiny, said: list[str]) -> None:
+def test_an_overflow_is_said_once_for_each_run(lab: Lab, said: list[str]) -> None:
     tasks = [Task(tiny(steps=10, seed=seed)) for seed in (0, 1)]
     work = WorkDone(tasks, tasks, Forecast(lab), {tasks[0].run: "first", tasks[1].run: "second"})
     for number, overflows in ((0, 0), (0, 1), (0, 2), (1, 3)):
@@ -206,7 +203,7 @@ class Bars(Progress):
 
 @pytest.mark.parametrize("width", [80, 79])
 def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
-    width: int, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, screen: Screen
+    width: int, lab: Lab, monkeypatch: pytest.MonkeyPatch, screen: Screen
 ) -> None:
     """Where it is narrow, texts are folded and take the room of the bars."""
     Clock(monkeypatch)
@@ -236,7 +233,7 @@ def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
     assert end in printed.getvalue()
 
 
-def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab, tiny: Tiny) -> None:
+def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab) -> None:
     """One that has ended by then counts whole: a search has just added it."""
     first, later, ended = (Task(tiny(steps=n, seed=k)) for k, n in enumerate((4000, 1000, 1000)))
     work = WorkDone([first], [later, ended], seconds_per_step(lab, first, later, ended))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sweep.plans import plan_of
+from tests.sweep.plans import plan_of, tiny
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report.reproduce import Repetition, sweep_file
 from tread_lab.config.load import load_sweep
-from tread_lab.specs import RunSpec
 from tread_lab.sweep.plan.plan import make_plan
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
@@ -33,9 +31,7 @@ IN_AN_INTERVAL = {"samples": {"sampler": {"guidance": {"weight": 2, "interval": 
         {**ROUTES, "evaluate": [IN_AN_INTERVAL], "sampler_axes": {"guidance.weight": [1, 2]}},
     ],
 )
-def test_the_file_of_a_report_plans_the_same_runs(
-    sweep: dict[str, Any], tiny: Callable[..., RunSpec], tmp_path: Path
-) -> None:
+def test_the_file_of_a_report_plans_the_same_runs(sweep: dict[str, Any], tmp_path: Path) -> None:
     plan = plan_of(tiny(steps=6, model={"depth": 4, "width": 24, "heads": 2}), "kept", **sweep)
     plan = replace(plan, experiment="of_another_folder")
     text, path = sweep_file(plan), tmp_path / "kept.yaml"

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU, imagenet
+from tests.sweep.plans import tiny
 from tread_lab.engine.cost import calibration
 from tread_lab.engine.cost.calibration import calibrate, trial_batch
 from tread_lab.engine.cost.speed import Speed, step_flops
@@ -24,9 +25,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
 
 
-def test_a_killed_process_of_the_calibration_is_survived(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_process_of_the_calibration_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
     speed = Speed(1.0, 2.0)
 
     class Killed(subprocess.Popen[str]):
@@ -39,7 +38,7 @@ def test_a_killed_process_of_the_calibration_is_survived(
     assert calibrate([tiny()] * 2, torch.device("cpu"), slots=2) == [speed] * 2
 
 
-def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpec]) -> None:
+def test_a_trial_step_has_as_many_images_as_are_cheap() -> None:
     dense = cost(tiny(steps=10)).train_flops / 10 / 8  # of one image
     assert trial_batch(tiny()) == trial_batch(tiny(routes=["0->3"])) == 8
     most = int(2e10 / dense)
@@ -62,7 +61,6 @@ def test_a_trial_step_has_as_many_images_as_are_cheap(tiny: Callable[..., RunSpe
     ],
 )
 def test_as_many_processes_as_slots_time_and_end_and_one_is_heard(
-    tiny: Callable[..., RunSpec],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     device: str,
@@ -96,9 +94,7 @@ def test_as_many_processes_as_slots_time_and_end_and_one_is_heard(
     assert noted == [[*one, "end", "kill", "end"], *[[*one, "kill", "end"]] * (processes - 1)]
 
 
-def test_a_gpu_that_cannot_be_timed_is_not_timed_here(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_cannot_be_timed_is_not_timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*command: Any, **options: Any) -> None:
         raise OSError("no process answers")
 
@@ -107,9 +103,7 @@ def test_a_gpu_that_cannot_be_timed_is_not_timed_here(
         calibrate([tiny()], torch.device("cuda", 7))
 
 
-def test_the_time_of_a_flop_is_what_routing_saves(
-    tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_a_flop_is_what_routing_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of half of the tokens past all blocks."""
     half = tiny(routes=[{"start": 0, "end": 3, "rate": 0.5, "selection": "rows"}])
     dense, routed = step_flops(tiny()), step_flops(half)
@@ -129,7 +123,7 @@ def test_the_time_of_a_flop_is_what_routing_saves(
 
 
 def test_a_step_is_timed_beside_the_threads_that_draw_its_batches(
-    tiny: Callable[..., RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As training has them where the run asks for some, and on a GPU."""
     with Trainer(tiny(execution={"workers": 1}), RunFolder(tmp_path), CPU) as run:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import astuple, replace
 
 import pytest
 
 from tests.engine.runs import imagenet
+from tests.sweep.plans import tiny
 from tread_lab.engine.cost.speed import (
     FLOPS,
     RATES,
@@ -18,15 +18,13 @@ from tread_lab.engine.cost.speed import (
     step_flops,
 )
 from tread_lab.engine.cost.training import cost
-from tread_lab.specs import RunSpec, decode
+from tread_lab.specs import decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 16, "classes": 10}
 
 
-def test_seconds_are_a_part_for_each_step_and_one_for_each_flop(
-    tiny: Callable[..., RunSpec],
-) -> None:
+def test_seconds_are_a_part_for_each_step_and_one_for_each_flop() -> None:
     """Passes go at the rate of a whole dense step, whose FLOPs devices share."""
     spec, speed = tiny(steps=20, routes=["0->3"]), Speed(overhead=2.0, per_flop=3.0)
     price = cost(spec)
@@ -53,7 +51,7 @@ def test_flop_counts_tell_the_overhead_and_noise_leaves_a_sensible_line(
     assert astuple(fitted(measured)) == pytest.approx(expected)
 
 
-def test_placements_are_one_kind_of_different_flops(tiny: Callable[..., RunSpec]) -> None:
+def test_placements_are_one_kind_of_different_flops() -> None:
     routed, small = tiny(routes=["0->3"]), {"depth": 3, "width": 16, "heads": 2}
     assert kind_of(routed) == kind_of(tiny(seed=1)) and step_flops(routed) < step_flops(tiny())
     other: tuple[dict[str, object], ...] = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,22 +9,20 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender
-from tests.sweep.plans import DEEP, plan_of
+from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.engine.checkpoint import Checkpoint, save
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
 
-Tiny = Callable[..., RunSpec]
 
-
-def planned(tiny: Tiny, name: str = "halved", **more: Any) -> Plan:
+def planned(name: str = "halved", **more: Any) -> Plan:
     early = {"kind": "asha", "grace": 10, "reduction": 2}
     tree = {"axes": {"route": {"start": 0, "end": "0..7"}}, "stop_early": early, **more}
     return plan_of(tiny(steps=60, model=DEEP), name, **tree)
@@ -42,21 +39,21 @@ def saved(lab: Lab, run: str, step: int) -> None:
     save(lab.run(run).checkpoints, Checkpoint(step, {}, {}), keep=1)
 
 
-def test_runs_of_several_lengths_are_judged_at_equal_steps(lab: Lab, tiny: Tiny) -> None:
+def test_runs_of_several_lengths_are_judged_at_equal_steps(lab: Lab) -> None:
     axes = {"route": ["0->1"], "train.steps": [90, 270]}
-    early = EarlyStopping.of(planned(tiny, axes=axes, stop_early="asha"), lab)
+    early = EarlyStopping.of(planned(axes=axes, stop_early="asha"), lab)
     assert early is not None
     assert {early.rungs(run) for run in early.judged} == {(10, 30), (10, 30, 90)}
     assert early.gap(next(iter(early.judged)), 10) is None  # it has logged nothing
 
 
-def test_gaps_of_several_losses_are_refused(lab: Lab, tiny: Tiny) -> None:
+def test_gaps_of_several_losses_are_refused(lab: Lab) -> None:
     ensemble = {"kind": "ensemble", "weight": 0.1}
     axes = {"route": ["0->1", "0->2"], "loss": ["plain", ensemble]}
     with pytest.raises(UserError, match=r"compare: a loss less itself, equation 0\.1 less plain; "):
-        EarlyStopping.of(planned(tiny, axes=axes), lab)
-    assert EarlyStopping.of(planned(tiny, fixed={"loss": ensemble}), lab)
-    plan = planned(tiny, axes=axes)
+        EarlyStopping.of(planned(axes=axes), lab)
+    assert EarlyStopping.of(planned(fixed={"loss": ensemble}), lab)
+    plan = planned(axes=axes)
     for trial in plan.trials[:-1]:
         lab.run(trial.run).create(trial.spec)
         lab.run(trial.run).finish(RunState.COMPLETED, step=60, metrics={})
@@ -68,32 +65,28 @@ def test_gaps_of_several_losses_are_refused(lab: Lab, tiny: Tiny) -> None:
         EarlyStopping.of(plan, lab, again=[plan.trials[-2].run])
 
 
-def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab, tiny: Tiny) -> None:
+def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab) -> None:
     fixed = {"execution": {"log_every": 25}}
     line = (
         r"stop_early: judges at step 20, and execution\.log_every=25 logs no loss in the half"
         r" before it; log more often, or write \{kind: median, grace: 25\}"
     )
     with pytest.raises(UserError, match=line):
-        EarlyStopping.of(
-            planned(tiny, fixed=fixed, stop_early={"kind": "median", "grace": 20}), lab
-        )
-    assert EarlyStopping.of(planned(tiny, fixed=fixed, stop_early={"grace": 25}), lab)
+        EarlyStopping.of(planned(fixed=fixed, stop_early={"kind": "median", "grace": 20}), lab)
+    assert EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 25}), lab)
 
 
-def test_a_grace_beyond_the_end_of_all_runs_is_refused(lab: Lab, tiny: Tiny) -> None:
+def test_a_grace_beyond_the_end_of_all_runs_is_refused(lab: Lab) -> None:
     line = "^stop_early: no run is judged: grace is 60, and the longest run has 60 steps"
     with pytest.raises(UserError, match=line):
-        EarlyStopping.of(planned(tiny, stop_early={"kind": "asha", "grace": 60}), lab)
-    assert EarlyStopping.of(planned(tiny, stop_early={"kind": "asha", "grace": 59}), lab)
-    only_dense = replace(planned(tiny), trials=planned(tiny).trials[:1])
+        EarlyStopping.of(planned(stop_early={"kind": "asha", "grace": 60}), lab)
+    assert EarlyStopping.of(planned(stop_early={"kind": "asha", "grace": 59}), lab)
+    only_dense = replace(planned(), trials=planned().trials[:1])
     assert EarlyStopping.of(only_dense, lab) is None
 
 
-def test_only_trials_that_nothing_is_compared_with_or_starts_from_are_judged(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny)
+def test_only_trials_that_nothing_is_compared_with_or_starts_from_are_judged(lab: Lab) -> None:
+    plan = planned()
     dense, *others = plan.trials
     as_trial = replace(plan, trials=(replace(dense, role="trial"), *others))
     alone = replace(plan, trials=tuple(replace(trial, baseline=None) for trial in plan.trials))
@@ -101,18 +94,16 @@ def test_only_trials_that_nothing_is_compared_with_or_starts_from_are_judged(
         early = EarlyStopping.of(made, lab)
         assert early is not None
         assert early.judged == {trial.run: (60, baseline) for trial in others}
-    assert EarlyStopping.of(planned(tiny, stop_early=None), lab) is None
+    assert EarlyStopping.of(planned(stop_early=None), lab) is None
     family = {"then": {"none": {}, "dense": {"then": {"routes": [], "train": {"steps": 30}}}}}
-    plan = planned(tiny, axes={"route": ["0->1"]}, variants=family)
+    plan = planned(axes={"route": ["0->1"]}, variants=family)
     early = EarlyStopping.of(plan, lab)
     (child,) = (trial for trial in plan.trials if trial.role == "trial" and trial.spec.parent)
     assert early is not None and list(early.judged) == [child.run]
 
 
-def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny)
+def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(lab: Lab) -> None:
+    plan = planned()
     dense, interrupted, ended, stopped, diverged, apart = (t.run for t in plan.trials[:6])
     for run, steps in ((dense, 20), (interrupted, 20), (ended, 20), (stopped, 10), (diverged, 15)):
         logged(lab, run, 0.0, steps)
@@ -129,15 +120,15 @@ def test_a_new_session_knows_the_gaps_of_ended_stopped_and_interrupted_runs(
     assert list(early.history()) == [(run, rung, 0.0) for run, rung in known]
 
 
-def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
-    plan, whole = planned(tiny), planned(tiny, "whole", stop_early=None)
+def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab) -> None:
+    plan, whole = planned(), planned("whole", stop_early=None)
     for named in (plan, whole):
         store_plan(lab.sweep(named.name), named)
     last = plan.tasks[-1]
     logged(lab, plan.trials[-1].run, 0.4, steps=20)
     lab.sweep("halved").add_stopped(Stopped(plan.trials[-1].run, 20, "asha"))
     assert last not in plan.open_tasks(lab) and last in whole.open_tasks(lab)
-    assert planned(tiny, stop_early=None).open_tasks(lab)[-1] == last
+    assert planned(stop_early=None).open_tasks(lab)[-1] == last
     assert trials_frame(lab, "whole").iloc[-1]["state"] == "interrupted"
     Pretender(lab).finish(last)
     for name in ("halved", "whole"):
@@ -145,13 +136,11 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab, tiny: Tiny) -> None:
 
 
 @pytest.mark.parametrize(("kind", "resumed"), [("asha", "STOP"), ("median", "CONTINUE")])
-def test_a_new_session_judges_by_what_earlier_ones_saw(
-    lab: Lab, tiny: Tiny, kind: str, resumed: str
-) -> None:
+def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, kind: str, resumed: str) -> None:
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
     from tread_lab.sweep.execution.ray_executor import EarlyStoppingScheduler
 
-    plan = planned(tiny, stop_early={"kind": kind, "grace": 10, "reduction": 2})
+    plan = planned(stop_early={"kind": kind, "grace": 10, "reduction": 2})
     early = EarlyStopping.of(plan, lab)
     assert early is not None
     logged(lab, plan.trials[0].run, 0.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution import executor
 from tread_lab.sweep.execution.executor import (
@@ -22,8 +23,6 @@ from tread_lab.sweep.execution.executor import (
 )
 from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
-
-Tiny = Callable[..., RunSpec]
 
 
 def test_another_thread_sees_the_signal_before_the_main_thread_handles_it() -> None:
@@ -39,7 +38,7 @@ def test_another_thread_sees_the_signal_before_the_main_thread_handles_it() -> N
     assert signal.getsignal(signal.SIGTERM) == handlers
 
 
-def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(lab: Lab, tiny: Tiny) -> None:
+def test_a_stop_that_comes_as_the_last_task_ends_interrupts_nothing(lab: Lab) -> None:
     def stop_at_the_end(report: Report) -> None:
         queue.stop = report.phase == "completed"
 
@@ -104,7 +103,7 @@ def test_in_another_thread_no_signal_is_waited_for() -> None:
 
 
 def test_a_task_is_attempted_until_an_attempt_ends_it(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[Any] = []
 
@@ -127,7 +126,7 @@ def test_a_task_is_attempted_until_an_attempt_ends_it(
 
 
 def test_a_signal_interrupts_a_task_that_is_under_way(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError, encode
+from tread_lab.specs import UserError, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import Interrupted, UserErrors
 from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
-
-Tiny = Callable[..., RunSpec]
 
 SHARE = {"cpu": 1, "gpu": 0.0}
 
@@ -87,9 +85,7 @@ class Watched:
         self.watcher.on_trial_result(0, [], self.trial, result)
 
 
-def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(
-    lab: Lab, tiny: Tiny, ray: Any
-) -> None:
+def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(lab: Lab, ray: Any) -> None:
     from ray import cloudpickle
 
     lock = threading.Lock()  # a live display holds such, and nobody can pickle them
@@ -102,7 +98,7 @@ def test_what_lives_in_the_driver_is_left_out_of_what_ray_writes(
 
 
 def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterwards(
-    lab: Lab, tiny: Tiny, ray: Any
+    lab: Lab, ray: Any
 ) -> None:
     class Broken(ListQueue):
         def ended(self, task: Task) -> None:
@@ -120,7 +116,7 @@ def test_an_error_of_the_queue_ends_the_search_for_tasks_and_is_raised_afterward
 
 
 def test_a_cluster_is_given_up_after_starts_in_a_row_that_attempt_neither_a_run_nor_its_parent(
-    lab: Lab, tiny: Tiny
+    lab: Lab,
 ) -> None:
     child = Task(tiny(init_from={"run": encode(tiny())}))
     seen = Watched(lab, child, RuntimeError("no memory\nx"))
@@ -132,7 +128,7 @@ def test_a_cluster_is_given_up_after_starts_in_a_row_that_attempt_neither_a_run_
     assert seen.starts_again() == "Ray cannot start a worker: no memory"
 
 
-def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -> None:
+def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab) -> None:
     seen = Watched(lab, Task(tiny()))
     for phase in ("train", "evaluate", "completed", "failed"):
         seen.reports_phase(phase, "why")
@@ -156,7 +152,7 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab, tiny: Tiny) -
         seen.watcher.raise_if_stopped()
 
 
-def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Tiny) -> None:
+def test_an_error_while_reporting_stops_the_trials(lab: Lab) -> None:
     seen = Watched(lab, Task(tiny()))
 
     def broken(report: Report) -> None:
@@ -172,9 +168,7 @@ def test_an_error_while_reporting_stops_the_trials(lab: Lab, tiny: Tiny) -> None
         seen.watcher.errors.raise_first()
 
 
-def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
-    lab: Lab, tiny: Tiny
-) -> None:
+def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(lab: Lab) -> None:
     from ray.exceptions import OutOfMemoryError
 
     attempts = lab.run_of(tiny()).attempts
@@ -192,7 +186,7 @@ def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(
 
 
 def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, ray: Any
+    monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
     monkeypatch.setattr(ray, "_PER_EXPERIMENT", 3)
     parent, tasks = Task(tiny()), [Task(tiny(seed=seed)) for seed in (1, 2, 3)]
@@ -221,7 +215,7 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
 
 
 def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_that_refused(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, ray: Any
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, ray: Any
 ) -> None:
     seen = Watched(lab, Task(tiny()))
     monkeypatch.setattr(ray, "fitting_nodes", lambda share: {"bad", "good"})
@@ -253,7 +247,7 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
 
 
 def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
-    tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
+    ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [("refuses", 64.0), ("small", 4.0), ("large", 8.0)]
     nodes = [{"NodeID": name, "Resources": {"CPU": cores}} for name, cores in nodes]
@@ -278,7 +272,7 @@ def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
 
 
 def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
-    lab: Lab, tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be silent for as long as its watchdog says, and 10 seconds more."""
     clock, killed, reached = [1000.0], list[Any](), [True]
@@ -314,7 +308,7 @@ def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
     assert [one.ended for one in attempts.read()] == ["hung", ""]
 
 
-def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab, tiny: Tiny) -> None:
+def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab) -> None:
     from ray.exceptions import ActorUnavailableError
 
     seen, attempts = Watched(lab, Task(tiny())), lab.run_of(tiny()).attempts
@@ -362,7 +356,7 @@ def test_a_queue_that_fails_ends_the_search_and_an_unknown_trial_is_nothing(ray:
 
 
 def test_what_nodes_must_have_is_found_once_for_the_runs_of_one_data_set(
-    lab: Lab, tiny: Tiny, ray: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, ray: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To open the index of a million files takes seconds, in which a driver does nothing else."""
     opened = Mock(side_effect=ray.fingerprint)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
@@ -19,8 +20,6 @@ from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import ListQueue, Task
-
-Tiny = Callable[..., RunSpec]
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def experiments(
 
 
 def test_a_worker_is_told_what_it_has_and_ray_how_to_behave(
-    module: Any, lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     executor, workers = module.RayExecutor(TrialResources(cpus=2), hang_timeout=9.0), list[Any]()
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")  # what the user has set stays
@@ -84,12 +83,7 @@ def test_a_worker_is_told_what_it_has_and_ray_how_to_behave(
     ("why", "end"), [("lost", Unavailable), ("queue", Interrupted), ("signal", Interrupted)]
 )
 def test_nothing_is_started_after_all_trials_were_stopped(
-    module: Any,
-    lab: Lab,
-    tiny: Tiny,
-    monkeypatch: pytest.MonkeyPatch,
-    why: str,
-    end: type[Exception],
+    module: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch, why: str, end: type[Exception]
 ) -> None:
     executor, queue = module.RayExecutor(), ListQueue([Task(tiny(seed=s)) for s in (0, 1, 2)])
     signals: list[bool] = []
@@ -213,7 +207,7 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
 
 @pytest.mark.parametrize("back", ["returned", "deferred"])
 def test_a_task_that_comes_back_as_the_queue_is_empty_has_an_experiment_of_its_own(
-    module: Any, lab: Lab, tiny: Tiny, back: str
+    module: Any, lab: Lab, back: str
 ) -> None:
     executor, returned = module.RayExecutor(), list[Task]()
 
@@ -227,7 +221,7 @@ def test_a_task_that_comes_back_as_the_queue_is_empty_has_an_experiment_of_its_o
     assert calls == [[3, 4], [3]]
 
 
-def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab, tiny: Tiny) -> None:
+def test_mistakes_of_tasks_are_raised_after_the_last_one(module: Any, lab: Lab) -> None:
     executor = module.RayExecutor()
 
     def mistaken(watcher: Any, task: Task, worker: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from tread_lab.specs import RunSpec, UserError
+from tests.sweep.plans import tiny
+from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts
@@ -177,7 +178,7 @@ def test_a_node_tells_of_each_gpu_and_one_cpu(probe: Any, monkeypatch: pytest.Mo
 
 
 def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
-    answering: Any, probe: Any, tiny: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+    answering: Any, probe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
-
-Tiny = Callable[..., RunSpec]
 
 
 def worker(lab: Lab, *reports: Report) -> Any:
@@ -79,7 +78,7 @@ def test_a_step_goes_on_for_a_second(lab: Lab, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def started(lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Any:
+def started(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A worker on node `n1` of a cluster, and what `run_trial` is given; its error is settable."""
     pytest.importorskip("ray")
     from tread_lab.sweep.execution import ray_worker
@@ -120,7 +119,7 @@ def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: L
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any, tiny: Tiny) -> None:
+def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any) -> None:
     first = started.worker._reports
     next(first)
     other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"}, whole=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.sweep.plans import tiny
 from tread_lab.engine.cost.speed import Speed
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.sweep.plan import devices as module
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-
-Tiny = Callable[..., RunSpec]
 
 NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
 OLD = DeviceFacts("cuda", "V100", ("fp32", "fp16"), 16)
@@ -80,12 +78,7 @@ def test_a_gpu_is_asked_by_a_process_that_ends(
     [(8.0, 3, 1, 1.0), (2.0, 4, 1, 2.0), (0.5, 1, 1, 2.0), (2.0, 2, 2, 2.0)],
 )
 def test_runs_are_timed_where_they_will_run_and_wait_for_cpus_that_are_not_theirs_alone(
-    cpus: float,
-    threads: int,
-    processes: int,
-    times: float,
-    tiny: Tiny,
-    monkeypatch: pytest.MonkeyPatch,
+    cpus: float, threads: int, processes: int, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 

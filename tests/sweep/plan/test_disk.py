@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.specs import DataSpec, RunSpec, UserError, decode
+from tread_lab.specs import DataSpec, UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import METRICS
 from tread_lab.sweep.plan.disk import disk_need, free_bytes, largest_file
 from tread_lab.sweep.trial.task import Task
 
-Tiny = Callable[..., RunSpec]
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
 MODEL = {"depth": 4, "width": 16, "heads": 2}
 
@@ -55,7 +54,7 @@ LARGE = {"data": {"size": 32}, "model": {"depth": 2, "width": 16, "heads": 2}}
     ],
 )
 def test_samples_those_under_way_and_features_of_references(
-    field: str, runs: list[Any], expected: int, in_folder: Path, tiny: Tiny
+    field: str, runs: list[Any], expected: int, in_folder: Path
 ) -> None:
     """Of 100 images where none is said; two tasks are carried out at the same time."""
     np.savez("r.npz", arr_0=np.zeros((150, 8, 8, 3), np.uint8))
@@ -70,7 +69,7 @@ def test_samples_those_under_way_and_features_of_references(
     assert disk_need(tasks, at_once=2).get(field, 0) == expected
 
 
-def test_the_largest_file_is_a_checkpoint_or_a_set_of_samples(tiny: Tiny) -> None:
+def test_the_largest_file_is_a_checkpoint_or_a_set_of_samples() -> None:
     one = cost(tiny()).checkpoint_bytes
     for count in (100, 100_000):
         samples = decode(SamplesSpec, {"metrics": ["fd"], "count": count})
@@ -84,7 +83,7 @@ def targets(tasks: list[Task]) -> int:
 
 
 def test_one_cache_of_targets_serves_runs_of_the_same_data_tokens_and_encoder(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def opened(data: DataSpec, split: str) -> Any:
         assert split == "train"
@@ -119,7 +118,7 @@ def test_one_cache_of_targets_serves_runs_of_the_same_data_tokens_and_encoder(
 
 
 def test_each_caption_of_both_splits_and_the_empty_text_have_tokens_in_one_cache(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts: dict[str, Any] = {"train": [("a", "b"), ("c",)], "heldout": [("d",)]}
     monkeypatch.setattr("tread_lab.data.source.open_data", lambda data, split: split)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,13 @@ import pytest
 import torch
 
 from tests.engine.runs import imagenet
+from tests.sweep.plans import tiny
 from tread_lab.engine.cost.sampling import pass_flops
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs import UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.forecast import (
@@ -32,8 +32,6 @@ from tread_lab.sweep.plan.forecast import (
 from tread_lab.sweep.plan.timing import Timing, setting
 from tread_lab.sweep.trial.task import Task
 
-Tiny = Callable[..., RunSpec]
-
 
 def test_a_run_starts_in_the_first_free_slot_and_the_last_to_start_need_not_end_last() -> None:
     assert starts([5.0, 1.0, 1.0, 4.0], 2) == [0.0, 0.0, 1.0, 2.0]
@@ -42,19 +40,19 @@ def test_a_run_starts_in_the_first_free_slot_and_the_last_to_start_need_not_end_
     assert makespan([], 2) == 0.0
 
 
-def test_the_longest_run_is_first_with_its_evaluations(lab: Lab, tiny: Tiny) -> None:
+def test_the_longest_run_is_first_with_its_evaluations(lab: Lab) -> None:
     short, long = Task(tiny(steps=10)), Task(tiny(steps=12))
     measured = Task(tiny(steps=10, seed=1), (decode(HeldoutSpec, {"images": 512}),))
     ordered = Forecast(lab).longest_first([short, long, measured])
     assert ordered == [measured, long, short]
 
 
-def evaluated(tiny: Tiny, **more: Any) -> Task:
+def evaluated(**more: Any) -> Task:
     return Task(tiny(**more), (HeldoutSpec(images=8), HeldoutSpec(images=8, levels=2)))
 
 
-def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> None:
-    task = evaluated(tiny, steps=20)
+def test_of_evaluations_only_those_not_done_take_time(lab: Lab) -> None:
+    task = evaluated(steps=20)
     speed = Speed(overhead=1.0, per_flop=0)
     timed = Forecast(lab, {kind_of(task.spec): Timing(speed)})
     passes = [timed.parts(task.spec, spec)["sampling"] for spec in task.evaluations]
@@ -72,7 +70,7 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab, tiny: Tiny) -> N
     assert Forecast(lab).seconds(task) is None
 
 
-def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab, tiny: Tiny) -> None:
+def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab) -> None:
     """A CPU is stated to do 5.2e10 FLOP/s of Inception, and 8.6e10 of passes in fp32."""
     fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
     spec, flops = tiny(steps=20), pass_flops(tiny(), fid)
@@ -93,9 +91,7 @@ def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab, tin
     assert unknown.references(spec, fid) == stated.references(spec, HeldoutSpec()) == {}
 
 
-def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(
-    lab: Lab, tiny: Tiny
-) -> None:
+def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(lab: Lab) -> None:
     fid = decode(SamplesSpec, {"metrics": ["fid"], "count": 100})
     latents = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
     spec = tiny(steps=20, data=latents)
@@ -113,7 +109,7 @@ def test_devices_of_a_run_share_steps_sampling_and_decoding_and_are_all_paid(
 
 
 def test_runs_that_share_a_gpu_take_as_long_as_one_after_the_other_but_for_the_host(
-    lab: Lab, tiny: Tiny
+    lab: Lab,
 ) -> None:
     kinds = (DeviceFacts("cuda", "NVIDIA H100", ("bf16",), 2**36),)
     devices = Devices(kinds, slots=4, runs_per_device=4)
@@ -132,7 +128,7 @@ def test_runs_that_share_a_gpu_take_as_long_as_one_after_the_other_but_for_the_h
 
 
 def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
-    lab: Lab, tiny: Tiny, tmp_path: Path
+    lab: Lab, tmp_path: Path
 ) -> None:
     paths = {images: str(tmp_path / f"r{images}.npz") for images in (100, 300)}
     for images, path in paths.items():
@@ -155,7 +151,7 @@ def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
     assert stated.seconds(tasks[0]) is None  # stated rates bind no budget
 
 
-def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab, tiny: Tiny) -> None:
+def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab) -> None:
     tasks = [Task(tiny(steps=20, seed=seed)) for seed in (0, 1, 2)]
     speed = Speed(overhead=1.0, per_flop=0)
     known = {kind_of(tasks[0].spec): Timing(speed, "from here")}
@@ -175,9 +171,7 @@ def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab, tiny:
     assert Forecast(lab, rates=RATES["H100"]).total(tasks).source == "from stated rates of H100"
 
 
-def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(
-    lab: Lab, tiny: Tiny
-) -> None:
+def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(lab: Lab) -> None:
     """All but its evaluations on record, which take their seconds for a FLOP."""
     spec, other, stated = (tiny(train={"batch": batch}) for batch in (8, 16, 32))
     asked, unasked = HeldoutSpec(images=8), HeldoutSpec(images=16)
@@ -194,7 +188,7 @@ def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(
 
 
 def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tread_lab.sweep.plan.devices.calibrate", None)
     kinds = (DeviceFacts("cpu", "x", ("fp32",), 2**30),)
@@ -211,7 +205,7 @@ def test_nothing_is_timed_for_other_machines_or_dear_runs_or_stated_rates(
     assert stated.rates is RATES["A100"]
 
 
-def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab, tiny: Tiny) -> None:
+def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab) -> None:
     devices = Devices((DeviceFacts("cuda", "unheard of", ("fp32",), 2**30),))
     stated = TrainSeconds(lab, devices, "cpu")
     seconds = cost(tiny()).train_flops / 7.9e10

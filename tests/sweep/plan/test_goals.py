@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, signature
@@ -24,9 +24,6 @@ from tread_lab.specs.evaluation import (
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
 from tread_lab.sweep.plan import goals
 from tread_lab.sweep.plan.goals import cell_values, objectives_of
-
-Tiny = Callable[..., RunSpec]
-
 
 AT_END = HeldoutSpec(images=8, levels=2)
 FLOPS, LOSS = "cost/train_flops", "heldout/loss"
@@ -44,7 +41,7 @@ def measured(
     return Trial("trial", {}, spec.seed, spec, folder.name, baseline)
 
 
-def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab, tiny: Tiny) -> None:
+def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab) -> None:
     dense = [measured(lab, tiny(seed=s), loss=1.0 + s) for s in (0, 1)]
     routed = [
         measured(lab, tiny(seed=s, routes=["0->2"]), dense[s].run, flops=8.0 - s, loss=4.0)
@@ -54,7 +51,7 @@ def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab, tiny: Tiny) -
     assert cell_values(lab, dense, [FLOPS, LOSS], [AT_END]) == (10.0, 1.5)
 
 
-def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab, tiny: Tiny) -> None:
+def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab) -> None:
     infinite = measured(lab, tiny(), loss=math.inf)
     routed = measured(lab, tiny(routes=["0->2"]), infinite.run, loss=2.0)
     no_number = measured(lab, tiny(seed=3), loss=2.0)
@@ -71,7 +68,7 @@ def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab, tiny: Tin
         assert cell_values(lab, [trial], names, [AT_END]) == values
 
 
-def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab, tiny: Tiny) -> None:
+def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab) -> None:
     (early,) = at_steps((replace(AT_END, step=10),), 20)
     trial = measured(lab, tiny())
     lab.run(trial.run).evaluation(early).write(early, {LOSS: 9.0})
@@ -147,7 +144,7 @@ def test_an_objective_that_cannot_be_optimised_is_refused_in_one_line(
 
 
 def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.four_sweeps import said, same_as_stored
-from tests.sweep.plans import plan_of
+from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
 from tread_lab.config.load import load_sweep, shipped_folder
 from tread_lab.engine.cost.report import report
@@ -18,7 +17,7 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion
-from tread_lab.specs import RunSpec, decode, encode
+from tread_lab.specs import decode, encode
 from tread_lab.specs.labels import cell_label
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import steps_off
@@ -32,13 +31,12 @@ from tread_lab.sweep.plan.plan import (
 )
 from tread_lab.sweep.plan.storage import plan_with_costs, store_plan
 
-Tiny = Callable[..., RunSpec]
 THEN = {"routes": [], "train": {"steps": 4, "warmup": 0}}
 PLANS = Path(__file__).parent / "plans"
 SEARCH = {"trials": 2, "objectives": ["heldout/loss"]}
 
 
-def planned(tiny: Tiny, **more: Any) -> Plan:
+def planned(**more: Any) -> Plan:
     return plan_of(tiny(), "p", **{"axes": {"route": ["0->1", "0->2"]}, "seeds": [0, 1], **more})
 
 
@@ -68,11 +66,11 @@ MATCHED = {
 
 @pytest.mark.parametrize("trials", MATCHED.values(), ids=MATCHED)
 def test_matched_trials_execute_the_flops_of_their_baseline_to_a_step(
-    tiny: Tiny, trials: list[dict[str, Any]]
+    trials: list[dict[str, Any]],
 ) -> None:
     more = {"baseline": {"routes": [], "repa": None}, "match": "train_flops", "evaluate": []}
     for fields in trials:
-        plan = planned(tiny, axes={"spend": [1, 40]}, fixed=fields, **more)
+        plan = planned(axes={"spend": [1, 40]}, fixed=fields, **more)
         specs = {trial.run: trial.spec for trial in plan.trials}
         for trial in (trial for trial in plan.trials if trial.baseline):
             dense = specs[str(trial.baseline)]
@@ -81,7 +79,7 @@ def test_matched_trials_execute_the_flops_of_their_baseline_to_a_step(
             assert abs(steps_off(plan.price, trial.spec, dense)) <= 1
 
 
-def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab, tiny: Tiny) -> None:
+def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab) -> None:
     tree = {"experiment": "tiny", "axes": {"route": ["0->1"]}, "match": "train_seconds"}
     sweep, base = decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny(steps=600)))
 
@@ -114,7 +112,7 @@ def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab, tiny
     ],
 )  # fmt: skip
 def test_settings_without_effect_are_said_before_the_plan(
-    lab: Lab, tiny: Tiny, sweep: dict[str, Any], line: str
+    lab: Lab, sweep: dict[str, Any], line: str
 ) -> None:
     base = Experiment(name="tiny", run={**encode(tiny(routes=["0->1"], steps=20)), "seed": 7})
     tree, lines = {"experiment": "tiny", "seeds": [7], "trials": [{}], **sweep}, list[str]()
@@ -123,18 +121,18 @@ def test_settings_without_effect_are_said_before_the_plan(
     assert lines == [line] * bool(line)
 
 
-def test_a_parent_that_is_no_trial_is_counted_apart(tiny: Tiny) -> None:
-    plan = planned(tiny, axes={}, baseline=None, variants={"f": {"a": {"then": THEN}}})
+def test_a_parent_that_is_no_trial_is_counted_apart() -> None:
+    plan = planned(axes={}, baseline=None, variants={"f": {"a": {"then": THEN}}})
     assert (len(plan.trials), len(plan.tasks)) == (2, 4)
     assert plan_with_costs(plan)["counts"]["parents"] == plan.parents == 2
     assert [task.evaluations == () for task in plan.tasks] == [True, False, True, False]
 
 
-def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it(tiny: Tiny) -> None:
-    assert planned(tiny).baselines_first == {}
-    plan = planned(tiny, stop_early={"grace": 5})
+def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it() -> None:
+    assert planned().baselines_first == {}
+    plan = planned(stop_early={"grace": 5})
     assert plan.baselines_first == {t.run: t.baseline for t in plan.trials if t.role == "trial"}
-    plan = planned(tiny, search=SEARCH, stop_early={"grace": 5})
+    plan = planned(search=SEARCH, stop_early={"grace": 5})
     first, second = (trial.run for trial in plan.trials)
     own = plan.trials_of({"route": "0->1"}), plan.trials_of({"route": "0->2"})
     runs = [trial.run for trials in own for trial in trials if trial.role == "trial"]
@@ -143,9 +141,9 @@ def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it(tiny: Tiny) 
 
 @pytest.mark.parametrize(("stop_early", "left"), [(None, 5), ("asha", 4)])
 def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
-    lab: Lab, tiny: Tiny, stop_early: str | None, left: int
+    lab: Lab, stop_early: str | None, left: int
 ) -> None:
-    plan = planned(tiny, evaluate=[], **({"stop_early": stop_early} if stop_early else {}))
+    plan = planned(evaluate=[], **({"stop_early": stop_early} if stop_early else {}))
     lab.sweep("p").add_stopped(Stopped(plan.trials[2].run, 5, "worse"))
     folder = lab.run(plan.trials[0].run)
     folder.create(plan.trials[0].spec)
@@ -154,10 +152,8 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     assert plan.open_of(lab, plan.tasks[:1]) == []
 
 
-def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny, stop_early="asha")
+def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured(lab: Lab) -> None:
+    plan = planned(stop_early="asha")
     task, folder = plan.tasks[2], lab.run(plan.tasks[2].run)
     folder.create(task.spec)
     lab.sweep("p").add_stopped(Stopped(task.run, 5, "worse"))
@@ -176,9 +172,9 @@ def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured
     ],
 )
 def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
-    tiny: Tiny, axes: Any, baseline: Any, first: int, of_each_cell: list[int]
+    axes: Any, baseline: Any, first: int, of_each_cell: list[int]
 ) -> None:
-    plan = planned(tiny, axes=axes, baseline=baseline, search=SEARCH)
+    plan = planned(axes=axes, baseline=baseline, search=SEARCH)
     assert repr(plan).count("Trial(") == first
     assert [trial.role for trial in plan.trials] == ["baseline"] * first
     assert [len(own) for own in plan.cells.values()] == of_each_cell
@@ -188,8 +184,8 @@ def test_baselines_that_all_cells_share_alone_are_planned_before_a_search(
     assert seeds == [0, 1] * (sum(of_each_cell) // 2)
 
 
-def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
-    dense, routed, _ = (plan := planned(tiny, seeds=[0])).trials
+def test_the_price_of_each_run_stands_in_the_json() -> None:
+    dense, routed, _ = (plan := planned(seeds=[0])).trials
     runs = plan_with_costs(plan)["runs"]
     assert runs[dense.run]["speedup"] == 1.0 < runs[routed.run]["speedup"]
     assert runs[routed.run]["train_flops"] == cost(routed.spec).train_flops
@@ -199,9 +195,9 @@ def test_the_price_of_each_run_stands_in_the_json(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize(("trials", "coming"), [(1, 3), (3, 3), (5, 5), (36, 36), (50, 36)])
 def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
-    lab: Lab, tiny: Tiny, trials: int, coming: int
+    lab: Lab, trials: int, coming: int
 ) -> None:
-    plan = searched(tiny, trials=trials)
+    plan = searched(trials=trials)
     cells = [plan.space[place] for place in (6, 18, 30)]  # the middles of equal parts of 36
     own = {trial.run for cell in cells for trial in plan.trials_of(cell)}
     assert trials != 3 or own == {task.run for task in pending_tasks(plan, lab)}
@@ -214,8 +210,8 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     assert [task.run for task in pending_tasks(plan, lab) if task.spec.routes] == runs[1:]
 
 
-def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab, tiny: Tiny) -> None:
-    plan = searched(tiny, trials=3)
+def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab) -> None:
+    plan = searched(trials=3)
     assert started_tasks(plan, lab) == plan.tasks and len(plan.tasks) == 2
     assert pending_tasks(replace(plan, search_spec=None), lab) == list(plan.tasks)
     folder = lab.sweep(plan.name)

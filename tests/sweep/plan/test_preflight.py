@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 
 import tread_lab
 from tests.sweep.plan.test_data_digests import write_set
+from tests.sweep.plans import tiny
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.engine import precision, provenance
@@ -43,7 +43,6 @@ from tread_lab.sweep.plan.preflight import (
 )
 from tread_lab.sweep.trial.task import Task
 
-Tiny = Callable[..., RunSpec]
 ROOT = Path(provenance.__file__).parents[1]
 CPU = torch.device("cpu")
 SWEEP = """
@@ -83,7 +82,7 @@ def test_runs_that_do_not_fit_one_device_together_are_refused(
     ],
 )
 def test_the_largest_run_decides_how_many_share_the_smallest_device(
-    kind: str, memory: tuple[int, int], packed: int, room: int | None, tiny: Tiny
+    kind: str, memory: tuple[int, int], packed: int, room: int | None
 ) -> None:
     small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
     need = cost(large.spec).memory_bytes
@@ -100,7 +99,7 @@ def test_the_largest_run_decides_how_many_share_the_smallest_device(
                 check_memory(tasks, devices)
 
 
-def test_precisions_of_training_and_samplers_are_those_of_every_device(tiny: Tiny) -> None:
+def test_precisions_of_training_and_samplers_are_those_of_every_device() -> None:
     kinds = [DeviceFacts("cpu", "x", ("fp32", "tf32"), 2**40)]
     kinds += [DeviceFacts("cpu", "y", ("fp32", "tf32", "bf16"), 2**40)]
     samples = decode(SamplesSpec, {"count": 8, "sampler": {"precision": "bf16"}})
@@ -146,12 +145,7 @@ SAYS_HOW_MANY = (
     ],
 )
 def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
-    good: Any,
-    bad: Any,
-    said: str,
-    in_folder: Path,
-    tiny: Tiny,
-    monkeypatch: pytest.MonkeyPatch,
+    good: Any, bad: Any, said: str, in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch_fidelity")
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
@@ -165,7 +159,7 @@ def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
         assert str(refusal.value).startswith(said)
 
 
-def test_a_run_is_held_against_every_kind_of_device(tiny: Tiny) -> None:
+def test_a_run_is_held_against_every_kind_of_device() -> None:
     tasks = [Task(tiny(train={"batch": batch})) for batch in (2**12, 8)]
     preflight(tasks, ROOMY)
     small = replace(ROOMY.kinds[0], name="y", memory=2**30)
@@ -174,7 +168,7 @@ def test_a_run_is_held_against_every_kind_of_device(tiny: Tiny) -> None:
 
 
 def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     auto, blocks = ([Task(tiny(execution={"compile": how}))] for how in ("auto", "blocks"))
     gpu = Devices((DeviceFacts("cuda", "x", ("fp32",), 2**40),))
@@ -186,7 +180,7 @@ def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
 
 
 def test_what_decides_a_provenance_is_asked_for_apart(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
     monkeypatch.setattr(module, "fingerprint", lambda spec, kind: made.append(spec.seed) or {})  # type: ignore[func-returns-value]
@@ -278,7 +272,7 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str, str]] = {
 )
 @pytest.mark.parametrize("name", DIFFERENCES)
 def test_what_differs_from_earlier_runs_is_refused_whichever_run_is_last_and_told_when_forced(
-    name: str, lab: Lab, in_folder: Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    name: str, lab: Lab, in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes, others, differ, device, said = DIFFERENCES[name]
     differ(False, monkeypatch)
@@ -304,9 +298,7 @@ def test_what_differs_from_earlier_runs_is_refused_whichever_run_is_last_and_tol
     17,
     survived="no attempt is made at its runs, and other data are another run",
 )
-def test_changed_data_are_noticed_and_other_data_are_no_mixture(
-    lab: Lab, tiny: Tiny, tmp_path: Path
-) -> None:
+def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_path: Path) -> None:
     def latents(name: str, factor: float) -> RunSpec:
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
@@ -349,7 +341,7 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(
 
 
 def test_guidance_by_the_weights_that_are_measured_is_refused_before_it_is_measured(
-    lab: Lab, tiny: Tiny
+    lab: Lab,
 ) -> None:
     sampler = {"guidance": {"weight": 2, "weak": {"step": 2}}}
     evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
@@ -361,7 +353,7 @@ def test_guidance_by_the_weights_that_are_measured_is_refused_before_it_is_measu
 
 
 def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
-    lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("diffusers")
     monkeypatch.setattr(provenance, "extractor_digests", lambda spec, source: {"inception": "i"})

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sweep.plans import HELDOUT, plan_of
+from tests.sweep.plans import HELDOUT, plan_of, tiny
 from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs import UserError, decode
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -33,18 +32,17 @@ from tread_lab.sweep.plan.storage import (
     what_is_added,
 )
 
-Tiny = Callable[..., RunSpec]
 SAMPLES = {"samples": {"metrics": ["fd"], "count": 100, "reference": {"name": "r", "path": "a"}}}
 
 
-def planned(tiny: Tiny, **more: Any) -> Plan:
+def planned(**more: Any) -> Plan:
     return plan_of(tiny(), "p", **{"axes": {"route": ["0->1", "0->2"]}, "evaluate": [], **more})
 
 
-def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
+def test_a_plan_is_loaded_as_it_was_stored(lab: Lab) -> None:
     axes = {"route": ["0->1", "0->2", "0->1"]}
     sweep = {"question": "Why?", "where": "end < 2", "evaluate": ["fd@1k"], "seeds": [3, 4]}
-    plan = planned(tiny, axes=axes, **sweep)
+    plan = planned(axes=axes, **sweep)
     store_plan(lab.sweep("p"), plan)
     stored = lab.sweep("p").plan()
     loaded = load_plan(lab.sweep("p"))
@@ -59,10 +57,8 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab, tiny: Tiny) -> None:
     assert is_stored(lab.sweep("p").plan(), plan) and is_stored(lab.sweep("p").plan(), loaded)
 
 
-def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
-    lab: Lab, tiny: Tiny
-) -> None:
-    plan = planned(tiny)
+def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(lab: Lab) -> None:
+    plan = planned()
     former = [dataclasses.replace(trial, run=f"f{trial.run[1:]}") for trial in plan.trials]
     store_plan(lab.sweep("p"), dataclasses.replace(plan, trials=tuple(former)))
     loaded = load_plan(lab.sweep("p"))
@@ -70,7 +66,7 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
     assert [task.spec for task in loaded.tasks] == [trial.spec for trial in plan.trials]
     with pytest.raises(UserError, match="settings: this version names 3 runs otherwise; 2 trials"):
         plan_to_run(lab.sweep("p"), plan)
-    more = planned(tiny, seeds=[0, 1])
+    more = planned(seeds=[0, 1])
     with pytest.raises(UserError, match="'p': this version names 3 runs otherwise and would run"):
         plan_to_run(lab.sweep("p"), more, extend=True)  # which would compare equal runs as seeds
     both = dataclasses.replace(plan, name="both", trials=(*former, *plan.trials))
@@ -78,12 +74,12 @@ def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(
     store_plan(lab.sweep("q"), plan)
     union = plan_to_run(lab.sweep("both"), dataclasses.replace(more, name="both"), extend=True)
     assert len(union.trials) == len(former) + len(more.trials)
-    assert "otherwise" not in difference(lab.sweep("q").plan(), planned(tiny, baseline=None))
+    assert "otherwise" not in difference(lab.sweep("q").plan(), planned(baseline=None))
 
 
-def test_a_stored_run_means_what_it_did_in_its_version(lab: Lab, tiny: Tiny) -> None:
+def test_a_stored_run_means_what_it_did_in_its_version(lab: Lab) -> None:
     """SPRINT without a word of its path-drop in dense steps dropped none."""
-    plan = planned(tiny, fixed={"bypass": "sprint", "routes_until": 0.8})
+    plan = planned(fixed={"bypass": "sprint", "routes_until": 0.8})
     store_plan(folder := lab.sweep("p"), plan)
     stored = folder.plan()
     for trial in stored.trials[1:]:
@@ -99,15 +95,15 @@ def test_a_stored_run_means_what_it_did_in_its_version(lab: Lab, tiny: Tiny) -> 
 
 
 @pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
-def test_the_same_plan_is_not_written_again(lab: Lab, tiny: Tiny, search: Any) -> None:
+def test_the_same_plan_is_not_written_again(lab: Lab, search: Any) -> None:
     folder = lab.sweep("p")
-    store_plan(folder, planned(tiny, search=search))
+    store_plan(folder, planned(search=search))
     text = folder.plan_path.read_text()
-    store_plan(folder, planned(tiny, search=search, question="Another question?"))
+    store_plan(folder, planned(search=search, question="Another question?"))
     store_plan(folder, load_plan(folder))
     assert folder.plan_path.read_text() == text
     if search is not None:  # whose number of cells may change, and pages say how many are to come
-        store_plan(folder, planned(tiny, search={**search, "trials": 7}))
+        store_plan(folder, planned(search={**search, "trials": 7}))
         assert folder.plan().wanted == 7
 
 
@@ -142,9 +138,9 @@ def searched(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_run_measured_and_searched_makes_a_version(
-    lab: Lab, tiny: Tiny, sweep: dict[str, Any], changes: dict[str, Any], differs: bool
+    lab: Lab, sweep: dict[str, Any], changes: dict[str, Any], differs: bool
 ) -> None:
-    plan, other = planned(tiny, **sweep), planned(tiny, **{**sweep, **changes})
+    plan, other = planned(**sweep), planned(**{**sweep, **changes})
     assert (version_of(other) != version_of(plan)) == differs
     store_plan(lab.sweep("p"), plan)
     assert is_stored(lab.sweep("p").plan(), other) != differs
@@ -158,10 +154,10 @@ def test_what_is_run_measured_and_searched_makes_a_version(
     assert sweep != images() or version_of(plan) == "1088ee211cf9c190"  # of every release
 
 
-def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
+def test_the_space_of_a_search_is_stored_and_checked() -> None:
     def searched(*routes: str) -> Plan:
         search, evaluate = {"trials": 1, "objectives": ["heldout/loss"]}, ["heldout_loss"]
-        return planned(tiny, axes={"route": [*routes]}, search=search, evaluate=evaluate)
+        return planned(axes={"route": [*routes]}, search=search, evaluate=evaluate)
 
     stored = searched("0->1", "0->2")
     assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
@@ -175,15 +171,15 @@ def test_the_space_of_a_search_is_stored_and_checked(tiny: Tiny) -> None:
     assert not is_stored(stored, searched("0->1", "0->3"))
     assert not is_stored(stored, searched("0->1"))
     assert not is_stored(stored, searched("0->2", "0->1"))  # cells are numbered in their order
-    assert planned(tiny).space == () and planned(tiny).search is None
+    assert planned().space == () and planned().search is None
 
 
-def test_an_objective_by_held_out_images_alone_has_another_name_today(tiny: Tiny) -> None:
+def test_an_objective_by_held_out_images_alone_has_another_name_today() -> None:
     """Versions before 0.3 called a distance to held-out images `fid@100`, as one to a file is."""
     search = {"trials": 2, "objectives": ["fid@100"]}
     by_file = {"samples": {**SAMPLES["samples"], "metrics": ["fid"]}}
     for evaluate, name in ((["fid@100"], "fid[heldout]@100"), ([HELDOUT, by_file], "fid@100")):
-        plan = planned(tiny, search=search, evaluate=evaluate)
+        plan = planned(search=search, evaluate=evaluate)
         assert plan.search is not None and plan.search["objectives"] == [name]
         earlier = dataclasses.replace(plan, search={**plan.search, "objectives": ["fid@100"]})
         assert is_stored(plan, plan) and is_stored(earlier, plan)

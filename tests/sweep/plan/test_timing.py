@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.engine.runs import imagenet
+from tests.sweep.plans import tiny
 from tread_lab.engine.cost.sampling import pass_flops
 from tread_lab.engine.cost.speed import Rates, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
@@ -26,7 +27,6 @@ from tread_lab.sweep.plan.forecast import TRIAL_SECONDS, forecast
 from tread_lab.sweep.plan.timing import earlier_runs, timings
 from tread_lab.sweep.trial.task import Task
 
-Tiny = Callable[..., RunSpec]
 HERE = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**30),), slots=4, local=torch.device("cpu"))
 RECORD = json.loads((Path(__file__).parent / "recorded_cpu.json").read_text())
 CPU = Devices((DeviceFacts("cpu", "x86_64 x1 threads", ("fp32",), 2**34, RECORD["device"]),))
@@ -228,7 +228,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
-    lab: Lab, tiny: Tiny, timed: list[Any]
+    lab: Lab, timed: list[Any]
 ) -> None:
     half = round(0.49e12 / (cost(tiny()).train_flops / tiny().train.steps))
     for steps in (half, half + half // 10):  # two of them: .98 and 1.08 TFLOP
@@ -242,13 +242,7 @@ def test_a_short_sweep_is_timed_in_one_process_and_a_long_one_on_all_slots(
 @pytest.mark.parametrize("local", [torch.device("cpu"), None])  # or a node elsewhere
 @pytest.mark.parametrize(("images", "said"), [(8, ""), (7, " of 7 images"), (1, " of 1 image")])
 def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
-    lab: Lab,
-    tiny: Tiny,
-    timed: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    local: Any,
-    images: int,
-    said: str,
+    lab: Lab, timed: list[Any], monkeypatch: pytest.MonkeyPatch, local: Any, images: int, said: str
 ) -> None:
     """A step of fewer images is said."""
     monkeypatch.setattr(timing, "trial_batch", lambda *_: images)
@@ -264,7 +258,7 @@ def test_kinds_beyond_six_have_the_speed_and_the_source_of_the_first(
 
 
 def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(timing, "trial_batch", lambda spec, rate: asked.append(rate) or 0)  # type: ignore[func-returns-value]
@@ -283,7 +277,6 @@ def test_a_step_is_as_large_as_the_rate_of_a_gpu_allows(
 @pytest.mark.parametrize(("batches", "raised"), [((8, 9), True), ((8, 4), False)])
 def test_what_fails_in_steps_of_fewer_images_is_left_to_stated_rates(
     lab: Lab,
-    tiny: Tiny,
     monkeypatch: pytest.MonkeyPatch,
     batches: tuple[int, int],
     raised: bool,
@@ -304,7 +297,7 @@ def test_what_fails_in_steps_of_fewer_images_is_left_to_stated_rates(
 
 
 def test_a_kind_that_cannot_be_timed_has_stated_rates_beside_others(
-    lab: Lab, tiny: Tiny, timed: list[Any]
+    lab: Lab, timed: list[Any]
 ) -> None:
     record(lab, ours(32, None), 0.1)
     small, known = Task(tiny()), Task(ours(32, [2, 8, 0.5]))

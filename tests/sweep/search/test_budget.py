@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,19 +9,17 @@ from typing import Any
 import pytest
 
 from tests.pretender import Pretender
-from tests.sweep.plans import DEEP, plan_of
+from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.engine.cost.training import cost, executed_flops
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
-from tread_lab.specs import RunSpec
 from tread_lab.specs.labels import place_label
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.trial.task import ListQueue, Task
 
-Tiny = Callable[..., RunSpec]
 LONG = 100.0  # seconds of a run, as far as the budget knows
 
 
@@ -30,7 +27,7 @@ def untimed(task: Task) -> None:
     """Nothing is known of how long runs take."""
 
 
-def planned(tiny: Tiny, **more: Any) -> Plan:
+def planned(**more: Any) -> Plan:
     axes = {"route": {"start": 0, "end": "0..5"}}
     return plan_of(tiny(model=DEEP), "budgeted", **{"axes": axes, **more})
 
@@ -49,9 +46,9 @@ def carried_out(
     return [str(task.spec.routes[0]) if task.spec.routes else "dense" for task in done.done], queue
 
 
-def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
-    flops = [cost(task.spec).train_flops for task in planned(tiny).tasks]
-    plan = planned(tiny, budget={"flops": sum(flops[:4]) + 1})
+def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab) -> None:
+    flops = [cost(task.spec).train_flops for task in planned().tasks]
+    plan = planned(budget={"flops": sum(flops[:4]) + 1})
     budget = Budget(lab, plan, untimed)
     fitting, left = budget.split(plan.open_tasks(lab), 2)
     assert len(fitting) == 4 and len(left) == 3
@@ -60,12 +57,12 @@ def test_flops_are_spent_in_the_order_of_the_plan(lab: Lab, tiny: Tiny) -> None:
     assert queue.closed and queue.left.startswith("3 runs left")
 
 
-def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny) -> None:
-    assert len(carried_out(lab, planned(tiny, budget={"trials": 2}))[0]) == 3
-    assert carried_out(lab, planned(tiny, budget={"trials": 2}))[0] == []
-    again, queue = carried_out(lab, planned(tiny, budget={"trials": 5}))
+def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab) -> None:
+    assert len(carried_out(lab, planned(budget={"trials": 2}))[0]) == 3
+    assert carried_out(lab, planned(budget={"trials": 2}))[0] == []
+    again, queue = carried_out(lab, planned(budget={"trials": 5}))
     assert len(again) == 3 and queue.closed
-    plan = planned(tiny, budget={"trials": 6})
+    plan = planned(budget={"trials": 6})
     budget, (baseline, *_, last) = Budget(lab, plan, untimed), plan.tasks
     budget.admit(baseline)  # which is no trial
     assert budget.spent.trials == 5 and budget.fits(last, 0.0)
@@ -73,12 +70,12 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     folder.create(last.spec)
     folder.attempts.close(folder.attempts.open(), "exception")  # before its first entry
     assert Budget(lab, plan, untimed).spent.trials == 6
-    rest, queue = carried_out(lab, planned(tiny, budget={}))
+    rest, queue = carried_out(lab, planned(budget={}))
     assert len(rest) == 1 and not queue.closed
-    small = planned(tiny, budget={"trials": 1, "flops": 1})
+    small = planned(budget={"trials": 1, "flops": 1})
     budget = Budget(lab, small, untimed)
     assert budget.fits(last, 0.0), "what is only measured takes none of them"
-    plan = planned(tiny, axes={"route": ["0->1"], "rate": [0, 0.25]}, budget={"trials": 1})
+    plan = planned(axes={"route": ["0->1"], "rate": [0, 0.25]}, budget={"trials": 1})
     assert carried_out(lab, plan)[0] == ["0->1"], "the rate 0 is the baseline's run"
 
 
@@ -95,15 +92,9 @@ def test_what_was_spent_counts_and_a_larger_budget_goes_on(lab: Lab, tiny: Tiny)
     ],
 )
 def test_a_run_that_will_not_end_within_the_hours_is_not_started(
-    hours: float,
-    seconds: float | None,
-    spent: float,
-    slots: int,
-    fitting: int,
-    lab: Lab,
-    tiny: Tiny,
+    hours: float, seconds: float | None, spent: float, slots: int, fitting: int, lab: Lab
 ) -> None:
-    plan = planned(tiny, budget={"hours": hours})
+    plan = planned(budget={"hours": hours})
     budget = Budget(lab, plan, lambda task: seconds)
     budget.spent = Spent(0.0, spent / 3600, 0)
     parts = budget.split(plan.open_tasks(lab), slots)
@@ -116,11 +107,11 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
 
 @pytest.mark.parametrize(("slots", "stop_early"), [(1, None), (4, None), (4, "asha")])
 def test_a_search_ends_with_its_budget_and_goes_on_with_a_larger_one(
-    slots: int, stop_early: str | None, lab: Lab, tiny: Tiny
+    slots: int, stop_early: str | None, lab: Lab
 ) -> None:
     """The last cell that it suggests may lack a seed, which is the first run of the larger one."""
     search = {"trials": 6, "startup": 3, "parallel": 3, "objectives": ["heldout/loss"]}
-    plan = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 5}, stop_early=stop_early)
+    plan = planned(search=search, seeds=[0, 1], budget={"trials": 5}, stop_early=stop_early)
     done, queue = carried_out(lab, plan, slots=slots)
     assert len(done) == 2 + 5 and queue.closed
     last = place_label(lab.sweep("budgeted").suggestions()[-1].cell)
@@ -128,7 +119,7 @@ def test_a_search_ends_with_its_budget_and_goes_on_with_a_larger_one(
     assert len(lab.sweep("budgeted").suggestions()) == 3
     assert carried_out(lab, plan, slots=slots)[0] == []
     assert len(lab.sweep("budgeted").suggestions()) == 3
-    more = planned(tiny, search=search, seeds=[0, 1], budget={"trials": 12})
+    more = planned(search=search, seeds=[0, 1], budget={"trials": 12})
     done, queue = carried_out(lab, more)
     assert len(done) == 7 and not queue.closed
 
@@ -138,11 +129,11 @@ def test_a_search_ends_with_its_budget_and_goes_on_with_a_larger_one(
     [(0, {}, 0, 5), (1, {}, 5, 0), (1, {"routes_until": 4}, 4, 1), (1, {"routes_from": 3}, 2, 3)],
 )
 def test_only_the_flops_that_a_begun_run_has_left_are_charged(
-    number: int, on: dict[str, int], routed: int, dense: int, lab: Lab, tiny: Tiny
+    number: int, on: dict[str, int], routed: int, dense: int, lab: Lab
 ) -> None:
     """Half of its ten steps are done, and the routes may be on in a part of them."""
     fixed = {"train": {"steps": 10}, **on}
-    plan = planned(tiny, budget={"flops": 1e18}, fixed=fixed)
+    plan = planned(budget={"flops": 1e18}, fixed=fixed)
     task, price = plan.tasks[number], cost(plan.tasks[number].spec)
     folder = lab.run(task.run)
     folder.create(task.spec)
@@ -171,14 +162,14 @@ def end_early(lab: Lab, task: Task, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["by a rule", "by a mistake", "diverged", "failed"])
 def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
-    how: str, lab: Lab, tiny: Tiny
+    how: str, lab: Lab
 ) -> None:
     fixed = {"train": {"steps": 10}, "routes_until": 4}
-    whole = planned(tiny, fixed=fixed, stop_early="asha")
+    whole = planned(fixed=fixed, stop_early="asha")
     dense, first, second, third, *_ = (cost(task.spec).train_flops for task in whole.tasks)
     half = executed_flops(whole.tasks[2].spec, 5)
     flops = dense + first + half + third
-    plan = planned(tiny, fixed=fixed, stop_early="asha", budget={"flops": flops})
+    plan = planned(fixed=fixed, stop_early="asha", budget={"flops": flops})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     queue = BudgetedQueue(ListQueue(plan.tasks[:5]), Budget(lab, plan, untimed), watch)
     assert [queue.next() for _ in range(4)] == [*plan.tasks[:3], None] and not queue.finished
@@ -210,24 +201,22 @@ def test_a_run_that_ends_early_leaves_the_rest_to_others_until_it_goes_on(
         ({}, True),
     ],
 )
-def test_what_a_budget_holds_exactly_fits(
-    lab: Lab, tiny: Tiny, limits: dict[str, float], fits: bool
-) -> None:
-    task = planned(tiny).tasks[1]
+def test_what_a_budget_holds_exactly_fits(lab: Lab, limits: dict[str, float], fits: bool) -> None:
+    task = planned().tasks[1]
     flops = cost(task.spec).train_flops
     if "flops" in limits:
         limits = {"flops": limits["flops"] * flops}
-    budget = Budget(lab, planned(tiny, budget=limits), lambda task: LONG)
+    budget = Budget(lab, planned(budget=limits), lambda task: LONG)
     assert budget.fits(task, 0.5) == fits
     budget.admit(task)
     assert (budget.flops, budget.count) == (flops, 1)
-    another = budget.fits(planned(tiny).tasks[2], 0.0)
+    another = budget.fits(planned().tasks[2], 0.0)
     assert another == ("flops" not in limits and "trials" not in limits)
 
 
-def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None = None) -> BudgetedQueue:
+def queued(lab: Lab, hours: float, seconds: float | None = None) -> BudgetedQueue:
     """The first two tasks of a plan with so many hours; each takes so many seconds."""
-    plan = planned(tiny, budget={"hours": hours})
+    plan = planned(budget={"hours": hours})
     watch = Stopwatch(lab.sweep("budgeted").spent_path)
     return BudgetedQueue(ListQueue(plan.tasks[:2]), Budget(lab, plan, lambda task: seconds), watch)
 
@@ -242,9 +231,9 @@ def queued(lab: Lab, tiny: Tiny, hours: float, seconds: float | None = None) -> 
     ],
 )
 def test_hours_are_over_once_more_than_all_are_spent(
-    lab: Lab, tiny: Tiny, given: int, ended: int, spent: float, over: bool, full: bool
+    lab: Lab, given: int, ended: int, spent: float, over: bool, full: bool
 ) -> None:
-    queue = queued(lab, tiny, 2.0)
+    queue = queued(lab, 2.0)
     tasks = [queue.next() for _ in range(given)]
     for task in tasks[:ended]:
         assert task is not None
@@ -258,15 +247,13 @@ def test_hours_are_over_once_more_than_all_are_spent(
     assert (queue.next() is None) == (over or given == 2)
 
 
-def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(
-    lab: Lab, tiny: Tiny
-) -> None:
-    queue = queued(lab, tiny, 1.0, 3601.0)
+def test_a_closed_queue_stays_closed_and_one_that_stops_records_its_last_second(lab: Lab) -> None:
+    queue = queued(lab, 1.0, 3601.0)
     assert queue.next() is None and queue.closed and queue.closed and queue.finished
     queue.budget.seconds = lambda task: 0.0
     assert not queue.stop and queue.closed and queue.next() is None
     assert not queue.over and queue.left.startswith("2 runs left")
-    queue = queued(lab, tiny, 1.0)
+    queue = queued(lab, 1.0)
     queue.queue.stop = True  # type: ignore[misc]
     assert queue.stop and queue.next() is None and not queue.closed
     queue.watch._started -= 7.0  # of an entry each quarter of a minute

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args, get_type_hints
 
@@ -18,12 +17,12 @@ from optuna.distributions import (
 from optuna.trial import TrialState
 
 from tests.pretender import Pretender
-from tests.sweep.plans import DEEP, plan_of
+from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.frames import trials_frame
 from tread_lab.records.durable import write_parts
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
@@ -40,7 +39,7 @@ from tread_lab.sweep.search.search_queue import SearchQueue
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
 
 
-def planned(tiny: Callable[..., RunSpec], **search: Any) -> Plan:
+def planned(**search: Any) -> Plan:
     search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], **search}
     space = {"axes": {"route": {"start": "0..7", "end": "0..7"}}, "where": "start <= end"}
     return plan_of(tiny(model=DEEP), "searched", **space, seeds=[0, 1], search=search)
@@ -91,10 +90,8 @@ def test_an_objective_of_which_more_is_better_is_maximised() -> None:
     assert directions(goals) == ["minimize", "maximize", "maximize"]
 
 
-def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
-    lab: Lab, tiny: Any
-) -> None:
-    plan = replace(planned(tiny, parallel=1), stop_early=StopEarlySpec(kind="asha"))
+def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(lab: Lab) -> None:
+    plan = replace(planned(parallel=1), stop_early=StopEarlySpec(kind="asha"))
     store_plan(lab.sweep(plan.name), plan)
     pretender, queue = Pretender(lab), SearchQueue(lab, plan)
     while not (task := queue.next()).spec.routes:  # type: ignore[union-attr]
@@ -113,8 +110,8 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(
     assert [cell.state for cell in SearchQueue(lab, plan).observations] == ["bad"]
 
 
-def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path: Any) -> None:
-    plan = planned(tiny, parallel=3, trials=6)
+def test_the_same_trials_come_whatever_ends_first(lab: Lab, tmp_path: Any) -> None:
+    plan = planned(parallel=3, trials=6)
     first = searched(lab, plan)
     assert len(first.done) == 2 + 2 * 6  # baselines and cells, a run for each seed
     assert [bool(task.spec.routes) for task in first.done[:3]] == [False, False, True]
@@ -124,8 +121,8 @@ def test_the_same_trials_come_whatever_ends_first(lab: Lab, tiny: Any, tmp_path:
         assert cells(other) == cells(lab)
 
 
-def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_path: Any) -> None:
-    plan, whole = planned(tiny, trials=6), Lab(tmp_path / "whole")
+def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tmp_path: Any) -> None:
+    plan, whole = planned(trials=6), Lab(tmp_path / "whole")
     searched(whole, plan)
     searched(lab, plan, most=7, slots=2)
     before = cells(lab)
@@ -143,8 +140,8 @@ def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tiny: Any, tmp_
     assert searched(elsewhere, plan).done == [] and cells(elsewhere) == cells(whole)
 
 
-def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: Any) -> None:
-    plan, folder = planned(tiny), lab.sweep("searched")
+def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab) -> None:
+    plan, folder = planned(), lab.sweep("searched")
     first = propose(plan.search_spec, ["heldout/loss"], Space(plan.space), [])
     route = "{start}->{end}".format(**plan.space[first])
     assert len(searched(lab, plan, diverges=route).done) == 2 + 2 * 6
@@ -165,10 +162,8 @@ def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab, tiny: An
         study._storage.remove_session()
 
 
-def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(
-    lab: Lab, tiny: Any
-) -> None:
-    plan, folder = planned(tiny, trials=2), lab.sweep("searched")
+def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(lab: Lab) -> None:
+    plan, folder = planned(trials=2), lab.sweep("searched")
     store_plan(folder, plan)
     stored = folder.plan()
     searched(lab, plan)
@@ -176,7 +171,7 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(
     frame = trials_frame(lab, "searched")
     assert list(frame["role"]) == ["baseline"] * 2 + ["trial"] * 4
     assert (frame["state"] == "completed").all()
-    more_trials = planned(tiny, trials=4)
+    more_trials = planned(trials=4)
     assert plan_to_run(folder, more_trials, extend=True) is more_trials
     more = searched(lab, more_trials)
     assert len(more.done) == 2 * 2 and len(cells(lab)) == 4
@@ -184,7 +179,7 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(
     assert (stored.wanted, again.wanted) == (2, 4)
     assert (again.trials[:2], again.created) == (stored.trials[:2], stored.created)
     with pytest.raises(UserError, match="planned with other"):
-        plan_to_run(folder, planned(tiny, seed=1))
+        plan_to_run(folder, planned(seed=1))
 
 
 @pytest.mark.parametrize(
@@ -196,9 +191,9 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(
     ],
 )
 def test_a_search_of_an_earlier_version_is_shown_and_goes_on_if_it_chooses_alike(
-    lab: Lab, tiny: Any, settings: dict[str, Any], refusal: str | None
+    lab: Lab, settings: dict[str, Any], refusal: str | None
 ) -> None:
-    plan, folder = planned(tiny, trials=2), lab.sweep("searched")
+    plan, folder = planned(trials=2), lab.sweep("searched")
     searched(lab, plan)
     sweep = plan.sources["sweep"]
     sources = {**plan.sources, "sweep": {**sweep, "search": {**sweep["search"], **settings}}}
@@ -250,9 +245,9 @@ def test_values_of_an_axis_become_distributions_of_optuna() -> None:
     assert distribution([1, 2], None) == CategoricalDistribution(["[1, 2]", None])
 
 
-def test_so_many_cells_are_open_at_once(lab: Lab, tiny: Any) -> None:
+def test_so_many_cells_are_open_at_once(lab: Lab) -> None:
     """A cell waits for the results of all but the last two before it."""
-    plan = planned(tiny, parallel=3, trials=8)
+    plan = planned(parallel=3, trials=8)
     queue = SearchQueue(lab, plan)
     for _ in range(2):
         task = queue.next()

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.pretender import Pretender
-from tests.sweep.plans import plan_of
+from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion
-from tread_lab.specs import RunSpec
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search import search_queue
 from tread_lab.sweep.search.sampler import Observation
 from tread_lab.sweep.search.search_queue import SearchQueue
 
-Tiny = Callable[..., RunSpec]
 
-
-def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab, tiny: Tiny) -> None:
-    plan, folder = planned(tiny, trials=1), lab.sweep("searched")
+def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab) -> None:
+    plan, folder = planned(trials=1), lab.sweep("searched")
     store_plan(folder, plan)
     Pretender(lab).run(SearchQueue(lab, plan))
     (suggestion,) = folder.suggestions()
@@ -35,8 +31,8 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab, 
     assert cell.state == "measured"
 
 
-def test_a_search_tries_so_many_cells_and_of_a_small_space_all(lab: Lab, tiny: Tiny) -> None:
-    queue = SearchQueue(lab, planned(tiny, trials=2))
+def test_a_search_tries_so_many_cells_and_of_a_small_space_all(lab: Lab) -> None:
+    queue = SearchQueue(lab, planned(trials=2))
     assert queue.left == "2 trials left"
     Pretender(lab, most=4).run(queue)  # the two seeds of the baseline and of a cell
     assert queue.left == "1 trial left"
@@ -52,8 +48,8 @@ def test_a_search_tries_so_many_cells_and_of_a_small_space_all(lab: Lab, tiny: T
     assert (queue.left, len(lab.sweep("small").suggestions())) == ("0 trials left", 2)
 
 
-def test_a_later_session_knows_the_suggested_cells_of_its_space(lab: Lab, tiny: Tiny) -> None:
-    plan = planned(tiny, trials=2)
+def test_a_later_session_knows_the_suggested_cells_of_its_space(lab: Lab) -> None:
+    plan = planned(trials=2)
     folder = lab.sweep("searched")
     folder.add_suggestion(Suggestion(0, plan.space[4], ()))
     folder.add_suggestion(Suggestion(1, {"start": 50, "end": 60}, ()))  # of another space
@@ -62,7 +58,7 @@ def test_a_later_session_knows_the_suggested_cells_of_its_space(lab: Lab, tiny: 
 
 
 def test_a_search_shows_its_sampler_no_result_that_came_by_chance(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[list[Observation]] = []
     cells = iter((0, 7, 14, 21))
@@ -72,7 +68,7 @@ def test_a_search_shows_its_sampler_no_result_that_came_by_chance(
         return next(cells)
 
     monkeypatch.setattr(search_queue, "propose", propose)
-    queue = SearchQueue(lab, planned(tiny, parallel=2, trials=4))
+    queue = SearchQueue(lab, planned(parallel=2, trials=4))
     Pretender(lab).run(queue)
     states = [[o.state for o in seen] for seen in shown]
     assert states == [
@@ -95,9 +91,9 @@ def test_a_search_shows_its_sampler_no_result_that_came_by_chance(
     ],
 )
 def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
-    lab: Lab, tiny: Tiny, states: list[str], seen: str
+    lab: Lab, states: list[str], seen: str
 ) -> None:
-    queue = SearchQueue(lab, planned(tiny, trials=1))
+    queue = SearchQueue(lab, planned(trials=1))
     pretender = Pretender(lab)
     tasks = []
     while (task := queue.next()) is not None:
@@ -115,10 +111,10 @@ def test_a_cell_is_not_measured_before_each_of_its_runs_has_a_value(
 
 
 def test_cells_that_have_failed_are_not_read_again_whenever_another_run_ends(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a driver does for one run would grow with the number of failed ones."""
-    queue, read = SearchQueue(lab, planned(tiny, trials=6, parallel=1)), list[str]()
+    queue, read = SearchQueue(lab, planned(trials=6, parallel=1)), list[str]()
     observed = queue._observed
 
     def noted(observation: Observation) -> Observation:
@@ -137,8 +133,8 @@ def test_cells_that_have_failed_are_not_read_again_whenever_another_run_ends(
     assert set(read) == {"running"}
 
 
-def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> None:
-    queue, pretender = SearchQueue(lab, planned(tiny, trials=1)), Pretender(lab)
+def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab) -> None:
+    queue, pretender = SearchQueue(lab, planned(trials=1)), Pretender(lab)
     seen, tasks = [(queue.stop, queue.finished, queue.over)], []
     while (task := queue.next()) is not None:
         tasks.append(task)
@@ -152,9 +148,9 @@ def test_a_search_is_over_once_its_last_run_has_ended(lab: Lab, tiny: Tiny) -> N
     assert seen == [*[no] * 4, *[handed_out] * 4, over]
 
 
-def test_runs_that_are_judged_wait_for_their_baseline(lab: Lab, tiny: Tiny) -> None:
+def test_runs_that_are_judged_wait_for_their_baseline(lab: Lab) -> None:
     early = StopEarlySpec(grace=5)
-    plan = replace(planned(tiny, trials=2, parallel=2), stop_early=early)
+    plan = replace(planned(trials=2, parallel=2), stop_early=early)
     queue = SearchQueue(lab, plan)
     given = [queue.next() for _ in range(5)]
     dense = [task for task in given if task is not None]

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.engine.runs import batches
+from tests.sweep.plans import tiny
 from tread_lab.engine import trainer
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.engine.train import Progress
@@ -31,7 +32,6 @@ from tread_lab.sweep.trial.retry import decide
 from tread_lab.sweep.trial.task import Task, is_complete
 from tread_lab.sweep.trial.trial import Report, run_trial
 
-Tiny = Callable[..., RunSpec]
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[3]
 
@@ -66,7 +66,7 @@ def endings(folder: RunFolder) -> list[str]:
 
 
 def test_what_went_wrong_once_is_mended_by_another_attempt(
-    lab: Lab, tiny: Tiny, failing: Callable[..., None]
+    lab: Lab, failing: Callable[..., None]
 ) -> None:
     with pytest.raises(RuntimeError) as no_memory:
         torch.empty(1 << 60)  # a lack of memory on the CPU has no class of its own
@@ -79,7 +79,7 @@ def test_what_went_wrong_once_is_mended_by_another_attempt(
 
 
 def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
-    lab: Lab, tiny: Tiny, failing: Callable[..., None]
+    lab: Lab, failing: Callable[..., None]
 ) -> None:
     failing(*[torch.OutOfMemoryError("CUDA out of memory")] * 2)
     task, runs_per_device = Task(tiny(steps=6)), WorkerInfo(whole=False)
@@ -93,7 +93,7 @@ def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
 
 
 def test_a_failed_attempts_network_is_freed_before_the_next_begins(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a lack of memory would meet the retry, too."""
     networks: list[weakref.ref[torch.nn.Module]] = []
@@ -120,7 +120,7 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
 
 
 def test_a_full_disk_ends_the_session_and_fails_nothing(
-    lab: Lab, tiny: Tiny, failing: Callable[..., None]
+    lab: Lab, failing: Callable[..., None]
 ) -> None:
     failing(OSError(errno.ENOSPC, "No space left on device"))
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
@@ -132,7 +132,7 @@ def test_a_full_disk_ends_the_session_and_fails_nothing(
 
 
 def test_a_mistake_of_one_task_lets_the_others_go_on_and_is_said_at_the_end(
-    lab: Lab, tiny: Tiny, failing: Callable[..., None]
+    lab: Lab, failing: Callable[..., None]
 ) -> None:
     failing(UserError("data.path: nothing there"))
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
@@ -143,7 +143,7 @@ def test_a_mistake_of_one_task_lets_the_others_go_on_and_is_said_at_the_end(
 
 
 def test_what_fails_while_measuring_leaves_the_training_result(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task(tiny(steps=6), (decode(HeldoutSpec, {"images": 8, "levels": 2}),))
     with monkeypatch.context() as patch:
@@ -160,7 +160,7 @@ def test_what_fails_while_measuring_leaves_the_training_result(
 
 
 def test_a_run_that_another_process_works_on_is_waited_for_and_then_taken(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "_POLL_SECONDS", 0.01)
     task = Task(tiny(steps=6))
@@ -239,12 +239,7 @@ def test_every_driver_evaluates_a_trained_run_with_fresh_tries(lab: Lab) -> None
     ],
 )
 def test_an_attempt_is_on_record_with_its_worker_its_end_and_what_went_wrong(
-    error: BaseException | None,
-    raised: str | None,
-    ended: str,
-    reason: str | None,
-    lab: Lab,
-    tiny: Tiny,
+    error: BaseException | None, raised: str | None, ended: str, reason: str | None, lab: Lab
 ) -> None:
     folder, worker = lab.run("abc"), WorkerInfo(driver="d", node="n", runs_per_device=3)
     kind = DiskFull if ended == "disk" else type(error)
@@ -268,7 +263,7 @@ def test_an_attempt_is_on_record_with_its_worker_its_end_and_what_went_wrong(
 
 
 def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = lab.run_of(tiny())
 
@@ -285,7 +280,7 @@ def test_what_ended_an_attempt_is_raised_though_the_record_cannot_be_written(
 
 @pytest.mark.parametrize("what", ["code", "weights clip-large"])
 def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_line(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, what: str
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     task, folder = Task(tiny(steps=4)), lab.run_of(tiny(steps=4))
     expected = of_nodes(fingerprint(task.spec, "cpu"))
@@ -302,7 +297,7 @@ def test_a_node_that_differs_from_its_driver_trains_nothing_and_says_so_in_one_l
     assert list(run_trial(lab, task, CPU, WorkerInfo(expected=expected)))[-1].phase == "completed"
 
 
-def test_a_node_that_does_not_see_the_lab_trains_nothing(lab: Lab, tiny: Tiny) -> None:
+def test_a_node_that_does_not_see_the_lab_trains_nothing(lab: Lab) -> None:
     expected, token = of_nodes(fingerprint(tiny(), "cpu")), lab.root / "ray" / "driver"
     with pytest.raises(NodeMismatch, match=rf"^node n1 \(.*\) does not see {token}, which the dr"):
         list(
@@ -323,7 +318,7 @@ def test_a_process_that_died_of_a_cut_which_took_its_node_a_moment_later_is_lost
 
 
 def test_a_node_without_the_data_is_named(
-    lab: Lab, tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8}
     task = Task(tiny(data={**data, "digest": "0" * 16}))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.sweep.plans import tiny
 from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
@@ -23,8 +23,6 @@ from tread_lab.sweep.trial.retry import (
     reopen,
 )
 from tread_lab.sweep.trial.task import Task
-
-Tiny = Callable[..., RunSpec]
 
 
 def history(*kinds: str) -> list[Attempt]:
@@ -80,7 +78,7 @@ def ended(lab: Lab, spec: RunSpec, state: str, **facts: Any) -> Task:
 
 
 @pytest.fixture
-def tasks(lab: Lab, tiny: Tiny) -> list[Task]:
+def tasks(lab: Lab) -> list[Task]:
     """completed, diverged, exception, oom, the child of the oom."""
     parent = tiny(seed=3)
     child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}})
@@ -116,7 +114,7 @@ def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: li
     ],
 )
 def test_of_a_kind_are_taken_up_with_the_runs_that_failed_for_them(
-    lab: Lab, tiny: Tiny, tasks: list[Task], kinds: list[str], taken: list[int]
+    lab: Lab, tasks: list[Task], kinds: list[str], taken: list[int]
 ) -> None:
     child = decode(RunSpec, {**encode(tasks[4].spec), "seed": 9})
     tasks = [*tasks, ended(lab, child, "failed", kind="exception")]
@@ -126,7 +124,7 @@ def test_of_a_kind_are_taken_up_with_the_runs_that_failed_for_them(
         failed_tasks(lab, tasks, ["ooom"])
 
 
-def test_a_failure_without_a_kind_on_record_is_an_exception(lab: Lab, tiny: Tiny) -> None:
+def test_a_failure_without_a_kind_on_record_is_an_exception(lab: Lab) -> None:
     task = ended(lab, tiny(), "failed")
     assert failed_kind(lab.run(task.run)) == "exception"
     assert failed_tasks(lab, [task], ["exception"]) == [task]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.sweep.plans import plan_of
+from tests.sweep.plans import plan_of, tiny
 from tread_lab.engine import checkpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
@@ -39,7 +38,6 @@ from tread_lab.sweep.trial.task import (
 from tread_lab.sweep.trial.trial import Report, run_trial
 
 CPU = torch.device("cpu")
-Tiny = Callable[..., RunSpec]
 
 
 def child_of(parent: RunSpec, **changes: Any) -> RunSpec:
@@ -60,7 +58,7 @@ def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
     return found.part(part)
 
 
-def test_the_parent_is_trained_once_for_all_its_children(lab: Lab, tiny: Tiny) -> None:
+def test_the_parent_is_trained_once_for_all_its_children(lab: Lab) -> None:
     plan = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), plan)
     reports: list[Report] = []
@@ -79,7 +77,7 @@ def test_the_parent_is_trained_once_for_all_its_children(lab: Lab, tiny: Tiny) -
     assert load_plan(lab.sweep("family")).open_tasks(lab) == []
 
 
-def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab, tiny: Tiny) -> None:
+def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab) -> None:
     parent = tiny(routes=["1->2"])
     list(run_trial(lab, Task(parent), CPU))
     for part in ("ema", "model"):
@@ -93,7 +91,7 @@ def test_a_child_starts_from_its_parents_ema_or_raw_weights(lab: Lab, tiny: Tiny
 
 
 @pytest.mark.filterwarnings("ignore:.*damaged")
-def test_a_child_that_has_started_needs_no_parent_with_whole_weights(lab: Lab, tiny: Tiny) -> None:
+def test_a_child_that_has_started_needs_no_parent_with_whole_weights(lab: Lab) -> None:
     parent, child = tiny(steps=6), Task(child_of(tiny(steps=6), seed=3))
     list(run_trial(lab, Task(parent), CPU))
     reports = run_trial(lab, child, CPU)
@@ -106,7 +104,7 @@ def test_a_child_that_has_started_needs_no_parent_with_whole_weights(lab: Lab, t
 
 
 @pytest.mark.filterwarnings("ignore:.*damaged")
-def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab, tiny: Tiny) -> None:
+def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab) -> None:
     parent = tiny(steps=6, execution={"checkpoint_every": 2})
     calm, child = Lab(lab.root / "calm"), Task(child_of(parent, seed=3))
     for place in (calm, lab):
@@ -121,9 +119,7 @@ def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab, tiny
         assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
-def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(
-    lab: Lab, tiny: Tiny
-) -> None:
+def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(lab: Lab) -> None:
     early, late = HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)
     task = Task(tiny(steps=20), (early, late))
     folder = lab.run(task.run)
@@ -144,7 +140,7 @@ def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(
     assert task.measurable(folder) == (early, late)
 
 
-def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab, tiny: Tiny) -> None:
+def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab) -> None:
     for seed, state in enumerate(("diverged", "failed")):
         task = Task(tiny(seed=seed), (HeldoutSpec(images=8),))
         lab.run(task.run).create(task.spec)
@@ -152,7 +148,7 @@ def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab, tiny: Tiny) 
         assert is_complete(lab, task)
 
 
-def test_the_done_share_is_of_executed_steps_and_one_where_completed(lab: Lab, tiny: Tiny) -> None:
+def test_the_done_share_is_of_executed_steps_and_one_where_completed(lab: Lab) -> None:
     """Of those, a run that is interrupted keeps the steps up to its newest checkpoint."""
     task = Task(tiny(steps=20))
     folder = lab.run(task.run)
@@ -178,7 +174,7 @@ def test_the_done_share_is_of_executed_steps_and_one_where_completed(lab: Lab, t
     assert done_share(lab, empty) == 0.0
 
 
-def test_the_family_of_a_task_comes_first_and_each_run_once(tiny: Tiny) -> None:
+def test_the_family_of_a_task_comes_first_and_each_run_once() -> None:
     eldest = tiny(steps=5)
     middle = child_of(eldest, train={"steps": 6})
     youngest = child_of(middle, train={"steps": 7})
@@ -191,16 +187,14 @@ def test_the_family_of_a_task_comes_first_and_each_run_once(tiny: Tiny) -> None:
     assert [len(task.evaluations) for task in alone] == [0, 0, 1]
 
 
-def test_a_task_refuses_a_sampler_that_its_run_cannot_have(tiny: Tiny) -> None:
+def test_a_task_refuses_a_sampler_that_its_run_cannot_have() -> None:
     for sampler in ({"solver": "ddpm"}, {"guidance": {"weight": 2, "weak": {"step": 7}}}):
         spec = decode(SamplesSpec, {"count": 8, "sampler": sampler})
         with pytest.raises(UserError, match=r"sampler.solver|no checkpoint of step 7 is kept"):
             Task(tiny(steps=20), (spec,))
 
 
-def test_a_finished_run_with_damaged_files_is_open_while_a_checkpoint_can_mend_it(
-    lab: Lab, tiny: Tiny
-) -> None:
+def test_a_finished_run_with_damaged_files_is_open_while_a_checkpoint_can_mend_it(lab: Lab) -> None:
     task = Task(tiny(steps=2))
     folder = lab.run(task.run)
     list(run_trial(lab, task, CPU))
@@ -217,7 +211,7 @@ def test_a_finished_run_with_damaged_files_is_open_while_a_checkpoint_can_mend_i
     assert not is_repairable(folder) and is_complete(lab, task)
 
 
-def test_tasks_come_in_order_and_each_is_over_once_it_has_ended(tiny: Tiny) -> None:
+def test_tasks_come_in_order_and_each_is_over_once_it_has_ended() -> None:
     tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
     queue = as_queue(tasks)
     assert as_queue(queue) is queue and not queue.stop
@@ -231,7 +225,7 @@ def test_tasks_come_in_order_and_each_is_over_once_it_has_ended(tiny: Tiny) -> N
     assert (queue.over, queue.left) == (True, "0 runs left")
 
 
-def test_a_task_waits_for_its_parent_and_for_what_it_comes_after(tiny: Tiny) -> None:
+def test_a_task_waits_for_its_parent_and_for_what_it_comes_after() -> None:
     parent, other = Task(tiny()), Task(tiny(seed=1))
     child = Task(child_of(parent.spec, seed=2))
     grandchild, judged = Task(child_of(child.spec, seed=2)), Task(tiny(seed=3))
@@ -248,7 +242,7 @@ def test_a_task_waits_for_its_parent_and_for_what_it_comes_after(tiny: Tiny) -> 
     assert queue.next() == grandchild and queue.finished
 
 
-def test_a_task_that_is_open_is_not_added_again_and_one_that_ended_is(tiny: Tiny) -> None:
+def test_a_task_that_is_open_is_not_added_again_and_one_that_ended_is() -> None:
     task = Task(tiny())
     queue = ListQueue([task, task])
     queue.add([task])
@@ -268,7 +262,7 @@ def archived(source: Lab, lab: Lab, path: Path, *, weights: bool) -> None:
 
 @pytest.mark.parametrize(("with_weights", "steps"), [(True, [4]), (False, [1, 2, 3, 4])])
 def test_an_imported_run_goes_on_where_its_weights_are_and_ends_bitwise_equal(
-    lab: Lab, tiny: Tiny, tmp_path: Path, with_weights: bool, steps: list[int]
+    lab: Lab, tmp_path: Path, with_weights: bool, steps: list[int]
 ) -> None:
     every = {"checkpoint_every": 2, "log_every": 1}
     spec, source = tiny(steps=4, routes=["1->2"], execution=every), Lab(tmp_path / "s")
@@ -287,7 +281,7 @@ def test_an_imported_run_goes_on_where_its_weights_are_and_ends_bitwise_equal(
 
 
 def test_a_finished_run_without_weights_is_shown_and_refused_where_these_are_needed(
-    lab: Lab, tiny: Tiny, tmp_path: Path
+    lab: Lab, tmp_path: Path
 ) -> None:
     spec, source = tiny(steps=4, routes=["1->2"]), Lab(tmp_path / "source")
     plan, measured = family_plan(spec), HeldoutSpec(images=8, levels=2)

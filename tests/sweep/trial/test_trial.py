@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.engine.runs import batches
+from tests.sweep.plans import tiny
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory, name
@@ -30,7 +31,6 @@ from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
 
 CPU = torch.device("cpu")
-Tiny = Callable[..., RunSpec]
 
 
 def step(n: int, steps: int = 20, **more: Any) -> Progress:
@@ -55,9 +55,7 @@ def training(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made
 
 
-def test_every_step_is_reported_and_the_end_is_a_result(
-    lab: Lab, tiny: Tiny, training: Any
-) -> None:
+def test_every_step_is_reported_and_the_end_is_a_result(lab: Lab, training: Any) -> None:
     training.steps = [step(10, seconds=1.0), step(20, seconds=4.0, overflows=3)]
     task = Task(tiny(steps=20))
     reports = list(run_trial(lab, task, CPU))
@@ -82,7 +80,7 @@ def test_every_step_is_reported_and_the_end_is_a_result(
 
 
 def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
     child = tiny(steps=20, init_from={"run": encode(tiny(steps=5))})
@@ -104,7 +102,7 @@ def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
 
 
 def test_times_are_those_of_the_devices_that_ended_a_run(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
     folder, spec = lab.run("a"), tiny(steps=20)
@@ -128,7 +126,7 @@ def test_times_are_those_of_the_devices_that_ended_a_run(
 
 
 def test_skipped_steps_are_a_metric_of_fp16_alone(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training.steps = [step(20, overflows=3)]
     monkeypatch.setattr(trial, "origin", lambda spec, device: {})
@@ -139,9 +137,7 @@ def test_skipped_steps_are_a_metric_of_fp16_alone(
         assert metrics.get("train/overflows") == overflows
 
 
-def evaluating(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, *errors: Exception | None
-) -> list[str]:
+def evaluating(lab: Lab, monkeypatch: pytest.MonkeyPatch, *errors: Exception | None) -> list[str]:
     """Evaluate a trained run three times; each evaluation meets an error."""
     left, done = list(errors), list[str]()
 
@@ -173,26 +169,25 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     errors: list[Exception | None],
     seen: list[str],
     lab: Lab,
-    tiny: Tiny,
     training: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert evaluating(lab, tiny, monkeypatch, *errors) == seen
+    assert evaluating(lab, monkeypatch, *errors) == seen
 
 
 def test_what_is_on_record_is_not_asked_for_beside_an_open_evaluation(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, known = lab.run_of(tiny()), HeldoutSpec(images=8)
     run.create(tiny())
     run.finish(RunState.COMPLETED, step=20)
     run.evaluation(known).write(known, {}, problem="no finite number")
-    assert evaluating(lab, tiny, monkeypatch, *[None] * 2)[:2] == ["16", "32"]
+    assert evaluating(lab, monkeypatch, *[None] * 2)[:2] == ["16", "32"]
 
 
 @pytest.mark.parametrize("made", [[], [7]])
 def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
-    made: list[int], lab: Lab, tiny: Tiny, training: Any
+    made: list[int], lab: Lab, training: Any
 ) -> None:
     training.steps, training.end = [*map(step, made)], Diverged("the loss is nan")
     task = Task(tiny(), (HeldoutSpec(images=8),))
@@ -206,7 +201,7 @@ def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
 
 
 def test_a_run_that_used_up_its_tries_fails_with_their_number(
-    lab: Lab, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = Task(tiny())
     attempts = lab.run(task.run).attempts
@@ -220,7 +215,7 @@ def test_a_run_that_used_up_its_tries_fails_with_their_number(
 
 
 def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released, damaged, evaluated = list[Any](), [True], list[int]()
 
@@ -240,7 +235,7 @@ def test_a_damaged_last_checkpoint_is_trained_again_and_then_evaluated(
 
 
 def test_a_run_that_does_not_fit_its_device_is_not_begun(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def check_memory(spec: RunSpec, device: str, *_: Any) -> None:
@@ -266,7 +261,7 @@ class Several:
 
 @pytest.mark.parametrize(("runs", "count"), [(1, 1), (2, 1), (1, 3)])
 def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch, runs: int, count: int
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch, runs: int, count: int
 ) -> None:
     training.steps, given = [step(10), step(20)], list[Any]()
     monkeypatch.setattr(trial, "open_meter", lambda device: f"meter of {device}")
@@ -295,7 +290,7 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
 
 
 def test_a_run_that_was_asked_to_stop_once_reads_so_and_goes_on_by_the_same_command(
-    lab: Lab, tiny: Tiny
+    lab: Lab,
 ) -> None:
     task = Task(tiny(steps=6))
     folder, going = lab.run(task.run), run_trial(lab, task, CPU)
@@ -313,7 +308,7 @@ def test_a_run_that_was_asked_to_stop_once_reads_so_and_goes_on_by_the_same_comm
 
 
 def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     task = Task(tiny(), (HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)))
@@ -322,7 +317,7 @@ def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
 
 
 def test_a_run_fails_of_a_parent_without_weights_and_is_not_attempted(
-    lab: Lab, tiny: Tiny, training: Any
+    lab: Lab, training: Any
 ) -> None:
     parent, child = lab.run_of(tiny()), Task(tiny(seed=1, init_from={"run": encode(tiny())}))
     parent.create(tiny())
@@ -335,7 +330,7 @@ def test_a_run_fails_of_a_parent_without_weights_and_is_not_attempted(
 
 
 def test_a_parent_may_have_other_data_than_its_child_on_a_node_that_is_compared(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fingerprint(spec: RunSpec, device: str) -> dict[str, str]:
         return {"code": "c", f"data {spec.seed}": "d"}
@@ -366,7 +361,7 @@ def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None
 
 
 def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     child = tiny(seed=1, init_from={"run": encode(tiny())})
@@ -377,9 +372,7 @@ def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
     assert training.given == [] and not lab.run_of(tiny()).path.exists()
 
 
-def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
-    lab: Lab, tiny: Tiny, training: Any
-) -> None:
+def test_a_child_waits_while_its_parent_waits_for_a_whole_device(lab: Lab, training: Any) -> None:
     child = tiny(seed=1, init_from={"run": encode(tiny())})
     attempts = lab.run_of(tiny()).attempts
     attempts.close(attempts.open(pid=1), "oom")
@@ -390,7 +383,7 @@ def test_a_child_waits_while_its_parent_waits_for_a_whole_device(
 
 
 def test_a_run_without_steps_is_completed_at_once(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training.steps = []
     parent = lab.run_of(tiny())
@@ -404,7 +397,7 @@ def test_a_run_without_steps_is_completed_at_once(
 
 
 def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
-    lab: Lab, tiny: Tiny, training: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training.steps = [step(10), step(20)]
     heard: list[str] = []

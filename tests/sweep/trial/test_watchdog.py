@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from tests.faults.drivers import Zygote
+from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec
 from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
@@ -24,8 +23,6 @@ from tread_lab.sweep.trial.watchdog import (
     every_forward_pass,
     watched,
 )
-
-Tiny = Callable[..., RunSpec]
 
 
 class Clock:
@@ -176,7 +173,7 @@ InlineExecutor(device="cpu", hang_timeout=1.0).run(lab, [task], lambda report: N
 )
 @pytest.mark.parametrize(("how", "code"), [("sleeps", 3), ("holds the interpreter's lock", 1)])
 def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
-    lab: Lab, tiny: Tiny, zygote: Zygote, how: str, code: int
+    lab: Lab, zygote: Zygote, how: str, code: int
 ) -> None:
     spec = tiny(steps=6)
     folder = lab.run_of(spec)

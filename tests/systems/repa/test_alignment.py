@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, train_until
 from tests.made_data import write_captioned
+from tests.sweep.plans import tiny
 from tread_lab.data import open_data
 from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, trained
@@ -34,7 +35,6 @@ from tread_lab.systems.repa.encoder import (
 )
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
 
-Tiny = Callable[..., RunSpec]
 REPA = {"encoder": "fashion16-v1", "block": 2, "hidden": 24}
 B, N, D, E = 3, 16, 8, 5
 SEEN: tuple[Any, ...] = ("image", "decoded")
@@ -84,7 +84,7 @@ def test_the_loss_is_the_mean_cosine_over_tokens_that_ran_the_block(
         assert found[b].item() == pytest.approx(-0.5 * torch.stack(cosines).mean().item(), rel=1e-5)
 
 
-def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path, tiny: Tiny) -> None:
+def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path) -> None:
     spec = tiny(steps=20, routes=["1->2"], repa=REPA)
     whole, parts = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "parts")
     train_until(spec, whole.path)
@@ -198,7 +198,7 @@ def test_the_aligned_block_is_repas_where_none_is_named(depth: int, block: int) 
     assert spec.repa is not None and spec.repa.block == block
 
 
-def test_aligned_runs_of_before_have_another_signature(tiny: Tiny) -> None:
+def test_aligned_runs_of_before_have_another_signature() -> None:
     spec = tiny(repa=REPA)
     tree = encode(spec)
     del tree["repa"]["target"]
