@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,11 @@ class Sweeps:
         grid.save(samples.path / "grid.png")
         samples.write(SAMPLES, {FD: 2.0 + length}, step=40)
 
+    def sync(self, name: str = "placement", **options: Any) -> Any:
+        from tread_lab.tracking.mlflow_tracker import MlflowTracker
+
+        return MlflowTracker(self.lab, self.lab.mlflow_uri).sync(name, **options)
+
     def complete(self, name: str = "placement", **options: Any) -> list[RunSpec]:
         """A sweep that was planned and run to its end."""
         specs = self.plan(name, **options)
@@ -199,13 +204,3 @@ def store(lab: Lab, empty_store: Path) -> Store:
     lab.root.mkdir(parents=True)
     shutil.copy(empty_store, lab.root / "mlflow.db")
     return Store(lab.root / "mlflow.db")
-
-
-@pytest.fixture
-def sync(lab: Lab) -> Callable[..., Any]:
-    from tread_lab.tracking.mlflow_tracker import MlflowTracker
-
-    def run(name: str = "placement", **options: Any) -> Any:
-        return MlflowTracker(lab, lab.mlflow_uri).sync(name, **options)
-
-    return run

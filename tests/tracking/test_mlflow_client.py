@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,16 +12,14 @@ from tests.tracking.conftest import Store, Sweeps
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 
-Sync = Callable[..., Any]
-
 
 def test_the_store_of_a_moved_lab_moves_with_it_and_keeps_what_people_wrote(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync, tmp_path: Path
+    lab: Lab, sweeps: Sweeps, store: Store, tmp_path: Path
 ) -> None:
     from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
     sweeps.complete()
-    sync()
+    sweeps.sync()
     store.rows("UPDATE tags SET value = 'mine' WHERE key = 'mlflow.user'")
     runs = store.count("runs")
     moved = Lab(tmp_path / "moved")
@@ -58,25 +54,21 @@ def test_a_file_of_a_killed_starter_goes_and_one_that_is_made_again_is_another_s
     assert mlflow_client.open_client(f"{uri}?a=1") == f"{uri}?a=1&timeout=62"
 
 
-def test_a_deleted_experiment_says_what_to_do(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
+def test_a_deleted_experiment_says_what_to_do(lab: Lab, sweeps: Sweeps, store: Store) -> None:
     sweeps.plan()
-    sync()
+    sweeps.sync()
     store.rows("UPDATE experiments SET lifecycle_stage = 'deleted' WHERE name = 'tread-lab'")
     with pytest.raises(UserError, match="`mlflow experiments restore --experiment-id 1`"):
-        sync()
+        sweeps.sync()
 
 
-def test_a_store_that_is_not_mlflows_is_refused_untouched(
-    lab: Lab, sweeps: Sweeps, sync: Sync
-) -> None:
+def test_a_store_that_is_not_mlflows_is_refused_untouched(lab: Lab, sweeps: Sweeps) -> None:
     sweeps.plan()
     path = lab.root / "mlflow.db"
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE runs (name)")
     with pytest.raises(UserError, match="is another program's database, not MLflow's"):
-        sync()
+        sweeps.sync()
     assert Store(path).rows("SELECT name FROM sqlite_master") == [("runs",)]
     assert {p.name for p in lab.root.iterdir()} == {"mlflow.db", "sweeps"}
 

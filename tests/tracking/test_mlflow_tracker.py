@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from tread_lab.tracking.mlflow_tracker import MlflowTracker
 from tread_lab.tracking.store import identity
 
 STORED = Path(__file__).parent / "stored"
-Sync = Callable[..., Any]
 
 
 def also_planned(
@@ -40,64 +38,62 @@ def also_planned(
 
 
 def test_runs_begin_and_end_as_records_say_and_a_sweep_ends_with_its_last_trial(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+    lab: Lab, sweeps: Sweeps, store: Store
 ) -> None:
     for number, spec in enumerate(sweeps.complete(), 1):
         os.utime(lab.run_of(spec).path / "spec.yaml", (7, 7))
         ended = lab.run_of(spec).path / "result.json"
         os.utime(ended, (4e9 + number, 4e9 + number))
     os.utime(lab.sweep("placement").plan_path, (9, 9))
-    sync()
+    sweeps.sync()
     times = "SELECT start_time, end_time FROM runs ORDER BY end_time, start_time"
     trials = [(7000, 4 * 10**12 + 1000 * number) for number in (1, 2, 3)]
     assert store.rows(times) == [*trials, (9000, trials[-1][1])]
     os.utime(ended, (5e9, 5e9))  # it has gone on, and ended again
-    assert sync().updated == 2
+    assert sweeps.sync().updated == 2
     assert store.rows(times)[-2:] == [(7000, 5 * 10**12), (9000, 5 * 10**12)]
 
 
-def test_more_numbers_than_one_call_takes_are_all_sent(
-    sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
+def test_more_numbers_than_one_call_takes_are_all_sent(sweeps: Sweeps, store: Store) -> None:
     _, spec, _ = sweeps.plan()
     with sweeps.log(spec, 5, 20).log() as log:
         for step in range(21, 2521):
             log(step, **{"train/loss": 1.0})
-    report = sync()
+    report = sweeps.sync()
     assert (report.values, report.problems) == (2508, ())
     assert store.rows("SELECT count(*), max(step) FROM metrics") == [(2508, 2520)]
-    assert sync().values == 0
+    assert sweeps.sync().values == 0
     with sweeps.lab.run_of(spec).log() as log:
         log(2521, **{"train/loss": 1.0})
-    assert sync().values == 1  # what was sent is not sent again
+    assert sweeps.sync().values == 1  # what was sent is not sent again
 
 
 def test_runs_on_later_pages_of_the_store_are_found(
-    sweeps: Sweeps, store: Store, sync: Sync, monkeypatch: pytest.MonkeyPatch
+    sweeps: Sweeps, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweeps.complete()
-    assert sync().created == 4
+    assert sweeps.sync().created == 4
     monkeypatch.setattr("tread_lab.tracking.mlflow_tracker.BATCH", 1)
-    assert sync().created == 0 and store.count("runs") == 4
+    assert sweeps.sync().created == 0 and store.count("runs") == 4
 
 
 def test_a_run_whose_cell_has_another_label_is_named_anew(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+    lab: Lab, sweeps: Sweeps, store: Store
 ) -> None:
     (dense,) = sweeps.complete(routes=())
-    sync()
+    sweeps.sync()
     run = store.run_id("dense seed 0")
     other = spec_of(None, precision="bf16")
     also_planned(lab, other, "baseline")
     for precision, baseline in (("fp32", dense), ("bf16", other)):
         routed = spec_of((2, 3), precision=precision)
         also_planned(lab, routed, "trial", baseline, precision=precision)
-    sync()
+    sweeps.sync()
     assert store.run_id("dense precision=fp32 seed 0") == run
 
 
 def test_what_mlflow_refuses_of_a_trial_is_a_problem_of_that_one(
-    sweeps: Sweeps, store: Store, sync: Sync, monkeypatch: pytest.MonkeyPatch
+    sweeps: Sweeps, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
@@ -113,34 +109,34 @@ def test_what_mlflow_refuses_of_a_trial_is_a_problem_of_that_one(
 
     monkeypatch.setattr(MlflowClient, "log_batch", refusing)
     dense, *_ = sweeps.complete()
-    report = sync()
+    report = sweeps.sync()
     assert report.problems == (f"placement/baseline/{signature(dense)}/: too long",)
     assert report.runs == 3
-    assert sync().problems == ()
+    assert sweeps.sync().problems == ()
 
 
 def test_a_driven_sweep_is_under_way_until_it_closes(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+    lab: Lab, sweeps: Sweeps, store: Store
 ) -> None:
     dense, *_ = sweeps.plan()
     sweeps.finish(dense)
     with lab.sweep("placement").lock():
         statuses = []
         for closing in (False, True):
-            sync(closing=closing)
+            sweeps.sync(closing=closing)
             statuses.append(store.statuses()["placement"])
     assert statuses == ["RUNNING", "KILLED"]
     assert store.tags("placement")["progress"] == "3 trials: 1 completed, 2 pending"
 
 
 def test_saved_views_are_of_the_trials_of_this_sweep_at_their_last_step(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+    lab: Lab, sweeps: Sweeps, store: Store
 ) -> None:
     sweeps.complete(seeds=(0, 1))
     also_planned(
         lab, spec_of(None, train={"steps": 90, "batch": 8}), "trial", **{"train.steps": 90}
     )
-    sync()
+    sweeps.sync()
     views = {}
     for (text,) in store.rows("SELECT value FROM experiment_tags WHERE value LIKE '%deflate;%'"):
         tree = json.loads(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,16 +51,11 @@ def test_files_are_marked_by_size_and_time_and_made_ones_by_content(tmp_path: Pa
     assert files_mark({"a": path, "b": "text"}) != first
 
 
-Sync = Callable[..., Any]
-
-
-def test_what_a_person_typed_survives_every_sync(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
+def test_what_a_person_typed_survives_every_sync(lab: Lab, sweeps: Sweeps, store: Store) -> None:
     from mlflow import MlflowClient
 
     _, spec, _ = sweeps.complete()
-    sync()
+    sweeps.sync()
     client, note = MlflowClient(tracking_uri=lab.mlflow_uri), "mlflow.note.content"
     child, parent = store.run_id("0->2 s=0.5 seed 0"), store.run_id("placement")
     client.set_tag(child, note, "the loss spikes at 20k")
@@ -77,20 +71,20 @@ def test_what_a_person_typed_survives_every_sync(
         assert (tags[note], tags["paper"]) == ("the loss spikes at 20k", "figure 8")
         assert store.tags("placement, first try")[note] == "shown to the group on Monday"
 
-    assert sync().problems == ()  # nothing has changed
+    assert sweeps.sync().problems == ()  # nothing has changed
     typed(child)
     lab.run_of(spec).write_origin({"code": "def5678", "device": "cpu"})  # a second attempt
     (lab.sweep("placement").stopped_path).touch()
     more = replace(SAMPLES, count=500)
     sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, more))  # as `--extend` does
-    assert sync().updated >= 1
+    assert sweeps.sync().updated >= 1
     typed(child)
     lab.run_of(spec).evaluation(SAMPLES).write(SAMPLES, {FD: 1.25}, step=40)
-    report = sync()
+    report = sweeps.sync()
     assert (report.created, report.removed) == (1, 1)  # the run is made anew
     typed(store.run_id("my favourite"))
     store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
-    sync()
+    sweeps.sync()
     typed(store.run_id("my favourite"))
     assert store.latest("my favourite")["fd:fashion16-v1:1k"] == 1.25
 

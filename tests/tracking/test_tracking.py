@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
@@ -18,26 +17,24 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
 from tread_lab.tracking import trackers
 
-Sync = Callable[..., Any]
-
 
 def test_a_replay_adds_nothing_and_a_deleted_store_is_rebuilt_equal(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync, empty_store: Path
+    lab: Lab, sweeps: Sweeps, store: Store, empty_store: Path
 ) -> None:
     specs = sweeps.plan(seeds=(0, 1))
     for spec, state in zip(specs, ("completed", "completed", "diverged", "failed", "completed")):
         sweeps.finish(spec, state)
-    assert sync().created == 6  # one is pending, and the sweep has a run of its own
+    assert sweeps.sync().created == 6  # one is pending, and the sweep has a run of its own
     before, counts = store.everything(), store.counts()
-    report = sync()
+    report = sweeps.sync()
     assert (report.created, report.updated, report.unchanged, report.values) == (0, 0, 6, 0)
     assert (store.everything(), store.counts()) == (before, counts)
     store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
-    assert sync().values > 0
+    assert sweeps.sync().values > 0
     assert (store.everything(), store.counts()) == (before, counts)
     store.path.unlink()
     shutil.copy(empty_store, store.path)
-    sync()
+    sweeps.sync()
     assert (store.everything(), store.counts()) == (before, counts)
     folder = lab.root / "mlartifacts" / store.run_id("dense seed 0") / "artifacts"
     own = lab.run_of(specs[0])
@@ -47,12 +44,12 @@ def test_a_replay_adds_nothing_and_a_deleted_store_is_rebuilt_equal(
 
 
 def test_a_sweep_whose_runs_cannot_be_understood_here_is_a_line_for_each(
-    sweeps: Sweeps, store: Store, sync: Sync
+    sweeps: Sweeps, store: Store
 ) -> None:
     specs = sweeps.complete()
     path = sweeps.lab.sweep("placement").plan_path
     write_json(path, json.loads(json.dumps(read_json(path)).replace('"fp32"', '"fp4"')))
-    report = sync()
+    report = sweeps.sync()
     assert len(report.problems) == len(specs) and report.runs == 1
     assert all("'fp4'" in problem for problem in report.problems)
     assert store.rows("SELECT name, status, end_time FROM runs") == [
@@ -60,21 +57,19 @@ def test_a_sweep_whose_runs_cannot_be_understood_here_is_a_line_for_each(
     ]
 
 
-def test_an_interrupted_run_goes_on_under_its_name(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
+def test_an_interrupted_run_goes_on_under_its_name(lab: Lab, sweeps: Sweeps, store: Store) -> None:
     _, spec, _ = sweeps.plan()
     name = "0->2 s=0.5 seed 0"
     sweeps.log(spec, 5, 25)
-    sync()
+    sweeps.sync()
     run_id, status = store.runs()[name]
     assert status == "KILLED"
     run = sweeps.log(spec, 15, 40, clock=7.0)  # steps 15 to 25 once more, at another speed
     with run.lock():
-        sync()
+        sweeps.sync()
         assert store.runs()[name] == (run_id, "RUNNING")
     run.finish(RunState.COMPLETED, step=40, metrics={"train/images_per_s": 90.0})
-    sync()
+    sweeps.sync()
     assert store.runs()[name] == (run_id, "FINISHED")
     steps = store.rows("SELECT key, step FROM metrics WHERE run_uuid = ?", run_id)
     assert len(steps) == len(set(steps)) + 1 == len(run.entries()) + 1  # and that of the result
@@ -83,13 +78,16 @@ def test_an_interrupted_run_goes_on_under_its_name(
 
 
 def test_sweeps_and_labs_on_one_store_do_not_touch_each_other(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync, tmp_path: Path
+    lab: Lab, sweeps: Sweeps, store: Store, tmp_path: Path
 ) -> None:
     from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
     sweeps.complete("one", routes=[(0, 2)])
     sweeps.complete("two", routes=[(0, 2), (1, 4)])
-    assert (sync("one").runs, sync("two").runs) == (3, 4)  # a run of both is there twice
+    assert (sweeps.sync("one").runs, sweeps.sync("two").runs) == (
+        3,
+        4,
+    )  # a run of both is there twice
     names = [row[0] for row in store.rows("SELECT name FROM runs")]
     assert sorted(names) == sorted(
         ["one", "two", *["dense seed 0", "0->2 s=0.5 seed 0"] * 2, "1->4 s=0.5 seed 0"]
@@ -98,27 +96,25 @@ def test_sweeps_and_labs_on_one_store_do_not_touch_each_other(
     other.complete("one", routes=[(0, 2)])
     report = MlflowTracker(other.lab, lab.mlflow_uri).sync("one")
     assert (report.created, report.removed) == (3, 0)
-    assert (sync("one").unchanged, sync("two").unchanged) == (3, 4)
+    assert (sweeps.sync("one").unchanged, sweeps.sync("two").unchanged) == (3, 4)
 
 
-def test_what_was_deleted_by_hand_comes_back_and_doubles_go(
-    sweeps: Sweeps, store: Store, sync: Sync
-) -> None:
+def test_what_was_deleted_by_hand_comes_back_and_doubles_go(sweeps: Sweeps, store: Store) -> None:
     sweeps.complete()
-    sync()
+    sweeps.sync()
     child, parent = store.run_id("0->2 s=0.5 seed 0"), store.run_id("placement")
     store.rows(
         "UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid IN (?, ?)", child, parent
     )
-    assert sync().created == 2
+    assert sweeps.sync().created == 2
     assert len(store.runs()) == 4
     parents = {store.tags(name).get("mlflow.parentRunId") for name in store.runs()}
     assert parents == {None, store.run_id("placement")}
     store.rows("UPDATE runs SET lifecycle_stage = 'active'")
-    assert sync().removed == 2
+    assert sweeps.sync().removed == 2
     assert store.rows("SELECT count(*) FROM runs WHERE lifecycle_stage = 'active'") == [(4,)]
     sweeps.plan(routes=[(0, 2)])
-    assert sync().removed == 1, "the run of no trial"
+    assert sweeps.sync().removed == 1, "the run of no trial"
     assert len(store.runs()) == 3
 
 
@@ -130,7 +126,7 @@ def test_what_was_deleted_by_hand_comes_back_and_doubles_go(
     ],
 )
 def test_a_sync_that_was_cut_off_is_taken_up(
-    call: str, sweeps: Sweeps, store: Store, sync: Sync, monkeypatch: pytest.MonkeyPatch
+    call: str, sweeps: Sweeps, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow.exceptions import MlflowException
 
@@ -146,25 +142,25 @@ def test_a_sync_that_was_cut_off_is_taken_up(
     with monkeypatch.context() as patch:
         patch.setattr(f"mlflow.{call}", failing)
         with pytest.raises(UserError, match="connection lost; sync again"):
-            sync()
-    sync()
+            sweeps.sync()
+    sweeps.sync()
     cut_off = store.everything()
     store.rows("DELETE FROM tags WHERE key = 'tread_lab.sent'")
-    sync()
+    sweeps.sync()
     assert store.everything() == cut_off
     assert len(store.runs()) == 4 and set(store.statuses().values()) == {"FINISHED"}
 
 
 def test_a_figure_that_a_sweep_has_no_longer_goes_from_its_artifacts(
-    lab: Lab, sweeps: Sweeps, store: Store, sync: Sync
+    lab: Lab, sweeps: Sweeps, store: Store
 ) -> None:
     sweeps.complete()
     figures = lab.sweep("placement").figures
     for name in ("a.png", "b.png"):
         write_text(figures / name, name)
-    sync()
+    sweeps.sync()
     (figures / "a.png").unlink()
-    assert sync().updated == 1
+    assert sweeps.sync().updated == 1
     folder = lab.root / "mlartifacts" / store.run_id("placement") / "artifacts/figures"
     assert [path.name for path in folder.iterdir()] == ["b.png"]
 
