@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.made_data import normal, write_arrays
 from tread_lab.data import open_data
 from tread_lab.data.scaled import Split
 from tread_lab.specs import DataSpec
@@ -24,14 +25,20 @@ def npy(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-LATENTS = np.random.default_rng(0).normal(size=(40, 4, 8, 8)).astype(np.float16)
+LATENTS = normal()
 LABELS = np.arange(40) % 7
-# Name and bytes of all files, as webdataset writes them: the label before the latent.
-MEMBERS: tuple[Member, ...] = tuple(
-    member
-    for k, (latent, label) in enumerate(zip(LATENTS, LABELS, strict=True))
-    for member in ((f"{k:06d}.cls", b"%d" % label), (f"{k:06d}.latent.npy", npy(latent)))
-)
+
+
+def members(latents: Iterable[np.ndarray], labels: Iterable[int]) -> tuple[Member, ...]:
+    """Name and bytes of all files, as webdataset writes them: the label before the latent."""
+    return tuple(
+        member
+        for k, (latent, label) in enumerate(zip(latents, labels, strict=True))
+        for member in ((f"{k:06d}.cls", b"%d" % label), (f"{k:06d}.latent.npy", npy(latent)))
+    )
+
+
+MEMBERS = members(LATENTS, LABELS)
 LATENTS.setflags(write=False)
 LABELS.setflags(write=False)
 
@@ -57,11 +64,7 @@ def opened(source: str, path: Path | str, split: Split = "train", **changes: Any
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
     """A folder with latents.npy and labels.npy."""
-    folder = tmp_path / "packed"
-    folder.mkdir()
-    np.save(folder / "latents.npy", LATENTS)
-    np.save(folder / "labels.npy", LABELS)
-    return folder
+    return write_arrays(tmp_path / "packed", LATENTS)
 
 
 @pytest.fixture

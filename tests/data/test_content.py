@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.data.test_folder import names, write_folder
+from tests.made_data import normal, write_arrays
 from tread_lab.data import content
 from tread_lab.data.captions import write_captions
 from tread_lab.data.content import check_content, content_digest
@@ -27,10 +28,8 @@ SHAPE = {"channels": 4, "size": 8, "classes": 7}
 
 
 def packed_set(folder: Path) -> DataSpec:
-    rng = np.random.default_rng(0)
+    write_arrays(folder, normal(), heldout=normal(10, seed=1))
     for part, count in (("", 40), ("heldout_", 10)):
-        np.save(folder / f"{part}latents.npy", rng.normal(size=(count, 4, 8, 8)).astype("f2"))
-        np.save(folder / f"{part}labels.npy", np.arange(count) % 7)
         write_captions(folder / f"{part}captions.jsonl", [[f"a {k}"] for k in range(count)])
     write_statistics(folder / "statistics.json", Statistics(np.zeros(4), np.ones(4)))
     return DataSpec(source="latents", path=str(folder), normalise=True, **SHAPE)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.made_data import write_arrays
 from tread_lab.data.deviation import (
     check_decoded,
     check_deviation,
@@ -40,13 +41,6 @@ def spec_of(path: Path, source: str, process: str = "edm", **data: Any) -> RunSp
 def normal(deviation: float, count: int = 40) -> np.ndarray:
     found = np.random.default_rng(0).normal(size=(count, 4, 8, 8)) * deviation
     return found.astype(np.float32)
-
-
-def pack(folder: Path, deviation: float) -> Path:
-    folder.mkdir(exist_ok=True)
-    np.save(folder / "latents.npy", normal(deviation))
-    np.save(folder / "labels.npy", np.arange(40) % 7)
-    return folder
 
 
 @pytest.fixture
@@ -84,7 +78,7 @@ def test_tars_of_webdataset_are_seen_at_their_deviation_and_not_trained_on_where
 def test_arrays_are_scaled_once(
     tmp_path: Path, stored: float, scale: float | None, says: str | None
 ) -> None:
-    path = pack(tmp_path / "packed", stored)
+    path = write_arrays(tmp_path / "packed", normal(stored))
     spec = spec_of(path, "latents", scale=scale, decoder_scale=0.18215)
     samples = open_data(spec.data, "train")
     if says is None:
@@ -193,11 +187,8 @@ class MadeDecoder:
 
 def photographs(folder: Path, pixels: str, mean: float = -0.1) -> Path:
     """Latents of `MadeDecoder`: values of photographs, some of them saturated."""
-    folder.mkdir()
     values = np.clip(normal(0.5) + mean, -1, 1)
-    np.save(folder / "latents.npy", values if pixels == "signed" else (values + 1) / 2)
-    np.save(folder / "labels.npy", np.arange(40) % 7)
-    return folder
+    return write_arrays(folder, values if pixels == "signed" else (values + 1) / 2)
 
 
 def made(path: Path, pixels: str) -> tuple[DataSpec, ScaledLatents]:
@@ -228,7 +219,7 @@ def test_wrong_scales_are_no_images_and_what_is_random_or_has_no_decoder_is_let_
     pytest.importorskip("diffusers")
     write_autoencoder(tmp_path / "vae")
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "vae"))
-    random = pack(tmp_path / "random", 1.0)
+    random = write_arrays(tmp_path / "random", normal(1.0))
     for pixels in ("signed", "unit"):
         spec = spec_of(random, "latents", decoder_range=pixels, scale=SCALE).data
         check_decoded(spec, open_data(spec, "heldout"))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.engine.runs import CPU
+from tests.made_data import write_arrays
 from tread_lab.config.load import load_experiment
 from tread_lab.data.captions import write_captions
 from tread_lab.engine.train import train
@@ -31,11 +32,11 @@ def small(model: ModelSpec) -> ModelSpec:
 
 def written(folder: Path, data: dict[str, Any]) -> str:
     """Random latents of the experiment's shape and deviation, as packed arrays."""
-    rng, shape = np.random.default_rng(0), (24, data["channels"], data["size"], data["size"])
+    shape = (24, data["channels"], data["size"], data["size"])
     scale = float(data.get("scale") or data.get("decoder_scale") or 1)
     deviation = float(data.get("deviation") or 0.5) / scale
-    np.save(folder / "latents.npy", (deviation * rng.normal(size=shape)).astype(np.float16))
-    np.save(folder / "labels.npy", rng.integers(0, data["classes"], size=24))
+    latents = (deviation * np.random.default_rng(0).normal(size=shape)).astype(np.float16)
+    write_arrays(folder, latents, classes=data["classes"])
     write_captions(folder / "captions.jsonl", [["a dog"]] * 24)
     return str(folder)
 

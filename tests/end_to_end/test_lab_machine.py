@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from tests.made_data import normal, write_arrays
 from tread_lab.cli import main
 
 pytestmark = pytest.mark.slow
@@ -98,11 +98,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def write_data(folder: Path, seed: int) -> None:
-    folder.mkdir(exist_ok=True)
-    rng = np.random.default_rng(seed)
-    for part, count in (("", 12), ("heldout_", 4)):
-        np.save(folder / f"{part}latents.npy", rng.normal(size=(count, 4, 8, 8)).astype("f2"))
-        np.save(folder / f"{part}labels.npy", np.arange(count) % 3)
+    latents = normal(16, seed)
+    write_arrays(folder, latents[:12], heldout=latents[12:], classes=3)
 
 
 def write_files(folder: Path, data: int, place: str = "data") -> Path:

@@ -8,9 +8,9 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from tests.made_data import normal, write_arrays
 from tread_lab.cli import main
 from tread_lab.frames import ranking_table
 from tread_lab.terminal import live_progress, progress
@@ -116,10 +116,7 @@ def test_what_a_session_prints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Words as they are stored, numbers to 2%: `RENEW_SCREENS=1` writes what is printed now."""
-    Path("latents").mkdir()
-    normal = np.random.default_rng(0).normal(size=(40, 4, 8, 8))
-    np.save("latents/latents.npy", normal.astype(np.float16))
-    np.save("latents/labels.npy", np.arange(40) % 5)
+    write_arrays(Path("latents"), normal(), classes=5)
     monkeypatch.setattr(ranking_table, "spent", lambda frame: None)  # hours of this machine
     for lines in (live_progress, progress):  # a slow machine says no more than a fast one
         monkeypatch.setattr(lines, "_LINE_SECONDS", math.inf)

@@ -4,7 +4,6 @@ measured at two steps under guidance, exported, and measured again from its expo
 from __future__ import annotations
 
 import gc
-import io
 import itertools
 import json
 import math
@@ -12,7 +11,6 @@ import os
 import random
 import re
 import signal
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +22,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tests.data.conftest import members, write_tar
 from tests.data.test_folder import names, write_folder
 from tests.end_to_end.test_data import small_inception
 from tests.made_data import write_captioned
@@ -214,7 +213,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     both = np.concatenate([latents, deviations], axis=1)
     write_folder(root / "folder" / "vae-sd", names("img-mean-std-", ".npy", COUNT), both, labels)
     write_folder(root / "folder" / "images", names("img", ".png", COUNT), images, labels)
-    write_shards(root / "shards", latents, labels)
+    files = members(latents, labels)
+    for part, own in enumerate((files[:COUNT], files[COUNT:])):  # two to a sample
+        write_tar(root / "shards" / f"part-{part:02d}.tar", own)
     (root / "safetensors").mkdir()
     arrays = {"latents": latents.astype(np.float32), "latents_flip": -latents.astype(np.float32)}
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -241,23 +242,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         "safetensors": latent("safetensors"),
         "captions": {**latent("latents", "captions", classes=1), "captions": captions},
     }
-
-
-def write_shards(folder: Path, latents: np.ndarray, labels: np.ndarray) -> None:
-    """Two tars of latents and labels, as the official code reads them."""
-    folder.mkdir()
-    for part, rows in enumerate(np.array_split(np.arange(len(labels)), 2)):
-        with tarfile.open(folder / f"part-{part:02d}.tar", "w") as archive:
-            for k in rows:
-                buffer = io.BytesIO()
-                np.save(buffer, latents[k])
-                for name, content in (
-                    ("cls", b"%d" % labels[k]),
-                    ("latent.npy", buffer.getvalue()),
-                ):
-                    info = tarfile.TarInfo(f"{k:06d}.{name}")
-                    info.size = len(content)
-                    archive.addfile(info, io.BytesIO(content))
 
 
 @pytest.fixture

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.data.conftest import members, write_tar
+from tests.made_data import normal, write_arrays
 from tread_lab.cli import main
 
 STATISTICS = {"mean": [0.0] * 4, "deviation": [1.0, 1.0, 40.0, 1.0]}
@@ -19,18 +19,9 @@ STATISTICS = {"mean": [0.0] * 4, "deviation": [1.0, 1.0, 40.0, 1.0]}
 
 def shards(folder: Path, *, odd: tuple[int, ...] = (4, 8, 8), label: int = 0) -> None:
     """Forty latents 4x8x8 in a tar, of three classes; the tenth has another shape or label."""
-    folder.mkdir()
-    with tarfile.open(folder / "a.tar", "w") as tar:
-        for k in range(40):
-            rng, latent = np.random.default_rng(k), io.BytesIO()
-            np.save(latent, rng.normal(size=odd if k == 9 else (4, 8, 8)).astype(np.float16))
-            for part, content in (
-                ("latent.npy", latent.getvalue()),
-                ("cls", str(label if k == 9 else k % 3).encode()),
-            ):
-                member = tarfile.TarInfo(f"{k:04d}.{part}")
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
+    latents, labels = [*normal()], [k % 3 for k in range(40)]
+    latents[9], labels[9] = np.zeros(odd, np.float16), label
+    write_tar(folder / "a.tar", members(latents, labels))
 
 
 def cut(folder: Path) -> None:
@@ -39,19 +30,13 @@ def cut(folder: Path) -> None:
     (folder / "a.tar").write_bytes(content[:20_000])
 
 
-def packed(folder: Path, shape: tuple[int, ...] = (40, 4, 8, 8)) -> None:
-    folder.mkdir()
-    np.save(folder / "latents.npy", np.random.default_rng(0).normal(size=shape).astype(np.float16))
-    np.save(folder / "labels.npy", np.arange(40) % 3)
-
-
 def uncaptioned(folder: Path) -> None:
-    packed(folder)
+    write_arrays(folder, normal(), classes=3)
     (folder / "captions.jsonl").write_text('{"captions": ["a"]}\n' * 39 + '{"captions": []}\n')
 
 
 def of_other_data(folder: Path) -> None:
-    packed(folder)
+    write_arrays(folder, normal(), classes=3)
     (folder / "statistics.json").write_text(json.dumps(STATISTICS))
 
 
@@ -67,7 +52,7 @@ def train(source: str, more: str = "") -> str:
 
 
 VERIFY, PACK = "data verify set --classes 3", "data pack set packed"
-FAULTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
+FAULTS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "truncated tar": (
         cut,
         (VERIFY, PACK, train("shards")),
@@ -79,7 +64,7 @@ FAULTS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
         "is [4, 8, 4], others are [4, 8, 8]",
     ),
     "wrong shape": (
-        lambda folder: packed(folder, (40, 4, 8)),
+        lambda folder: write_arrays(folder, normal()[..., 0], classes=3),
         (VERIFY, PACK, train("latents")),
         "must be floats [N, C, H, W] with N > 1, but is float16 [40, 4, 8]",
     ),
@@ -134,7 +119,7 @@ def words_of(command: str) -> list[str]:
 def test_a_disk_without_room_for_what_is_packed_is_one_line(
     in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    packed(in_folder / "set")
+    write_arrays(in_folder / "set", normal())
     usage = shutil.disk_usage(in_folder)._replace(free=1000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert main(["data", "pack", "set", "packed"]) == 3

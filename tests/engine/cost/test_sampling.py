@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.engine.runs import imagenet
+from tests.made_data import write_arrays
 from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import (
     call_macs,
@@ -160,11 +161,8 @@ def test_fid_decodes_and_describes_images_and_references() -> None:
 
 def latents(folder: Path, heldout: int | None) -> DataSpec:
     """Write 2,400 latents of 4 x 8 x 8, and so many held-out ones beside them."""
-    np.save(folder / "latents.npy", np.zeros((2400, 4, 8, 8), np.float16))
-    np.save(folder / "labels.npy", np.zeros(2400, np.int64))
-    if heldout is not None:
-        np.save(folder / "heldout_latents.npy", np.zeros((heldout, 4, 8, 8), np.float16))
-        np.save(folder / "heldout_labels.npy", np.zeros(heldout, np.int64))
+    zeros = np.zeros((2400, 4, 8, 8), np.float16)
+    write_arrays(folder, zeros, heldout=heldout and zeros[:heldout])
     return DataSpec(source="latents", path=str(folder), channels=4, size=8)
 
 

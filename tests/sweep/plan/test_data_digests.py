@@ -7,9 +7,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from tests.made_data import normal, write_arrays
 from tread_lab.cli import main
 from tread_lab.data import open_data
 from tread_lab.records.lab import Lab
@@ -23,12 +23,7 @@ MODEL = {"depth": 2, "width": 16, "heads": 2}
 
 
 def write_set(folder: Path, seed: int = 0, heldout_seed: int = 1) -> Path:
-    folder.mkdir(exist_ok=True)
-    for part, count, key in (("", 40, seed), ("heldout_", 20, heldout_seed)):
-        values = np.random.default_rng(key).normal(size=(count, 4, 8, 8))
-        np.save(folder / f"{part}latents.npy", values.astype(np.float16))
-        np.save(folder / f"{part}labels.npy", np.arange(count) % 3)
-    return folder
+    return write_arrays(folder, normal(seed=seed), heldout=normal(20, heldout_seed), classes=3)
 
 
 def run_on(path: Path, **more: object) -> RunSpec:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import tread_lab
+from tests.made_data import normal, write_arrays
 from tests.sweep.plan.test_data_digests import write_set
 from tests.sweep.plans import tiny
 from tread_lab.cli import main
@@ -300,13 +301,8 @@ def test_what_differs_from_earlier_runs_is_refused_whichever_run_is_last_and_tol
 )
 def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_path: Path) -> None:
     def latents(name: str, factor: float) -> RunSpec:
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        values = np.random.default_rng(0).normal(size=(40, 4, 8, 8)) * factor
-        np.save(folder / "latents.npy", values.astype(np.float32))
-        np.save(folder / "labels.npy", np.arange(40) % 10)
-        np.save(folder / "heldout_latents.npy", values[:20].astype(np.float32))
-        np.save(folder / "heldout_labels.npy", np.arange(20) % 10)
+        values = normal() * np.float32(factor)
+        folder = write_arrays(tmp_path / name, values, heldout=values[:20], classes=10)
         data = {"source": "latents", "path": str(folder), "channels": 4, "size": 8, "classes": 10}
         return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
 
@@ -357,8 +353,7 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
 ) -> None:
     pytest.importorskip("diffusers")
     monkeypatch.setattr(provenance, "extractor_digests", lambda spec, source: {"inception": "i"})
-    np.save(tmp_path / "latents.npy", np.zeros((40, 4, 8, 8), "f4"))
-    np.save(tmp_path / "labels.npy", np.arange(40) % 10)
+    write_arrays(tmp_path, np.zeros((40, 4, 8, 8), "f4"), classes=10)
     data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8, "scale": SCALE}
     (images,) = decode_evaluations(["fid@1k"])
     one, other = tiny(data=data), Task(tiny(data=data, seed=1), (images,))
