@@ -1,15 +1,25 @@
-"""An executor that trains nothing: it writes made-up results, in any order of ending."""
+"""Runs that nothing has trained, and an executor that makes up results in any order of ending."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
 from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
+
+
+def ended_run(lab: Lab, spec: RunSpec, state: str = RunState.COMPLETED, **facts: Any) -> RunFolder:
+    """The folder of a run that has ended so, of which no more is on record."""
+    folder = lab.run_of(spec)
+    folder.create(spec)
+    folder.finish(state, **facts)
+    return folder
 
 
 def loss_of(spec: RunSpec) -> float:
@@ -45,12 +55,10 @@ class Pretender:
             queue.ended(task)
 
     def finish(self, task: Task) -> None:
-        folder = self.lab.run(task.run)
-        folder.create(task.spec)
         self.done.append(task)
         if task.spec.routes and str(task.spec.routes[0]).startswith(self.diverges or "never"):
-            folder.finish(RunState.DIVERGED, step=3, reason="made up")
+            ended_run(self.lab, task.spec, RunState.DIVERGED, step=3, reason="made up")
             return
-        folder.finish(RunState.COMPLETED, step=20, metrics={"cost/train_flops": 1.0})
+        folder = ended_run(self.lab, task.spec, step=20, metrics={"cost/train_flops": 1.0})
         for spec in task.evaluations:
             folder.evaluation(spec).write(spec, {"heldout/loss": loss_of(task.spec)})

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.cli import main
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
-from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
 
 SOURCES = sorted(
@@ -77,9 +77,7 @@ def test_planted_files_run_nothing(
     lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mark, spec = tmp_path / "ran", tiny(steps=2)
-    run, bomb = lab.run_of(spec), pickle.dumps(Bomb(tmp_path / "ran"))
-    run.create(spec)
-    run.finish(RunState.COMPLETED, step=2)
+    run, bomb = ended_run(lab, spec, step=2), pickle.dumps(Bomb(tmp_path / "ran"))
     run.checkpoints.mkdir()
     losses = run.path / "evaluations/0123456789abcdef/losses.npz"
     losses.parent.mkdir(parents=True)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tests.sweep.search.test_budget import planned
 from tread_lab.commands import evaluate
@@ -148,11 +149,7 @@ def evaluate_with(name: str, *evaluations: str, **options: Any) -> int:
 
 
 def completed(lab: Lab) -> str:
-    spec = tiny(steps=20)
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    folder.finish(RunState.COMPLETED, step=20)
-    return folder.name
+    return ended_run(lab, tiny(steps=20), step=20).name
 
 
 def test_a_run_is_measured_as_named_and_said_line_by_line(
@@ -254,9 +251,7 @@ def test_a_run_whose_data_are_not_here_is_left_out_and_named(
     store_plan(lab.sweep("budgeted"), plan)
     names = [task.run for task in plan.tasks]
     for task in plan.tasks:
-        folder = lab.run_of(task.spec)
-        folder.create(task.spec)
-        folder.finish(RunState.COMPLETED, step=1)
+        ended_run(lab, task.spec, step=1)
     elsewhere = decode(DataSpec, {"source": "folder", "path": str(lab.root / "gone")})
 
     def opened(asked: Any) -> Any:
@@ -282,9 +277,7 @@ def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab) -> None:
     with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
         _to_measure(lab, "budgeted", [], None)
     for task, state in zip(plan.tasks, (RunState.COMPLETED, RunState.FAILED, RunState.COMPLETED)):
-        folder = lab.run_of(task.spec)
-        folder.create(task.spec)
-        folder.finish(state, step=1)
+        ended_run(lab, task.spec, state, step=1)
     found = _to_measure(lab, "budgeted", [], None)
     assert [folder.name for folder, _ in found] == [plan.tasks[0].run, plan.tasks[2].run]
     assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]

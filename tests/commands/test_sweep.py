@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import Pretender
+from tests.pretender import Pretender, ended_run
 from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
 from tread_lab.commands import sweep
@@ -40,9 +40,8 @@ def ended(*overrides: str, state: RunState) -> Lab:
     """A lab in which every run of the sweep has ended."""
     planned = load_sweep("s.yaml", "evaluate=[]", *overrides, path="lab")
     for trial in planned.plan.trials:
-        folder = planned.lab.run(trial.run)
-        folder.create(trial.spec)
-        folder.finish(state, step=1, kind="exception" if state is RunState.FAILED else "")
+        kind = "exception" if state is RunState.FAILED else ""
+        ended_run(planned.lab, trial.spec, state, step=1, kind=kind)
     return planned.lab
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.drivers import DONE, Driver, Zygote, eventually, session
+from tests.sweep.plans import carry_out
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.sweep.execution.cluster_heartbeat import command_line, kill
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.storage import load_plan
 
 PRELUDE = """
@@ -126,7 +126,7 @@ def test_on_a_fresh_cluster_two_processes_complete_what_one_began(
         (other,) = (p for p in offspring(again.pid) if b"engine.follow" in command_line(p))
         kill(other)
         tasks = load_plan(lab.sweep("one")).tasks
-        InlineExecutor(device="cpu").run(calm, tasks, lambda report: None)
+        carry_out(calm, *tasks)
         assert again.wait(280) == DONE, printed(tmp_path)
     assert [(a.ended, a.devices) for a in lost.attempts.read()] == [
         ("died", 1),

@@ -13,11 +13,10 @@ import torch
 
 import tread_lab
 from tests.faults.compare import outcome
-from tests.sweep.plans import tiny
+from tests.sweep.plans import carry_out, tiny
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError
 from tread_lab.specs.errors import Unavailable
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
@@ -86,7 +85,7 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
     assert first.reason.startswith(f"node {left[0][:12]} of process ")
     assert first.reason.endswith(ends)
     calm = Lab(tmp_path / "calm")
-    InlineExecutor(device="cpu").run(calm, [Task(spec)], lambda report: None)
+    carry_out(calm, Task(spec))
     assert outcome(calm) == outcome(lab)
 
 

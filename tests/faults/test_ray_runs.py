@@ -14,12 +14,11 @@ import pytest
 from tests.faults.compare import outcome
 from tests.faults.drivers import eventually
 from tests.packages import write_metadata
-from tests.sweep.plans import tiny
+from tests.sweep.plans import carry_out, tiny
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.extensions import installed
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -86,7 +85,7 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
     ]
     assert not folder.heartbeat_path.exists()
     calm = Lab(tmp_path / "calm")
-    InlineExecutor(device="cpu").run(calm, [unlucky], lambda report: None)
+    carry_out(calm, unlucky)
     assert outcome(calm).items() <= outcome(lab).items()
 
 

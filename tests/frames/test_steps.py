@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.runs import CPU, small_run
 from tests.faults.drivers import eventually
+from tests.sweep.plans import carry_out
 from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.compare.gaps import losses_paths
 from tread_lab.dashboards.pages import Pages
@@ -28,7 +29,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.task import Task
@@ -54,16 +54,11 @@ def planned(lab: Lab, name: str, at: list[Any], **more: Any) -> Plan:
     return plan
 
 
-def carry_out(lab: Lab, plan: Plan) -> None:
-    tasks = plan.open_tasks(lab)
-    InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Plan]:
     lab = Lab.at(tmp_path_factory.mktemp("lab"))
     plan = planned(lab, "steps", [2, "50%", "end"])
-    carry_out(lab, plan)
+    carry_out(lab, *plan.open_tasks(lab))
     return lab, plan
 
 
@@ -77,7 +72,7 @@ def test_what_a_step_has_cost_is_not_guessed_where_steps_differ(
     phase: dict[str, int], lab: Lab
 ) -> None:
     """By its share of the steps, a stage before dense steps would count too many FLOPs."""
-    carry_out(lab, planned(lab, "phase", [2, "end"], fixed=phase))
+    carry_out(lab, *planned(lab, "phase", [2, "end"], fixed=phase).open_tasks(lab))
     costs = steps_frame(lab, "phase").set_index(["role", "step"])["cost/train_flops"]
     whole = costs["baseline", 6]
     assert costs["baseline", 2] == pytest.approx(whole / 3)
@@ -91,7 +86,7 @@ def test_a_step_is_measured_as_the_end_of_a_run_of_that_length(
     short = Lab.at(tmp_path)
     spec = decode(RunSpec, {**encode(run(steps=2)), "routes": []})
     task = Task(spec, (HeldoutSpec(**HELDOUT),))
-    InlineExecutor(device="cpu").run(short, [task], lambda report: None)
+    carry_out(short, task)
     metrics = evaluate(short.run(task.run), HeldoutSpec(**HELDOUT), CPU)
     assert frame["heldout/loss"].iloc[0] == metrics["heldout/loss"]
 
@@ -112,7 +107,7 @@ def test_tables_show_the_end_as_if_there_were_no_steps(done: tuple[Lab, Plan]) -
 
 def test_matched_runs_of_a_constant_rate_have_rows_at_equal_steps_too(tmp_path: Path) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1", "1->1"]}}
-    carry_out(lab, planned(lab, "matched", ["baseline", "end"], **more))
+    carry_out(lab, *planned(lab, "matched", ["baseline", "end"], **more).open_tasks(lab))
     at_end, at_six = trials_frame(lab, "matched"), equal_steps_frame(lab, "matched")
     assert at_six is not None
     plan, losses = lab.sweep("matched").plan(), at_six["heldout/loss"]
@@ -151,7 +146,7 @@ def test_a_stage_of_a_run_that_follows_its_length_is_not_compared_with_a_shorter
     fixed: dict[str, Any], tmp_path: Path
 ) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1"]}}
-    carry_out(lab, planned(lab, "decaying", [6, "end"], fixed=fixed, **more))
+    carry_out(lab, *planned(lab, "decaying", [6, "end"], fixed=fixed, **more).open_tasks(lab))
     assert equal_steps_frame(lab, "decaying") is None
     rows = steps_frame(lab, "decaying").set_index(["role", "step"])
     assert list(rows.index) == [("baseline", 6), ("trial", 6), ("trial", 8)]

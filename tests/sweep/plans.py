@@ -1,12 +1,16 @@
-"""A run of seconds, and plans of its variations."""
+"""A run of seconds, plans of its variations, and how tasks are carried out in this process."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
+from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.trial.trial import Report
 
 SMALL = {"depth": 4, "width": 16, "heads": 2}
 DEEP = {"depth": 8, "width": 16, "heads": 2}
@@ -26,3 +30,10 @@ def plan_of(run: RunSpec, name: str, **sweep: Any) -> Plan:
     """A sweep over a run, which a small evaluation measures."""
     tree = {"experiment": "tiny", "evaluate": [HELDOUT], **sweep}
     return make_plan(name, decode(SweepSpec, tree), Experiment(name="tiny", run=encode(run)))
+
+
+def carry_out(lab: Lab, *tasks: Task) -> list[Report]:
+    """Carry tasks out on the CPU, one after the other; give their reports."""
+    reports: list[Report] = []
+    InlineExecutor(device="cpu").run(lab, tasks, reports.append)
+    return reports

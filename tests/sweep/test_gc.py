@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.sweep.plans import plan_of, tiny
+from tests.sweep.plans import carry_out, plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
@@ -23,7 +23,6 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.gc import clear, find
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
@@ -31,10 +30,6 @@ from tread_lab.sweep.trial.task import Task, is_complete
 
 CPU = torch.device("cpu")
 KEEPS = {"checkpoint_every": 5, "keep_checkpoints": 3, "keep_steps": [5]}
-
-
-def run(lab: Lab, *tasks: Task) -> None:
-    InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
 
 
 def steps(folder: RunFolder) -> list[int]:
@@ -46,7 +41,7 @@ def finished(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of 20 steps with four checkpoints, trained once for all tests of this file."""
     spec, trained_lab = tiny(steps=20, execution=KEEPS), Lab(tmp_path_factory.getbasetemp() / "gc")
     if not trained_lab.root.exists():
-        run(trained_lab, Task(spec))
+        carry_out(trained_lab, Task(spec))
     shutil.copytree(trained_lab.root, lab.root)
     return lab.run_of(spec)
 
@@ -57,7 +52,7 @@ def sampled(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Task:
     images = decode(SamplesSpec, {"count": 4, "sampler": {"steps": 2, "sigma_max": 10}})
     task, made = Task(tiny(steps=4), (images,)), Lab(tmp_path_factory.getbasetemp() / "gc-sampled")
     if not made.root.exists():
-        run(made, task)
+        carry_out(made, task)
     shutil.copytree(made.root, lab.root)
     return task
 
@@ -97,7 +92,7 @@ def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_eve
     assert trained(folder, CPU, step=5).step == 5
     evaluate(folder, decode(HeldoutSpec, {"images": 8, "levels": 2}), CPU)
     child = decode(RunSpec, {**encode(tiny(steps=4)), "init_from": {"run": encode(spec)}})
-    run(lab, Task(child))
+    carry_out(lab, Task(child))
     assert lab.run_of(child).state() == "completed"
     assert is_complete(lab, Task(spec)) and len(folder.attempts.read()) == 1
 
@@ -106,7 +101,7 @@ def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab) -> None:
     fast = {"checkpoint_every": 5, "keep_checkpoints": 9}
     folder = lab.run_of(tiny(execution=fast))
     folder.create(tiny(execution=fast))
-    run(lab, Task(tiny(execution={**fast, "keep_steps": [10]})))
+    carry_out(lab, Task(tiny(execution={**fast, "keep_steps": [10]})))
     clear(lab, find(lab))
     assert steps(folder) == [20, 10]
 
@@ -114,7 +109,7 @@ def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab) -> None:
 def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab) -> None:
     plan = planned(lab, tiny(steps=20, execution=KEEPS))
     (task,) = plan.tasks
-    run(lab, Task(task.spec))
+    carry_out(lab, Task(task.spec))
     assert find(lab) == []
     folder = lab.run(task.run)
     folder.reopen()
@@ -122,7 +117,7 @@ def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab) -> Non
     assert len(find(lab)) == 4
     folder.reopen()
     folder.finish(RunState.COMPLETED, step=20)
-    run(lab, task)
+    carry_out(lab, task)
     assert len(find(lab)) == 4
     planned(lab, folder.spec(), "other", images=16)  # what any sweep plans for it counts
     assert find(lab) == []
@@ -162,7 +157,7 @@ def test_no_weights_go_where_those_that_stay_are_damaged(lab: Lab, finished: Run
 def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_loses_weights(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(lab, *planned(lab, tiny(steps=20, execution=KEEPS)).tasks)
+    carry_out(lab, *planned(lab, tiny(steps=20, execution=KEEPS)).tasks)
     damaged = lab.sweep("damaged").plan_path
     damaged.parent.mkdir()
     damaged.write_text(lab.sweep("s").plan_path.read_text().replace("0.0", "2.0", 1))
@@ -181,7 +176,7 @@ def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_lo
 def test_what_killed_processes_were_writing_goes(lab: Lab, tmp_path: Path) -> None:
     spec = tiny(steps=4)
     folder = lab.run_of(spec)
-    run(lab, Task(spec))
+    carry_out(lab, Task(spec))
     clear(lab, find(lab))
     orphans = [folder.path / ".result.json.abc", folder.checkpoints / ".staging.safetensors.x1"]
     orphans += [folder.checkpoints / "staging.safetensors"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine.runs import small_run
+from tests.sweep.plans import carry_out
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.specs import decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.trial.trial import Report
@@ -26,9 +26,7 @@ def planned(name: str, **changes: Any) -> Plan:
 
 def carried_out(lab: Lab, plan: Plan) -> list[Report]:
     store_plan(lab.sweep(plan.name), plan)
-    reports: list[Report] = []
-    InlineExecutor(device="cpu").run(lab, plan.open_tasks(lab), reports.append)
-    return reports
+    return carry_out(lab, *plan.open_tasks(lab))
 
 
 def test_a_guidance_sweep_over_finished_runs_trains_nothing(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.pretender import ended_run
 from tests.tracking.conftest import GUIDED, HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
 from tread_lab.frames import disturbed, trials_frame
 from tread_lab.records import metric_names
@@ -186,8 +187,7 @@ def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
 
 def test_a_view_of_a_failed_run_has_the_start_of_its_reason_and_no_numbers(sweeps: Sweeps) -> None:
     baseline, *_ = sweeps.plan()
-    sweeps.lab.run_of(baseline).create(baseline)
-    sweeps.lab.run_of(baseline).finish("failed", reason=3000 * "x")
+    ended_run(sweeps.lab, baseline, "failed", reason=3000 * "x")
     found = view(sweeps, baseline, RunState.FAILED)
     assert (found.status, found.born, found.logged, found.measured) == ("FAILED", 0, {}, {})
     assert found.tags == {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import Pretender
+from tests.pretender import Pretender, ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.engine.checkpoint import Checkpoint, save
 from tread_lab.frames import trials_frame
@@ -55,8 +55,7 @@ def test_gaps_of_several_losses_are_refused(lab: Lab) -> None:
     assert EarlyStopping.of(planned(fixed={"loss": ensemble}), lab)
     plan = planned(axes=axes)
     for trial in plan.trials[:-1]:
-        lab.run(trial.run).create(trial.spec)
-        lab.run(trial.run).finish(RunState.COMPLETED, step=60, metrics={})
+        ended_run(lab, trial.spec, step=60, metrics={})
     with pytest.raises(UserError, match="do not compare"):
         EarlyStopping.of(plan, lab)
     lab.sweep(plan.name).add_stopped(Stopped(plan.trials[-1].run, 20, "others are better"))

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from tests.engine.runs import imagenet
+from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.engine.cost.sampling import pass_flops
 from tread_lab.engine.cost.speed import RATES, Speed, kind_of, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
 from tread_lab.specs import UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
@@ -59,9 +59,7 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab) -> None:
     flops = [pass_flops(task.spec, spec) for spec in task.evaluations]
     assert passes == [speed.pass_seconds(task.spec, each) / 1.25 for each in flops]
     assert timed.work(task) == 20 + sum(passes)
-    folder = lab.run(task.run)
-    folder.create(task.spec)
-    folder.finish(RunState.COMPLETED, step=20)
+    folder = ended_run(lab, task.spec, step=20)
     folder.evaluation(task.evaluations[0]).write(task.evaluations[0], {"heldout/loss": 1.0})
     assert timed.measuring(task) == sum(passes)
     assert timed.measuring(task, still=True) == passes[1]

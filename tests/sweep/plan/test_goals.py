@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, signature
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.evaluation import (
@@ -33,9 +33,7 @@ def measured(
     lab: Lab, spec: RunSpec, baseline: str | None = None, *, flops: float = 10.0, loss: Any = None
 ) -> Trial:
     """A trial whose run has ended with these training FLOPs and this held-out loss."""
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    folder.finish(RunState.COMPLETED, step=20, metrics={FLOPS: flops})
+    folder = ended_run(lab, spec, step=20, metrics={FLOPS: flops})
     if loss is not None:
         folder.evaluation(AT_END).write(AT_END, {LOSS: loss})
     return Trial("trial", {}, spec.seed, spec, folder.name, baseline)

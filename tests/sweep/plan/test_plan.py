@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.four_sweeps import said, same_as_stored
+from tests.pretender import ended_run
 from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
 from tread_lab.config.load import load_sweep, shipped_folder
@@ -145,9 +146,7 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
 ) -> None:
     plan = planned(evaluate=[], **({"stop_early": stop_early} if stop_early else {}))
     lab.sweep("p").add_stopped(Stopped(plan.trials[2].run, 5, "worse"))
-    folder = lab.run(plan.trials[0].run)
-    folder.create(plan.trials[0].spec)
-    folder.finish(RunState.COMPLETED, step=20)
+    ended_run(lab, plan.trials[0].spec, step=20)
     assert len(plan.open_tasks(lab)) == left
     assert plan.open_of(lab, plan.tasks[:1]) == []
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pretender import ended_run
 from tread_lab.records.lab import Lab
-from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.sweep.plan.planned_sweep import load_sweep
@@ -36,9 +36,7 @@ def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
     sweep = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
     hours = sweep.hours("H100")
     for trial in sweep.plan.trials[:10]:
-        folder = Lab(tmp_path).run(trial.run)
-        folder.create(trial.spec)
-        folder.finish(RunState.DIVERGED, step=1)
+        ended_run(Lab(tmp_path), trial.spec, "diverged", step=1)
     later = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
     assert later.trials["state"].tolist() == ["diverged"] * 10 + ["pending"] * 7
     assert later.hours("H100") == pytest.approx(hours * 7 / 17, rel=0.1)

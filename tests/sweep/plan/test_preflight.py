@@ -15,7 +15,7 @@ import torch
 import tread_lab
 from tests.made_data import normal, write_arrays
 from tests.sweep.plan.test_data_digests import write_set
-from tests.sweep.plans import tiny
+from tests.sweep.plans import carry_out, tiny
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.engine import precision, provenance
@@ -29,7 +29,6 @@ from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import run_of
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan import preflight as module
 from tread_lab.sweep.plan import timing
 from tread_lab.sweep.plan.data_digests import DataDigests
@@ -200,10 +199,6 @@ def test_what_decides_a_provenance_is_asked_for_apart(
     assert made == [7, 1, 2, 3, 4, 5, 6]
 
 
-def run(lab: Lab, *tasks: Task) -> None:
-    InlineExecutor(device="cpu").run(lab, tasks, lambda report: None)
-
-
 def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,7 +302,7 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
         return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
 
     old = latents("old", 1.0)  # planned before data had digests
-    run(lab, Task(old))
+    carry_out(lab, Task(old))
     shutil.move(tmp_path / "old", tmp_path / "one")
     unsigned = latents("one", 1.0)
     check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
@@ -317,21 +312,21 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
         check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
 
     one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
-    run(lab, Task(one))
+    carry_out(lab, Task(one))
     check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
     scaled = replace(one, data=replace(one.data, scale=0.5))  # as an axis of a sweep
     check_provenance(lab, [Task(one), Task(scaled)], [Task(scaled)], "cpu")
     shutil.move(tmp_path / "one", tmp_path / "there")
     there = replace(one, data=replace(one.data, path=str(tmp_path / "there")))
     evaluations = decode_evaluations([{"heldout_loss": {"images": 4}}])
-    run(lab, Task(there, evaluations))  # equal content elsewhere is the same run
+    carry_out(lab, Task(there, evaluations))  # equal content elsewhere is the same run
     assert lab.run_of(one).evaluation(evaluations[0]).done
     assert lab.run_of(one).damaged() == []
     shutil.move(tmp_path / "there", tmp_path / "one")
     latents("one", 3.0)
     attempts = lab.run_of(one).attempts.read()
     with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
-        run(lab, Task(one, decode_evaluations(["heldout_loss"])))
+        carry_out(lab, Task(one, decode_evaluations(["heldout_loss"])))
     assert lab.run_of(one).attempts.read() == attempts
     assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
 

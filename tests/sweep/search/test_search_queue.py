@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pretender import Pretender
+from tests.pretender import Pretender, ended_run
 from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
@@ -126,8 +126,7 @@ def test_cells_that_have_failed_are_not_read_again_whenever_another_run_ends(
         if not task.spec.routes:
             Pretender(lab).finish(task)
         else:
-            lab.run(task.run).create(task.spec)
-            lab.run(task.run).finish(RunState.FAILED, step=3)
+            ended_run(lab, task.spec, "failed", step=3)
         queue.ended(task)
     assert [cell.state for cell in queue.observations] == ["failed"] * 6
     assert set(read) == {"running"}

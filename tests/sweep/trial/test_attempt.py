@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.engine.runs import batches
-from tests.sweep.plans import tiny
+from tests.sweep.plans import carry_out, tiny
 from tread_lab.engine import trainer
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.engine.train import Progress
@@ -24,13 +24,12 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.evaluation import HeldoutSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial import attempt as attempts
 from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo, counted_attempts
 from tread_lab.sweep.trial.retry import decide
 from tread_lab.sweep.trial.task import Task, is_complete
-from tread_lab.sweep.trial.trial import Report, run_trial
+from tread_lab.sweep.trial.trial import run_trial
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[3]
@@ -55,12 +54,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return meet
 
 
-def run(lab: Lab, *tasks: Task) -> list[Report]:
-    reports: list[Report] = []
-    InlineExecutor(device="cpu").run(lab, tasks, reports.append)
-    return reports
-
-
 def endings(folder: RunFolder) -> list[str]:
     return [attempt.ended for attempt in folder.attempts.read()]
 
@@ -73,7 +66,7 @@ def test_what_went_wrong_once_is_mended_by_another_attempt(
     task = Task(tiny(steps=6))
     for error, kind in ((RuntimeError("once"), "exception"), (no_memory.value, "oom")):
         failing(error)
-        assert run(lab, task)[-1].phase == "completed"
+        assert carry_out(lab, task)[-1].phase == "completed"
         assert endings(lab.run(task.run))[-2:] == [kind, "completed"]
         lab.run(task.run).reopen()
 
@@ -114,7 +107,7 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
     train_step = trainer.Trainer.train_step
     monkeypatch.setattr(trainer, "fresh_network", noted)
     monkeypatch.setattr(trainer.Trainer, "train_step", full)
-    assert run(lab, Task(tiny(steps=6)))[-1].phase == "completed"
+    assert carry_out(lab, Task(tiny(steps=6)))[-1].phase == "completed"
     assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
     assert alive == [0, 0]
 
@@ -125,9 +118,9 @@ def test_a_full_disk_ends_the_session_and_fails_nothing(
     failing(OSError(errno.ENOSPC, "No space left on device"))
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
     with pytest.raises(DiskFull, match="No space left on device; make room"):
-        run(lab, *tasks)
+        carry_out(lab, *tasks)
     assert [lab.run(task.run).result() for task in tasks] == [None, None]
-    assert [r.phase for r in run(lab, *tasks) if r.phase != "train"] == ["completed"] * 2
+    assert [r.phase for r in carry_out(lab, *tasks) if r.phase != "train"] == ["completed"] * 2
     assert endings(lab.run_of(tasks[0].spec)) == ["disk", "completed"]
 
 
@@ -137,7 +130,7 @@ def test_a_mistake_of_one_task_lets_the_others_go_on_and_is_said_at_the_end(
     failing(UserError("data.path: nothing there"))
     tasks = [Task(tiny(steps=6, seed=seed)) for seed in (0, 1)]
     with pytest.raises(UserError, match="nothing there"):
-        run(lab, *tasks)
+        carry_out(lab, *tasks)
     states = [lab.run(task.run).state() for task in tasks]
     assert states == ["pending", "completed"]  # made-up steps write nothing
 
@@ -148,7 +141,7 @@ def test_what_fails_while_measuring_leaves_the_training_result(
     task = Task(tiny(steps=6), (decode(HeldoutSpec, {"images": 8, "levels": 2}),))
     with monkeypatch.context() as patch:
         patch.setattr(trial, "measuring", batches(lambda *a, **k: 1 / 0))
-        last = run(lab, task)[-1]
+        last = carry_out(lab, task)[-1]
     folder = lab.run(task.run)
     assert (last.phase, folder.state()) == ("completed", "completed")
     assert "ZeroDivisionError" in last.note and not is_complete(lab, task)

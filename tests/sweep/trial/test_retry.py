@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
-from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.trial.retry import (
     Decision,
@@ -82,8 +82,7 @@ def tasks(lab: Lab) -> list[Task]:
     """completed, diverged, exception, oom, the child of the oom."""
     parent = tiny(seed=3)
     child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}})
-    lab.run_of(child).create(child)
-    lab.run_of(child).finish(RunState.FAILED, kind="parent", reason="its parent")
+    ended_run(lab, child, "failed", kind="parent", reason="its parent")
     return [
         ended(lab, tiny(seed=0), "completed"),
         ended(lab, tiny(seed=1), "diverged", kind="diverged"),

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.sweep.plans import plan_of, tiny
+from tests.pretender import ended_run
+from tests.sweep.plans import carry_out, plan_of, tiny
 from tread_lab.engine import checkpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
@@ -22,7 +23,6 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import load_plan, store_plan
 from tread_lab.sweep.trial.task import (
@@ -35,7 +35,7 @@ from tread_lab.sweep.trial.task import (
     kept_share,
     with_ancestors,
 )
-from tread_lab.sweep.trial.trial import Report, run_trial
+from tread_lab.sweep.trial.trial import run_trial
 
 CPU = torch.device("cpu")
 
@@ -61,8 +61,7 @@ def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
 def test_the_parent_is_trained_once_for_all_its_children(lab: Lab) -> None:
     plan = family_plan(tiny(routes=["1->2"], steps=10))
     store_plan(lab.sweep("family"), plan)
-    reports: list[Report] = []
-    InlineExecutor().run(lab, plan.open_tasks(lab), reports.append)
+    reports = carry_out(lab, *plan.open_tasks(lab))
     parent, *children = plan.tasks
     folders = [lab.run(task.run) for task in plan.tasks]
     assert [folder.state() for folder in folders] == ["completed"] * 3
@@ -108,11 +107,11 @@ def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab) -> N
     parent = tiny(steps=6, execution={"checkpoint_every": 2})
     calm, child = Lab(lab.root / "calm"), Task(child_of(parent, seed=3))
     for place in (calm, lab):
-        InlineExecutor(device="cpu").run(place, [Task(parent)], lambda report: None)
+        carry_out(place, Task(parent))
     last, *_ = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
     last.write_bytes(last.read_bytes()[:-50])
     for place in (calm, lab):
-        InlineExecutor(device="cpu").run(place, [child], lambda report: None)
+        carry_out(place, child)
     assert lab.run_of(child.spec).state() == lab.run_of(parent).state() == "completed"
     for spec in (parent, child.spec):
         mine, theirs = (weights(place.run_of(spec), "model") for place in (lab, calm))
@@ -143,8 +142,7 @@ def test_a_task_is_complete_with_every_evaluation_that_its_run_can_have(lab: Lab
 def test_a_run_without_usable_weights_needs_no_evaluation(lab: Lab) -> None:
     for seed, state in enumerate(("diverged", "failed")):
         task = Task(tiny(seed=seed), (HeldoutSpec(images=8),))
-        lab.run(task.run).create(task.spec)
-        lab.run(task.run).finish(RunState(state), step=3)
+        ended_run(lab, task.spec, state, step=3)
         assert is_complete(lab, task)
 
 

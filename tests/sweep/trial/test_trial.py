@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.engine.runs import batches
+from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
@@ -178,9 +179,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
 def test_what_is_on_record_is_not_asked_for_beside_an_open_evaluation(
     lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, known = lab.run_of(tiny()), HeldoutSpec(images=8)
-    run.create(tiny())
-    run.finish(RunState.COMPLETED, step=20)
+    run, known = ended_run(lab, tiny(), step=20), HeldoutSpec(images=8)
     run.evaluation(known).write(known, {}, problem="no finite number")
     assert evaluating(lab, monkeypatch, *[None] * 2)[:2] == ["16", "32"]
 
@@ -319,9 +318,8 @@ def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(
 def test_a_run_fails_of_a_parent_without_weights_and_is_not_attempted(
     lab: Lab, training: Any
 ) -> None:
-    parent, child = lab.run_of(tiny()), Task(tiny(seed=1, init_from={"run": encode(tiny())}))
-    parent.create(tiny())
-    parent.finish(RunState.DIVERGED, step=3)
+    child = Task(tiny(seed=1, init_from={"run": encode(tiny())}))
+    parent = ended_run(lab, tiny(), "diverged", step=3)
     *_, last = run_trial(lab, child, CPU)
     assert (last.phase, last.step, last.steps) == ("failed", 20, 20)
     assert last.note == f"run {parent.name}, which it starts from, has diverged"
@@ -365,8 +363,7 @@ def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
 ) -> None:
     monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
     child = tiny(seed=1, init_from={"run": encode(tiny())})
-    lab.run_of(child).create(child)
-    lab.run_of(child).finish(RunState.COMPLETED, step=20)
+    ended_run(lab, child, step=20)
     task = Task(child, (HeldoutSpec(images=8),))
     assert [report.phase for report in run_trial(lab, task, CPU)] == ["evaluate", "completed"]
     assert training.given == [] and not lab.run_of(tiny()).path.exists()
@@ -386,9 +383,7 @@ def test_a_run_without_steps_is_completed_at_once(
     lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training.steps = []
-    parent = lab.run_of(tiny())
-    parent.create(tiny())
-    parent.finish(RunState.COMPLETED, step=20)
+    ended_run(lab, tiny(), step=20)
     spec = tiny(steps=0, init_from={"run": encode(tiny())})
     monkeypatch.setattr(trial, "has_lost_its_end", lambda *_: False)
     (report,) = run_trial(lab, Task(spec), CPU)

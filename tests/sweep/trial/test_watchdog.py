@@ -13,9 +13,8 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from tests.faults.drivers import Zygote
-from tests.sweep.plans import tiny
+from tests.sweep.plans import carry_out, tiny
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.trial import watchdog
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.watchdog import (
@@ -182,7 +181,7 @@ def test_a_hung_run_is_ended_with_where_it_stood_and_then_tried_again(
     assert done.returncode == code and not folder.result(), done.stderr
     assert ("made no progress for 1 s" in done.stderr) == (how == "sleeps")
     assert "in hanging" in folder.stack_dump(1).read_text()
-    InlineExecutor(device="cpu").run(lab, [Task(spec)], lambda report: None)
+    carry_out(lab, Task(spec))
     first, second = folder.attempts.read()
     assert (first.ended, second.ended) == ("hung", "completed")
     assert str(folder.stack_dump(1)) in first.reason and folder.stack_dump(1).exists()
