@@ -6,9 +6,11 @@ import gc
 import itertools
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -188,6 +190,14 @@ def _one_thread() -> None:
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path / "lab")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`time.monotonic`, which stands still at 100 unless a test moves `clock.now`."""
+    standing = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(time, "monotonic", lambda: standing.now)
+    return standing
 
 
 @pytest.fixture

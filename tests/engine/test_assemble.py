@@ -101,9 +101,7 @@ def starting_from(file: Path, lab: Lab, **changes: Any) -> RunSpec:
     return decode(RunSpec, with_parents({**tree, **changes}, lab))
 
 
-def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(
-    file: Path, lab: Lab, tmp_path: Path
-) -> None:
+def test_a_published_checkpoint_is_a_run_of_no_steps_that_samples(file: Path, lab: Lab) -> None:
     spec = starting_from(file, lab)
     folder = lab_with_a_run(lab.root, spec).run_of(spec)
     (asked,) = decode_evaluations([{"samples": {"count": 3, "sampler": SAMPLER}}])

@@ -52,7 +52,7 @@ POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
     survived="where runs share a device, the trial waits until it has one to itself, and completes",
 )
 def test_a_run_without_luck_completes_and_so_do_the_others(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crowded: Path
+    lab: Lab, tmp_path: Path, crowded: Path
 ) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.executors import TrialResources

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.sweep_folder import (
@@ -65,13 +64,9 @@ def test_sessions_add_up_and_each_counts_its_longest_entry(tmp_path: Path) -> No
     assert 30.0 <= Stopwatch(path).seconds < 40.0
 
 
-def test_an_entry_is_written_every_quarter_of_a_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+def test_an_entry_is_written_every_quarter_of_a_minute(tmp_path: Path, clock: Any) -> None:
     watch = Stopwatch(tmp_path / "spent.jsonl")
-    for now[0] in (115.0, 116.0, 120.0, 131.0, 132.0):
+    for clock.now in (115.0, 116.0, 120.0, 131.0, 132.0):
         watch.note()
     watch.note(now=True)
     assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0, 32.0]

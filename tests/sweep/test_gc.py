@@ -173,7 +173,7 @@ def test_a_damaged_plan_disables_its_sweep_alone_and_no_run_that_may_be_in_it_lo
     assert len(find(lab)) == 5
 
 
-def test_what_killed_processes_were_writing_goes(lab: Lab, tmp_path: Path) -> None:
+def test_what_killed_processes_were_writing_goes(lab: Lab) -> None:
     spec = tiny(steps=4)
     folder = lab.run_of(spec)
     carry_out(lab, Task(spec))

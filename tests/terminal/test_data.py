@@ -109,29 +109,20 @@ def test_what_no_number_can_say_is_null_in_the_tree(capsys: pytest.CaptureFixtur
     assert tree["scale"] == {"edm": None, "flow": None}
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    return now
-
-
-def steps(clock: list[float], *seconds: float) -> Iterator[Steps]:
+def steps(clock: Any, *seconds: float) -> Iterator[Steps]:
     """Steps of 100 samples each, at these seconds after the start."""
     for number, second in enumerate(seconds, start=1):
-        clock[0] = 100.0 + second
+        clock.now = 100.0 + second
         yield Steps(100 * number, 1000)
 
 
-def test_a_log_has_a_line_of_progress_every_20_seconds(clock: list[float], screen: Screen) -> None:
+def test_a_log_has_a_line_of_progress_every_20_seconds(clock: Any, screen: Screen) -> None:
     for title, seconds in (("41 s", (19.9, 20.0, 39.9, 40.0, 41.0)), ("5 s", (0.0, 5.0))):
-        clock[0] = 100.0
+        clock.now = 100.0
         screen(f"a build of {title}", show_steps, steps(clock, *seconds), "images")
 
 
-def test_a_terminal_has_a_bar_of_each_step(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_has_a_bar_of_each_step(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(force_terminal=True, file=io.StringIO(), width=100)
     said, updates = list[str](), list[dict[str, Any]]()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,10 +44,9 @@ def test_each_part_that_takes_room_is_listed_and_what_helps_where_there_is_none(
 
 
 def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
-    lab: Lab, free: list[int], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, free: list[int], clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, said, passed = [100.0], list[str](), list[Report]()
-    monkeypatch.setattr(disk.time, "monotonic", lambda: clock[0])
+    said, passed = list[str](), list[Report]()
     monkeypatch.setattr(disk, "say", said.append)
     tasks = [Task(tiny())]
     largest = largest_file(tasks)
@@ -54,16 +54,16 @@ def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
     free[0] = 2 * largest
     watch(REPORT)
     free[0] = 2 * largest - 1
-    clock[0] += 9.0  # the disk is looked at every ten seconds
+    clock.now += 9.0  # the disk is looked at every ten seconds
     watch(REPORT)
     assert said == []
-    clock[0] += 1.0
+    clock.now += 1.0
     watch(REPORT)
     assert said == [
         f"{amount(2 * largest - 1)} are left on the disk of {lab.root}, and the next file may take"
         f" {amount(largest)}: `tread-lab gc` lists what can go; after a full disk the same command"
         " continues"
     ]
-    clock[0] += 100.0
+    clock.now += 100.0
     watch(REPORT)
     assert len(said) == 1 and passed == [REPORT] * 4

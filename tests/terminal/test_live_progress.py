@@ -31,14 +31,6 @@ from tread_lab.terminal.live_progress import WorkDone, run_progress, sweep_progr
 HELDOUT = decode(HeldoutSpec, {"images": 32, "levels": 4})
 
 
-class Clock:
-    """`time.monotonic`, standing still unless told."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 100.0
-        monkeypatch.setattr(live_progress.time, "monotonic", lambda: self.now)
-
-
 def report(task: Task, phase: str, step: int) -> Report:
     return Report(task.run, phase, step, task.spec.train.steps, 0.5)
 
@@ -102,9 +94,8 @@ def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab) -> Non
 )  # fmt: skip
 def test_time_left_begins_as_predicted_and_follows_what_is_seen(
     steps: list[int], slots: int, predicted: bool, reports: list[Any],
-    lab: Lab, monkeypatch: pytest.MonkeyPatch,
+    lab: Lab, clock: Any,
 ) -> None:  # fmt: skip
-    clock = Clock(monkeypatch)
     tasks = [Task(tiny(steps=count, seed=seed)) for seed, count in enumerate(steps)]
     timings = seconds_per_step(lab, *tasks).timings if predicted else {}
     work = WorkDone(tasks, tasks, Forecast(lab, timings, slots=slots))
@@ -133,9 +124,9 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
 
 
 def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, task, sweep = Clock(monkeypatch), Task(tiny(steps=4)), lab.sweep("placement")
+    task, sweep = Task(tiny(steps=4)), lab.sweep("placement")
     sweep.path.mkdir(parents=True)
     plan: Any = SimpleNamespace(name="placement", possible_trials=(), possible_tasks=(task,))
     assert sweep.time_left() == ""
@@ -161,9 +152,9 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, said: list[str]
+    lab: Lab, clock: Any, said: list[str]
 ) -> None:
-    clock, task = Clock(monkeypatch), Task(tiny(steps=10, routes=["1->2"]))
+    task = Task(tiny(steps=10, routes=["1->2"]))
     with run_progress([task], lab) as watch:
         for seconds, step in ((0.0, 2), (19.5, 3), (20.0, 4), (39.5, 5), (40.0, 6)):
             clock.now = 100.0 + seconds
@@ -203,10 +194,9 @@ class Bars(Progress):
 
 @pytest.mark.parametrize("width", [80, 79])
 def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
-    width: int, lab: Lab, monkeypatch: pytest.MonkeyPatch, screen: Screen
+    width: int, lab: Lab, clock: Any, monkeypatch: pytest.MonkeyPatch, screen: Screen
 ) -> None:
     """Where it is narrow, texts are folded and take the room of the bars."""
-    Clock(monkeypatch)
     printed = io.StringIO()
     terminal = Console(force_terminal=True, color_system=None, width=width, file=printed)
     monkeypatch.setattr(live_progress, "notices", terminal)

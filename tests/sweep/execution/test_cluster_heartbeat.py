@@ -66,22 +66,21 @@ def test_a_process_is_killed_before_those_that_it_started(
 
 
 @pytest.fixture
-def polled(monkeypatch: pytest.MonkeyPatch) -> Any:
+def polled(clock: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What a monitor says after each of some pauses; only the address `b` answers."""
-    clock, said = [100.0], list[str]()
+    said = list[str]()
 
     @contextmanager
     def polls(message: Any, seconds: float, lost: Any) -> Any:
         assert seconds == 2.0
         said.append(message())
         for pause in pauses:
-            clock[0] += pause
+            clock.now += pause
             said.append(message())
         yield
 
     monkeypatch.setattr(cluster_heartbeat, "monitor", polls)
     monkeypatch.setattr(cluster_heartbeat, "answers", lambda address: address == ("b", 2))
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     pauses: list[float] = []
 
     def poll(patience: float, *given: float) -> list[str]:

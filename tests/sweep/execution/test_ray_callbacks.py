@@ -272,18 +272,17 @@ def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
 
 
 def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
-    lab: Lab, ray: Any, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, ray: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be silent for as long as its watchdog says, and 10 seconds more."""
-    clock, killed, reached = [1000.0], list[Any](), [True]
-    monkeypatch.setattr(ray.time, "monotonic", lambda: clock[0])
+    killed, reached = list[Any](), [True]
     monkeypatch.setattr(ray, "kill_on", lambda *where: killed.append(where) or reached[0])
     seen = Watched(lab, Task(tiny()))
     attempts = lab.run(seen.task.run).attempts
 
     def passes(seconds: float, *, look: float = 5.0) -> int:
         for _ in range(int(seconds / look)):
-            clock[0] += look
+            clock.now += look
             seen.watcher.on_step_end(0, [seen.trial])
         return len(killed)
 

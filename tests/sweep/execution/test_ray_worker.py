@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -61,13 +60,11 @@ def test_a_step_that_is_measured_or_not_logged_is_not_judged(lab: Lab) -> None:
     assert result["step"] == 10 and RUNG not in result and GAP not in result
 
 
-def test_a_step_goes_on_for_a_second(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+def test_a_step_goes_on_for_a_second(lab: Lab, clock: Any) -> None:
 
     def slow(*seconds: float) -> Iterator[Report]:
         for step, length in enumerate(seconds, 1):
-            clock[0] += length
+            clock.now += length
             yield report("train", step)
 
     made = worker(lab)

@@ -199,9 +199,7 @@ def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
     assert (attempt.ended, attempt.phase) == ("diverged", "evaluate")
 
 
-def test_a_run_that_used_up_its_tries_fails_with_their_number(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_used_up_its_tries_fails_with_their_number(lab: Lab) -> None:
     task = Task(tiny())
     attempts = lab.run(task.run).attempts
     for ended in ("exception", "interrupted", "exception"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +23,6 @@ from tread_lab.sweep.trial.watchdog import (
 )
 
 
-class Clock:
-    """`time.monotonic` by hand."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(time, "monotonic", lambda: self.now)
-
-    def pass_by(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.fixture
 def timers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the timer in C is told, in place of one."""
@@ -47,22 +35,22 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_the_timer_in_c_waits_two_seconds_more_and_is_set_at_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
+    tmp_path: Path, timers: list[Any], clock: Any
 ) -> None:
-    clock, pulse = Clock(monkeypatch), tmp_path / ".pulse"
+    pulse = tmp_path / ".pulse"
     with Watchdog(tmp_path / "stacks" / "1.txt", pulse, 7.0) as dog:
         assert timers == [(72.0, True)] and pulse.exists()
         dog.progress()  # within a quarter of a second of the last
-        clock.pass_by(0.125)
+        clock.now += 0.125
         dog.progress()
         assert len(timers) == 1
-        clock.pass_by(0.125)
+        clock.now += 0.125
         os.utime(pulse, (1.0, 1.0))
         dog.progress()
         assert timers[1:] == [(9.0, True)] and pulse.stat().st_mtime > 1.0
         dog.start_phase()
         assert timers[2:] == [(72.0, True)]
-        clock.pass_by(100.0)
+        clock.now += 100.0
         dog.resume()
         assert timers[3:] == [(72.0, True)]
         dog.pause()
@@ -71,12 +59,11 @@ def test_the_timer_in_c_waits_two_seconds_more_and_is_set_at_progress(
 
 
 def test_the_limit_grows_with_the_runs_own_pace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
+    tmp_path: Path, timers: list[Any], clock: Any
 ) -> None:
-    clock = Clock(monkeypatch)
     with Watchdog(tmp_path / "stacks" / "1.txt", tmp_path / ".pulse", None) as dog:
         for pause in (1.0, 12.5, 60.0, 1.0):
-            clock.pass_by(pause)
+            clock.now += pause
             dog.progress()
         assert watchdog.longest_silence(None) == 3000.0
         dog.start_phase()
@@ -86,19 +73,18 @@ def test_the_limit_grows_with_the_runs_own_pace(
 
 
 def test_within_a_block_alone_the_watchdog_of_the_process_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timers: list[Any]
+    tmp_path: Path, timers: list[Any], clock: Any
 ) -> None:
-    clock = Clock(monkeypatch)
     with watched():  # a process without a watchdog
         pass
     assert timers == []
     with Watchdog(tmp_path / "stacks" / "1.txt", tmp_path / ".pulse", 7.0) as dog:
-        clock.pass_by(50.0)
+        clock.now += 50.0
         with watched():
             assert timers[1:] == [(72.0, True)]
-            clock.pass_by(1.0)
+            clock.now += 1.0
             dog.progress()
-            clock.pass_by(0.25)  # the 50 seconds outside were no pause
+            clock.now += 0.25  # the 50 seconds outside were no pause
             dog.progress()
             assert timers[2:] == [(9.0, True)] * 2
         assert timers[4:] == ["off"]
