@@ -76,6 +76,15 @@ def stages_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return write_sweep(tmp_path_factory.mktemp("stages"), sweep)
 
 
+def made_frame(*cells: str, **columns: list[Any]) -> pd.DataFrame:
+    """A baseline and trials, one seed each; the run of a cell is called like the cell."""
+    runs = [*cells]
+    frame = {"run": runs, "cell": runs, "seed": 3, "state": "completed", "reason": ""}
+    frame |= {"role": ["baseline", *["trial"] * (len(runs) - 1)]}
+    frame |= {"baseline": [None, *[runs[0]] * (len(runs) - 1)]}
+    return pd.DataFrame({**frame, **columns})
+
+
 @pytest.fixture
 def metered_frame() -> pd.DataFrame:
     """Five routes beside a dense run of 60 kJ and 2 h; 2->8 spends 42 kJ and 1.5 h."""
@@ -88,25 +97,13 @@ def metered_frame() -> pd.DataFrame:
         "5->6": (0.002, 0.001, 0.003, 63.0, 2.1),
     }
     gap, low, high, kilojoules, hours = map(list, zip(*spent.values()))
-    dense = [name == "dense" for name in spent]
-    frame = pd.DataFrame(
-        {
-            "run": list(spent),
-            "role": ["baseline" if is_dense else "trial" for is_dense in dense],
-            "cell": [name if is_dense else f"{name} s=0.5" for name, is_dense in zip(spent, dense)],
-            "route": list(spent),
-            "seed": 0,
-            "state": "completed",
-            "reason": "",
-            "baseline": [None if is_dense else "dense" for is_dense in dense],
-            "gap/heldout": gap,
-            "gap/heldout:low": low,
-            "gap/heldout:high": high,
-            "gap/heldout:n": [float("nan") if is_dense else 32.0 for is_dense in dense],
-            "cost/train_seconds": [3600 * h for h in hours],
-            "energy/joules": [1000 * kj for kj in kilojoules],
-        }
-    )
+    frame = made_frame(*spent, **{
+        "cell": ["dense", *(f"{route} s=0.5" for route in [*spent][1:])], "route": list(spent),
+        "gap/heldout": gap, "gap/heldout:low": low, "gap/heldout:high": high,
+        "gap/heldout:n": [float("nan"), *[32.0] * 5],
+        "cost/train_seconds": [3600 * h for h in hours],
+        "energy/joules": [1000 * kj for kj in kilojoules],
+    })  # fmt: skip
     frame.attrs |= {"axes": ["start", "end"], "foreign": []}
     return frame
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.four_sweeps import made_frame
 from tread_lab.frames import cells_frame, disturbed, of_baseline, with_delta
 
 
@@ -107,15 +108,9 @@ def test_a_difference_is_to_the_own_baseline_and_a_baseline_has_none() -> None:
 @pytest.mark.parametrize("column", ["throughput/step_seconds", "cost/train_seconds"])
 def test_a_speed_up_beyond_its_flops_or_far_from_the_others_is_disturbed(column: str) -> None:
     """Predicted 1.44, 1.52, 1.23 and 1.27; the second and the third are no facts."""
-    frame = pd.DataFrame(
-        {
-            "run": ["dense", "a", "b", "c", "d"],
-            "baseline": [None, *["dense"] * 4],
-            "steps_done": 100,
-            "cost/train_flops": [144.0, 100.0, 144 / 1.52, 144 / 1.23, 144 / 1.27],
-            column: [140.0, 100.0, 140 / 0.72, 140 / 5.00, 140 / 1.20],
-        }
-    )
+    flops = [144.0, 100.0, 144 / 1.52, 144 / 1.23, 144 / 1.27]
+    spent = {"cost/train_flops": flops, column: [140.0, 100.0, 140 / 0.72, 140 / 5.00, 140 / 1.20]}
+    frame = made_frame("dense", "a", "b", "c", "d", steps_done=[100] * 5, **spent)
     assert list(disturbed(frame, column)) == [False, False, True, True, False]
     slow = frame.assign(**{column: [200.0, 70.0, 64.0, 78.0, 76.0]})  # dense beside other work
     assert list(disturbed(slow, column)) == [True] * 5

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.four_sweeps import made_frame
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import (
     better_than_dense,
@@ -30,15 +31,6 @@ def test_the_caption_of_a_ranking_names_key_order_and_rows() -> None:
     assert ranking_caption("gap/train").split("; ")[0].endswith("which is no measure of quality")
 
 
-def table(*cells: str, **columns: list[Any]) -> pd.DataFrame:
-    """A baseline and trials, one seed each; the run of a cell is called like the cell."""
-    runs = [*cells]
-    frame = {"run": runs, "cell": runs, "seed": 3, "state": "completed", "reason": ""}
-    frame |= {"role": ["baseline", *["trial"] * (len(runs) - 1)]}
-    frame |= {"baseline": [None, *[runs[0]] * (len(runs) - 1)]}
-    return pd.DataFrame({**frame, **columns})
-
-
 @pytest.mark.parametrize(
     ("columns", "key"),
     [
@@ -50,17 +42,19 @@ def table(*cells: str, **columns: list[Any]) -> pd.DataFrame:
     ],
 )
 def test_the_key_is_what_was_measured(columns: dict[str, list[Any]], key: str | None) -> None:
-    assert ranking_key(table("dense", "a", **columns)) == key
+    assert ranking_key(made_frame("dense", "a", **columns)) == key
 
 
 def test_a_number_of_few_runs_of_another_sweep_is_no_key() -> None:
-    frame = table("dense", "a", **{"gap/heldout": [None, 1.0], "heldout/loss": [1.0, 2.0]})
+    frame = made_frame("dense", "a", **{"gap/heldout": [None, 1.0], "heldout/loss": [1.0, 2.0]})
     frame.attrs["foreign"] = ["gap/heldout"]  # the baseline lacks it
     assert ranking_key(frame) == "heldout/loss"
-    two = table("dense", "other", "a", **{"heldout/loss": [None] * 3, "gap/heldout": [1.0] * 3})
+    two = made_frame(
+        "dense", "other", "a", **{"heldout/loss": [None] * 3, "gap/heldout": [1.0] * 3}
+    )
     two["role"] = ["baseline", "baseline", "trial"]
     assert ranking_key(two) == "gap/heldout"
-    alone = table("a", "b", **{"heldout/loss": [1.0, 2.0], "gap/heldout": [1.0, 2.0]})
+    alone = made_frame("a", "b", **{"heldout/loss": [1.0, 2.0], "gap/heldout": [1.0, 2.0]})
     assert ranking_key(alone.assign(role="trial")) == "heldout/loss"  # no baseline at all
 
 
@@ -77,7 +71,7 @@ def test_a_number_of_few_runs_of_another_sweep_is_no_key() -> None:
 )
 def test_losses_of_other_data_or_processes_rank_no_cells(axis: str, key: str) -> None:
     columns = {"heldout/loss": [1.0, 2.0, 3.0], "gap/heldout": [None, None, 1.0]}
-    frame = table("dense", "other", "a", **columns)
+    frame = made_frame("dense", "other", "a", **columns)
     frame["role"] = ["baseline", "baseline", "trial"]
     frame.attrs["axes"] = ["route", axis]
     assert ranking_key(frame.assign(**{axis: 0.5})) == "heldout/loss"  # an axis of one value
@@ -91,7 +85,9 @@ def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_orde
     names = ("dense", "unmeasured", "worse", "better", "broken")
     numbers = {"gap/heldout": [None, None, 0.5, -0.5, -9.0], "is@1k": [2.0, None, 3.0, 1.0, 9.0]}
     states = ["completed"] * 4 + ["failed"]
-    frame = table(*names, state=states, **numbers, **{"gap/route": [None, 0.5, 0.5, 0.5, None]})
+    frame = made_frame(
+        *names, state=states, **numbers, **{"gap/route": [None, 0.5, 0.5, 0.5, None]}
+    )
     best = ranked_cells(frame, "gap/heldout")
     assert np.isnan(best["gap/route"].iloc[1])  # which compares a run with itself
     assert list(best["cell"]) == ["better", "dense", "worse", "unmeasured", "broken"]
@@ -103,7 +99,7 @@ def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_orde
 
 
 def test_a_baseline_without_a_result_has_no_gap_of_zero() -> None:
-    frame = table("dense", "a", "b", state=["failed", "completed", "completed"],
+    frame = made_frame("dense", "a", "b", state=["failed", "completed", "completed"],
                   **{"gap/heldout": [None, 2.0, 1.0]})  # fmt: skip
     cells = ranked_cells(frame, "gap/heldout")
     assert list(cells["cell"]) == ["b", "a", "dense"] and cells["gap/heldout"].isna().iloc[2]
@@ -111,7 +107,7 @@ def test_a_baseline_without_a_result_has_no_gap_of_zero() -> None:
 
 @pytest.mark.parametrize("key", ["fd@1k", "gap/heldout"])
 def test_a_cell_that_is_ranked_by_some_of_its_seeds_says_so(key: str) -> None:
-    frame = table("dense", "a", "a", "b", "b", **{key: [None, 1.0, None, 2.0, 3.0]})
+    frame = made_frame("dense", "a", "a", "b", "b", **{key: [None, 1.0, None, 2.0, 3.0]})
     frame["gap/heldout:low"] = frame["gap/heldout:high"] = 0.0
     frame["gap/heldout:n"] = [np.nan, *[64.0] * 4]  # images
     cells = ranked_cells(frame, key).set_index("cell")
@@ -120,7 +116,7 @@ def test_a_cell_that_is_ranked_by_some_of_its_seeds_says_so(key: str) -> None:
 
 
 def test_a_trial_that_is_its_baselines_own_run_is_left_out() -> None:
-    frame = table("dense", "rate 0", "a", run=["r", "r", "s"], baseline=[None, "r", "r"],
+    frame = made_frame("dense", "rate 0", "a", run=["r", "r", "s"], baseline=[None, "r", "r"],
                   **{"gap/heldout": [None, 0.0, 1.0]})  # fmt: skip
     assert list(ranked_cells(frame, "gap/heldout")["cell"]) == ["dense", "a"]
 
@@ -134,7 +130,7 @@ def test_a_trial_that_is_its_baselines_own_run_is_left_out() -> None:
     ],
 )
 def test_a_baseline_that_lacks_a_result_has_one_line(state: str, lines: list[str]) -> None:
-    frame = table("dense", "a", "b", state=[state, "failed", "completed"])
+    frame = made_frame("dense", "a", "b", state=[state, "failed", "completed"])
     assert without_baseline(frame) == lines
     assert without_baseline(pd.concat([frame, frame])) == lines
 
@@ -171,7 +167,7 @@ def test_the_best_of_one_seed_is_better_than_dense_by_an_interval_for_all(
     ends = {"": 0, ":low": -1, ":high": 1}
     numbers = {f"gap/heldout{end}": [x + half for x in gaps] for end, half in ends.items()}
     names = ("dense", *(f"c{k}" for k in range(cells)))
-    frame = table(*names, **numbers, **{"gap/heldout:n": [np.nan, *[32.0] * cells]})
+    frame = made_frame(*names, **numbers, **{"gap/heldout:n": [np.nan, *[32.0] * cells]})
     done = ranked_cells(frame, "gap/heldout")
     assert better_than_dense(frame, done[done["role"] == "trial"]) is better
 
@@ -209,7 +205,7 @@ def test_all_rivals_are_compared_with_the_best_together() -> None:
     """Of 40 equal cells of three seeds each would be worse than the best one in 1 of 20 pairs."""
     rng, names = np.random.default_rng(0), [f"c{k}" for k in range(41)]
     gaps = rng.normal(size=(3, 41)) + np.where(np.arange(41) < 40, 0.0, 30.0)
-    seeds = [table("dense", *names, **{"gap/heldout": [None, *own]}) for own in gaps]
+    seeds = [made_frame("dense", *names, **{"gap/heldout": [None, *own]}) for own in gaps]
     frame = pd.concat([one.assign(seed=seed) for seed, one in enumerate(seeds)])
     cells = [names[k] for k in np.argsort(gaps.mean(axis=0))]
     assert tied_with_best(Lab(Path()), frame, cells) == cells[1:40]

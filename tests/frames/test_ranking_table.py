@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from tests.four_sweeps import made_frame
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.tables.paper_tables import to_latex
 from tread_lab.frames import trials_frame
@@ -95,35 +95,20 @@ def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:
         ranking(pending)
 
 
-def trials(*cells: str, **columns: list[Any]) -> pd.DataFrame:
-    """A dense baseline and a completed trial of each cell, of one seed."""
-    names = ["dense", *cells]
-    return pd.DataFrame(
-        {
-            "run": [f"r{k}" for k in range(len(names))],
-            "role": ["baseline", *["trial"] * len(cells)],
-            "cell": names,
-            "seed": 0,
-            "baseline": [None, *["r0"] * len(cells)],
-            "state": "completed",
-            "reason": "",
-            **columns,
-        }
-    )
-
-
 def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
     losses: list[float | None] = [float(k % 2) for k in range(61)]
     losses[3] = None
     names = [f"{k}->8" for k in range(1, 61)]
-    table = ranking(trials(*names, **{"heldout/loss": losses}))
+    table = ranking(made_frame("dense", *names, **{"heldout/loss": losses}))
     assert list(table["cell"]) == ["dense", *names[1::2], *[n for n in names[::2] if n != "3->8"],
                                     "3->8"]  # fmt: skip
     assert table["rank"].fillna(-1).tolist() == [1] * 31 + [32] * 29 + [-1]
 
 
 def test_a_score_without_a_sign_is_in_ascending_order_and_has_no_rank() -> None:
-    frame = trials("2->8", "0->4", **{"gap/train": [None, 2.0, 1.0], "is@1k": [1.0, 2.0, 3.0]})
+    frame = made_frame(
+        "dense", "2->8", "0->4", **{"gap/train": [None, 2.0, 1.0], "is@1k": [1.0, 2.0, 3.0]}
+    )
     by_gap, by_score = ranking(frame, "gap/train"), ranking(frame, "is@1k")
     assert list(by_gap["cell"]) == ["dense", "0->4", "2->8"] and by_gap["rank"].isna().all()
     assert list(by_score["cell"]) == ["0->4", "2->8", "dense"]
@@ -136,8 +121,9 @@ def test_a_ranking_is_read_as_texts() -> None:
         "gap/heldout:low": [None, -0.002] + [None] * 2,
     }
     ends = {"gap/heldout:high": [None, -0.001, None, None], "gap/heldout:n": [None, 32, None, None]}
-    frame = trials(
-        "2->8", "0->4", "5->8", state=["completed"] * 3 + ["failed"], reason=["", "", "", "boom"],
+    frame = made_frame(
+        "dense", "2->8", "0->4", "5->8", state=["completed"] * 3 + ["failed"],
+        reason=["", "", "", "boom"],
         **gap, **ends, **{
             "cost/train_flops": [4.0, 2.0, 3.0, None], "fd@1k": [10.0, 12.5, 11.0, None]
         },

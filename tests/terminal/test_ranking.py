@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.frames.test_ranking import table
+from tests.four_sweeps import made_frame
 from tests.synthetic import small, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.frames import trials_frame
@@ -35,7 +35,7 @@ def samples(runs: int, metrics: int, **more: list[Any]) -> pd.DataFrame:
     """A baseline and trials with so many metrics of samples, all 1, 2, ... by run."""
     names = ["dense", *(f"c{k}" for k in range(1, runs))]
     numbers = {f"fd@{k + 1}k": [float(r) for r in range(runs)] for k in range(metrics)}
-    return table(*names, **numbers, **more)
+    return made_frame(*names, **numbers, **more)
 
 
 def test_many_metrics_of_few_runs_are_a_row_each(rank: Any) -> None:
@@ -43,12 +43,12 @@ def test_many_metrics_of_few_runs_are_a_row_each(rank: Any) -> None:
         rank(f"{metrics} metrics of {runs} runs", samples(runs, metrics))
     numbers = {f"fd@1k w={w}": [1.0, 2.0] for w in range(1, 7)} | {"heldout/loss": [0.5, 0.25]}
     costs = {"cost/sample_flops w=2": [1e9, 2e9], "cost/sample_flops w=3": [3e9, None]}
-    rank("the FLOPs of an image are known", table("dense", "a", **numbers, **costs))
+    rank("the FLOPs of an image are known", made_frame("dense", "a", **numbers, **costs))
 
 
 def gaps(**columns: Any) -> pd.DataFrame:
     """A baseline and three trials, of which the last failed."""
-    frame = table("dense", "a", "b", "c", state=["completed"] * 3 + ["failed"], **{
+    frame = made_frame("dense", "a", "b", "c", state=["completed"] * 3 + ["failed"], **{
         "reason": ["", "", "", "no" + 88 * "x"], "heldout/loss": [2.0, 1.5, 2.25, None],
         "gap/heldout": [None, -0.5, 0.25, None], "gap/heldout:low": [None, -0.75, 0.0, None],
         "gap/heldout:high": [None, -0.25, 0.5, None], "gap/heldout:n": [None, 8, 8, None],
@@ -69,7 +69,7 @@ def test_the_best_cell_is_first_with_its_interval(rank: Any, monkeypatch: Any) -
     digits["gap/heldout"] = [None, -0.5123456, 0.25, None]
     digits["gap/heldout:low"] = [None, -0.7512345, 0.0, None]
     rank("digits are those of the interval, else four", digits)
-    foreign = table("dense", "a", **{"heldout/loss": [2.0, 1.5], "fd@1k": [None, 3.0]})
+    foreign = made_frame("dense", "a", **{"heldout/loss": [2.0, 1.5], "fd@1k": [None, 3.0]})
     rank("few runs have the FD", foreign)
     foreign.attrs["foreign"] = ["fd@1k"]
     rank("they were given it by another sweep", foreign)
@@ -97,7 +97,7 @@ def test_the_best_40_cells_are_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     names = ["dense", *(f"c{k}" for k in range(1, cells))]
-    frame = table(*names, **{"fd@1k": [float(k) for k in range(cells)]})
+    frame = made_frame(*names, **{"fd@1k": [float(k) for k in range(cells)]})
     monkeypatch.setattr(ranking, "trials_frame", lambda lab, name: frame)
     show_ranking(lab, "s", as_json=False)
     lines = capsys.readouterr().out.splitlines()

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.sweep.plans import plan_of
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import (
     GuidanceSpec,
@@ -26,11 +26,8 @@ from tread_lab.specs import (
     SamplesSpec,
     SimilaritySpec,
     decode,
-    encode,
-    signature,
 )
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.expansion import ExcludedCells
+from tread_lab.sweep.plan.storage import to_stored
 
 HELDOUT = HeldoutSpec(images=6, levels=2)
 SIMILARITY = SimilaritySpec(images=2, levels=2)
@@ -62,20 +59,11 @@ class Sweeps:
         evaluate: Sequence[Any] = (HELDOUT, SIMILARITY, SAMPLES),
     ) -> list[RunSpec]:
         """Plan a sweep; its runs in order, the baselines first."""
-        baselines = {seed: signature(spec_of(None, seed)) for seed in seeds}
-        specs = [spec_of(route, seed) for route in (None, *routes) for seed in seeds]
-        trials = []
-        for spec in specs:
-            role, cell, baseline = "baseline", {}, None
-            for route in spec.routes:
-                role, baseline = "trial", baselines[spec.seed]
-                cell = {"start": route.start, "end": route.end, "rate": 0.5}
-            trials.append(Trial(role, cell, spec.seed, encode(spec), signature(spec), baseline))
-        excluded = (ExcludedCells("where: start < end", 3, ()),)
-        evaluations = tuple(map(encode, evaluate))
-        plan = StoredPlan(name, "Where?", "tiny", tuple(trials), evaluations, {}, excluded)
-        write_text(self.lab.sweep(name).plan_path, plan.text())
-        return specs
+        axes = {"route": [{"start": start, "end": end} for start, end in routes], "rate": [0.5]}
+        tree = {"axes": axes, "seeds": [*seeds], "evaluate": [*evaluate]}
+        plan = plan_of(spec_of(None), name, question="Where?", **tree)
+        write_text(self.lab.sweep(name).plan_path, to_stored(plan).text())
+        return [trial.spec for trial in plan.trials]
 
     def log(self, spec: RunSpec, first: int, last: int, *, clock: float = 0.0) -> RunFolder:
         """Train from step `first` to `last`, logging every fifth."""

@@ -80,7 +80,9 @@ def test_runs_on_later_pages_of_the_store_are_found(
 def test_a_run_whose_cell_has_another_label_is_named_anew(
     lab: Lab, sweeps: Sweeps, store: Store
 ) -> None:
-    (dense,) = sweeps.complete(routes=())
+    dense, _ = sweeps.complete(routes=[(0, 2)])
+    plan = (folder := lab.sweep("placement")).plan()
+    write_text(folder.plan_path, replace(plan, trials=plan.trials[:1]).text())
     sweeps.sync()
     run = store.run_id("dense seed 0")
     other = spec_of(None, precision="bf16")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from tests.frames.test_ranking import table
+from tests.four_sweeps import made_frame
 from tests.synthetic import small, write_sweep
 from tread_lab.frames import metric_columns, trials_frame
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
@@ -40,7 +40,7 @@ def test_a_note_has_the_first_rows_of_the_ranking_and_the_file_all_numbers(tmp_p
 def test_a_note_shows_twelve_rows_and_names_the_file_with_the_rest() -> None:
     for count, last in ((12, "| 12 | c11 | 11.00 | completed |"), (13, LAST)):
         cells = ["dense", *(f"c{k}" for k in range(1, count))]
-        found = Ranking.of(table(*cells, **{"fd@1k": [float(k) for k in range(count)]}))
+        found = Ranking.of(made_frame(*cells, **{"fd@1k": [float(k) for k in range(count)]}))
         assert found is not None and found.markdown.splitlines()[-1] == last
         assert found.markdown.count("\n| ") == 13 and len(found.csv.splitlines()) == count + 1
 
