@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, section
+from tests.engine.runs import last_checkpoint
 from tests.faults.drivers import Zygote
 from tests.packages import write_metadata
-from tread_lab.engine.checkpoint import load_latest
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -117,9 +117,7 @@ def test_a_sweep_with_a_package_of_our_own(tmp_path: Path, zygote: Zygote) -> No
 
 
 def trained_beside(run: RunFolder) -> list[str]:
-    checkpoint = load_latest(run.checkpoints)
-    assert checkpoint is not None
-    return sorted(name for name in checkpoint.tensors if name.startswith("means/"))
+    return sorted(name for name in last_checkpoint(run).tensors if name.startswith("means/"))
 
 
 def assert_made_with(lab: Lab, *, version: str) -> None:

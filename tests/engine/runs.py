@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from tread_lab.engine.checkpoint import Checkpoint, load_latest
 from tread_lab.engine.train import Progress, train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -54,6 +55,20 @@ def train_until(
             break
     reports.close()  # type: ignore[attr-defined]
     return seen
+
+
+def last_checkpoint(folder: RunFolder) -> Checkpoint:
+    """The newest checkpoint of a run, which has one."""
+    found = load_latest(folder.checkpoints)
+    assert found is not None
+    return found
+
+
+def differing(one: RunFolder, other: RunFolder) -> list[str]:
+    """The tensors of two runs' last checkpoints that are not equal to the bit."""
+    a, b = (last_checkpoint(folder).tensors for folder in (one, other))
+    assert a.keys() == b.keys()
+    return [name for name in a if not torch.equal(a[name], b[name])]
 
 
 def lab_with_a_run(root: Path, spec: RunSpec | None = None) -> Lab:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
-from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
 from tests.sampling.images import drawn
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
@@ -24,7 +24,6 @@ from tread_lab.engine.assemble import (
     starting_weights,
     trained,
 )
-from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
 from tread_lab.records.lab import Lab, with_parents
@@ -52,8 +51,7 @@ def test_a_trained_network_equals_one_that_was_initialised_first(
 ) -> None:
     spec = small_run(**changes)
     folder = lab_with_a_run(tmp_path, spec).run_of(spec)
-    found = load_latest(folder.checkpoints)
-    assert found is not None
+    found = last_checkpoint(folder)
     expected = build_network(spec)
     expected.load_state_dict({**found.part("model"), **found.part("ema")})
     random_state = torch.random.get_rng_state()
@@ -180,10 +178,10 @@ def test_a_checkpoint_of_a_run_is_a_start_too(
 @pytest.mark.parametrize("weights", ["ema", "model"])
 def test_a_run_starts_from_the_weights_of_its_parent_that_it_names(weights: str, lab: Lab) -> None:
     parent = small_run()
-    last = load_latest(lab_with_a_run(lab.root, parent).run_of(parent).checkpoints)
+    last = last_checkpoint(lab_with_a_run(lab.root, parent).run_of(parent))
     child = small_run(init_from={"run": encode(parent), "weights": weights})
     found = starting_weights(child, lab.run_of(child))
-    assert last is not None and found is not None
+    assert found is not None
     one, other = (last.part(part)["final_layer.linear.weight"] for part in ("ema", "model"))
     assert not torch.equal(one, other)
     for name, tensor in last.part(weights).items():

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from tests.data.test_content import packed_set
-from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.data.autoencoder import Autoencoder, images_at_once
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
-from tread_lab.engine.checkpoint import load_latest, save
+from tread_lab.engine.checkpoint import save
 from tread_lab.engine.evaluate import evaluate, open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.references import all_images, heldout_reference, pixels
@@ -160,8 +160,7 @@ def test_weights_that_are_no_numbers_give_no_numbers(
 ) -> None:
     """Their images were black ones, with a distance of their own."""
     run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
-    last = load_latest(run.checkpoints)
-    assert last is not None
+    last = last_checkpoint(run)
     wrong = {name: x * torch.nan for name, x in last.tensors.items()}
     save(run.checkpoints, replace(last, tensors=wrong), keep=1)
     tree: Any = FEW if kind == "samples" else {"images": 2, "levels": 2}

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU
+from tests.engine.runs import CPU, differing, last_checkpoint
 from tests.engine.test_power import Nvml, metered
 from tread_lab.data import open_data
-from tread_lab.engine import checkpoint, trainer
+from tread_lab.engine import trainer
 from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.train import train
 from tread_lab.records.locks import exclusive
@@ -111,12 +111,6 @@ def spec_of(latents: Path, **repa: Any) -> RunSpec:
     return decode(RunSpec, tree)
 
 
-def weights_of(folder: RunFolder) -> dict[str, Tensor]:
-    found = checkpoint.load_latest(folder.checkpoints)
-    assert found is not None and found.step == 12
-    return found.tensors
-
-
 def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,8 +133,7 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
         for _, _ in zip(range(stop), steps):
             pass
         steps.close()  # type: ignore[attr-defined]
-    a, b = weights_of(whole), weights_of(parts)
-    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+    assert differing(whole, parts) == [] and last_checkpoint(parts).step == 12
 
 
 def test_a_cache_that_a_run_fills_costs_it_no_time_and_no_energy(

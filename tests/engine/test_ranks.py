@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.engine import drawing
-from tread_lab.engine.checkpoint import load_latest, save
+from tread_lab.engine.checkpoint import save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.ranks import HereProcesses, OneProcess, Ranks
 from tread_lab.engine.train import train
@@ -143,8 +143,7 @@ class TestTogether:
             patch.setattr(drawing, "code_digest", lambda: "of other weights")
             assert measured(folder, two) == alone
         broken = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
-        last = load_latest(broken.checkpoints)
-        assert last is not None
+        last = last_checkpoint(broken)
         wrong = {name: x * math.nan for name, x in last.tensors.items()}
         save(broken.checkpoints, replace(last, tensors=wrong), keep=1)
         with pytest.raises(UserError, match="an image is not finite"):

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.engine import drawing
-from tread_lab.engine.checkpoint import load_latest, save
+from tread_lab.engine.checkpoint import save
 from tread_lab.engine.evaluate import evaluate, measuring
 from tread_lab.engine.probes import finished
 from tread_lab.records.durable import read_json, write_json
@@ -186,8 +186,7 @@ def test_images_of_two_weights_of_one_step_never_mix(
 
     begun().close()
     older = begun()
-    last = load_latest(run.checkpoints)
-    assert last is not None
+    last = last_checkpoint(run)
     save(run.checkpoints, replace(last, tensors={n: -x for n, x in last.tensors.items()}), keep=1)
     begun().close()
     with pytest.raises(Unavailable, match="other weights or code; the same command measures"):

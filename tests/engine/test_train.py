@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from tests.engine.runs import CPU
+from tests.engine.runs import CPU, differing, last_checkpoint
 from tests.sweep.plans import tiny
 from tread_lab.engine import checkpoint, trainer
 from tread_lab.engine.optimizer import learning_rates
@@ -30,12 +29,6 @@ def run_to_end(spec: RunSpec, folder: RunFolder, *, stops: tuple[int, ...] = ())
         for _ in itertools.islice(iterator, steps):
             pass
         iterator.close()
-
-
-def state(folder: RunFolder) -> dict[str, torch.Tensor]:
-    found = checkpoint.load_latest(folder.checkpoints)
-    assert found is not None
-    return dict(found.tensors)
 
 
 def logged(folder: RunFolder, key: str = metric_names.TRAIN_LOSS) -> list[tuple[int, float]]:
@@ -58,9 +51,7 @@ def a_second_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_equal(one: RunFolder, other: RunFolder) -> None:
     """Weights, optimizer and average to the bit, and all that is logged."""
-    a, b = state(one), state(other)
-    assert a.keys() == b.keys()
-    assert [key for key in a if not torch.equal(a[key], b[key])] == []
+    assert differing(one, other) == []
     logs = [[(e.step, e.key, e.value) for e in folder.entries()] for folder in (one, other)]
     assert logs[0] == logs[1]
 
@@ -105,9 +96,9 @@ def test_stopped_anywhere_and_resumed_equals_uninterrupted_bitwise(
     run_to_end(spec, whole)
     run_to_end(spec, stopped, stops=stops)
     assert_equal(whole, stopped)
-    last = [checkpoint.load_latest(folder.checkpoints) for folder in (whole, stopped)]
-    assert [found and float(found.facts["seconds"]) for found in last] == [14.0, 14.0]
-    assert {key.split("/")[0] for key in state(whole)} == {"model", "ema", "optimizer", *parts}
+    last = [last_checkpoint(folder) for folder in (whole, stopped)]
+    assert [float(found.facts["seconds"]) for found in last] == [14.0, 14.0]
+    assert {key.split("/")[0] for key in last[0].tensors} == {"model", "ema", "optimizer", *parts}
     assert [step for step, _ in logged(whole)] == [5, 10, 14]
     speeds = dict(logged(stopped, metric_names.TRAIN_IMAGES_PER_S))
     assert set(speeds.values()) == {spec.train.batch}

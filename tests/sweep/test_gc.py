@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.runs import last_checkpoint
 from tests.sweep.plans import carry_out, plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
-from tread_lab.engine.checkpoint import list_checkpoints, load_latest, step_of
+from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.evaluate import evaluate
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import exclusive
@@ -69,7 +70,7 @@ def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_eve
 ) -> None:
     folder, spec = finished, finished.spec()
     assert steps(folder) == [20, 15, 10, 5]
-    before = load_latest(folder.checkpoints)
+    before = last_checkpoint(folder)
     litter = find(lab)
     assert steps(folder) == [20, 15, 10, 5]  # looking changes nothing
     kinds = sorted((item.what, step_of(item.path)) for item in litter)
@@ -83,8 +84,8 @@ def test_a_finished_run_keeps_its_last_and_its_kept_weights_and_can_still_do_eve
     freed = clear(lab, litter)
     assert disk - sum(p.stat().st_size for p in folder.checkpoints.iterdir()) == freed > disk / 2
     assert sum(item.bytes for item in litter) == pytest.approx(freed, abs=32)  # as was announced
-    after = load_latest(folder.checkpoints)
-    assert steps(folder) == [20, 5] and before is not None and after is not None
+    after = last_checkpoint(folder)
+    assert steps(folder) == [20, 5]
     for part in ("model", "ema"):
         kept, old = after.part(part), before.part(part)
         assert kept.keys() == old.keys() and all(torch.equal(kept[n], old[n]) for n in kept)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.engine.runs import last_checkpoint
 from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, plan_of, tiny
 from tread_lab.engine import checkpoint
@@ -53,9 +54,7 @@ def family_plan(spec: RunSpec) -> Plan:
 
 
 def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
-    found = checkpoint.load_latest(folder.checkpoints)
-    assert found is not None
-    return found.part(part)
+    return last_checkpoint(folder).part(part)
 
 
 def test_the_parent_is_trained_once_for_all_its_children(lab: Lab) -> None:

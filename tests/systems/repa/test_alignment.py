@@ -13,11 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tests.engine.runs import CPU, train_until
+from tests.engine.runs import CPU, differing, last_checkpoint, train_until
 from tests.made_data import write_captioned
 from tests.sweep.plans import tiny
 from tread_lab.data import open_data
-from tread_lab.engine import checkpoint
 from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.cost.calibration import measure
 from tread_lab.engine.cost.training import cost
@@ -90,11 +89,9 @@ def test_the_projector_is_trained_resumed_and_not_sampled(tmp_path: Path) -> Non
     train_until(spec, whole.path)
     train_until(spec, parts.path, 7)
     train_until(spec, parts.path)
-    a, b = (checkpoint.load_latest(folder.checkpoints) for folder in (whole, parts))
-    assert a is not None and b is not None
-    assert [key for key in a.tensors if not torch.equal(a.tensors[key], b.tensors[key])] == []
-    fresh = fresh_projector(spec).state_dict()
-    assert all(not torch.equal(a.part("projector")[name], fresh[name]) for name in fresh)
+    assert differing(whole, parts) == []
+    projector, fresh = last_checkpoint(whole).part("projector"), fresh_projector(spec).state_dict()
+    assert all(not torch.equal(projector[name], fresh[name]) for name in fresh)
     whole.create(spec)
     network = trained(whole, CPU).network
     assert not any("projector" in name for name in network.state_dict())

@@ -25,10 +25,9 @@ from tests.backbones.float64 import (
     softmax,
     woken,
 )
-from tests.engine.runs import CPU, small_run, train_until
+from tests.engine.runs import CPU, last_checkpoint, small_run, train_until
 from tread_lab.engine.assemble import build_network, trained
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.checkpoint import load_latest
 from tread_lab.engine.cost.report import table
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
@@ -172,9 +171,7 @@ def test_micro_batches_give_one_teacher(tmp_path: Path) -> None:
     for cut in (None, 3):
         spec = sd_dit(execution={"micro_batch": cut, "log_every": 2, "checkpoint_every": 100})
         train_until(spec, tmp_path / str(cut))
-        saved = load_latest(RunFolder(tmp_path / str(cut)).checkpoints)
-        assert saved is not None
-        states.append(saved.part("teacher"))
+        states.append(last_checkpoint(RunFolder(tmp_path / str(cut))).part("teacher"))
     assert states[0]["center_K"].abs().max() > 0
     for name, tensor in states[0].items():
         torch.testing.assert_close(tensor, states[1][name], rtol=1e-4, atol=1e-5)
@@ -184,8 +181,7 @@ def test_the_student_samples_without_head_and_teacher(tmp_path: Path) -> None:
     folder, spec = RunFolder(tmp_path), sd_dit()
     folder.create(spec)
     train_until(spec, tmp_path)
-    saved, network = load_latest(folder.checkpoints), trained(folder, CPU).network
-    assert saved is not None
+    saved, network = last_checkpoint(folder), trained(folder, CPU).network
     names = {name.split(".")[0] for name in network.state_dict()}
     assert names == {*("x_embedder", "t_embedder", "y_embedder", "blocks"), *END}
     assert all(torch.equal(t, network.state_dict()[n]) for n, t in saved.part("ema").items())
