@@ -12,7 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser import Browser, Page
+from tests.faults.drivers import eventually
 from tests.seeing.conftest import Shoot, needs_chromium
+from tests.tracking.test_live_server import answers
 from tests.tracking.test_store import free_port
 from tread_lab.records.lab import Lab
 from tread_lab.tracking.store import EXPERIMENT, QUIET, STORE, ui_command
@@ -37,10 +39,9 @@ def store(placed: Lab) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    base = f"http://127.0.0.1:{port}"
     try:
-        wait_for(f"{base}/health", process)
-        yield base
+        eventually(lambda: answers(port), 90)
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(20)
@@ -51,17 +52,6 @@ def page(chromium: Browser) -> Iterator[Page]:
     """One page for all tests: MLflow's program takes seconds to load."""
     with chromium.page() as opened:
         yield opened
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 90
-    while True:
-        assert process.poll() is None and time.monotonic() < until
-        try:
-            urllib.request.urlopen(url, timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.2)
 
 
 def saved_view(base: str, name: str) -> str:

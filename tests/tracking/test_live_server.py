@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.faults.drivers import eventually
 from tests.tracking.conftest import Sweeps
 from tests.tracking.test_store import free_port
-from tests.tracking.test_tracker import eventually
 from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
