@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,15 +46,15 @@ def imagenet(
 
 
 def train_until(
-    spec: RunSpec, folder: Path, step: int | None = None, *, device: torch.device = CPU
+    spec: RunSpec, folder: Path, step: int | None = None, *, device: torch.device = CPU, **how: Any
 ) -> list[Progress]:
     """Train in `folder`, to the end or stopped with a checkpoint after `step`."""
-    reports, seen = train(spec, RunFolder(folder), device), []
-    for progress in reports:
-        seen.append(progress)
-        if progress.step == step:
-            break
-    reports.close()  # type: ignore[attr-defined]
+    seen = []
+    with closing(train(spec, RunFolder(folder), device, **how)) as reports:  # type: ignore[type-var]
+        for progress in reports:
+            seen.append(progress)
+            if progress.step == step:
+                break
     return seen
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, differing, last_checkpoint
+from tests.engine.runs import CPU, differing, last_checkpoint, train_until
 from tests.engine.test_power import Nvml, metered
 from tread_lab.data import open_data
 from tread_lab.engine import trainer
@@ -124,15 +124,11 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     monkeypatch.setattr(alignment, "open_encoder", counting)
     spec = spec_of(latents)
     whole = RunFolder(tmp_path / "one/runs/whole")
-    for _ in train(spec, whole, CPU):
-        pass
+    train_until(spec, whole.path)
     assert sum(seen) == len(open_data(spec.data, "train")) > 50
     parts = RunFolder(tmp_path / "two/runs/parts")
-    for stop in (1, 7, 100):  # the first stops while the cache is filled
-        steps = train(spec, parts, CPU)
-        for _, _ in zip(range(stop), steps):
-            pass
-        steps.close()  # type: ignore[attr-defined]
+    for step in (1, 8, None):  # the first stops while the cache is filled
+        train_until(spec, parts.path, step)
     assert differing(whole, parts) == [] and last_checkpoint(parts).step == 12
 
 

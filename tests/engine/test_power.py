@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.runs import train_until
 from tests.sweep.plans import tiny
 from tread_lab.engine.power import Meter, open_meter
-from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs import RunSpec
 
 CPU = torch.device("cpu")
 
@@ -117,14 +116,6 @@ def test_energy_that_was_once_unknown_stays_so(later: float | None) -> None:
     assert meter.energy() is None and meter.energy() is None and meter.values() == {}
 
 
-def stop_at(spec: RunSpec, folder: RunFolder, step: int, meter: Meter | None) -> None:
-    steps = train(spec, folder, CPU, meter)
-    for progress in steps:
-        if progress.step == step:
-            steps.close()  # type: ignore[attr-defined]
-            return
-
-
 def energies(folder: RunFolder) -> dict[int, float]:
     return {e.step: e.value for e in folder.entries() if e.key == "energy/joules"}
 
@@ -132,21 +123,19 @@ def energies(folder: RunFolder) -> dict[int, float]:
 def test_a_resumed_run_has_the_energy_of_all_attempts_once(lab: Lab) -> None:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
-    stop_at(spec, folder, 12, metered(counting()))  # entries at 5, 10; checkpoints at 10, 12: 40 J
+    # Entries at 5, 10; checkpoints at 10, 12: 40 J.
+    train_until(spec, folder.path, 12, meter=metered(counting()))
     assert energies(folder) == {5: 10.0, 10: 20.0}
-    for _ in train(spec, folder, CPU, metered(counting(7.0))):
-        pass
+    train_until(spec, folder.path, meter=metered(counting(7.0)))
     assert energies(folder) == {5: 10.0, 10: 20.0, 15: 47.0, 20: 54.0}
     before = folder.log_path.read_bytes()
-    for _ in train(spec, folder, CPU, metered(counting())):  # nothing is left to train
-        pass
+    train_until(spec, folder.path, meter=metered(counting()))  # nothing is left to train
     assert folder.log_path.read_bytes() == before
 
 
 def test_an_attempt_that_was_not_metered_leaves_the_energy_unknown(lab: Lab) -> None:
     spec = tiny(steps=20)
     folder = lab.run_of(spec)
-    stop_at(spec, folder, 7, None)
-    for _ in train(spec, folder, CPU, metered(counting())):
-        pass
+    train_until(spec, folder.path, 7)
+    train_until(spec, folder.path, meter=metered(counting()))
     assert energies(folder) == {}

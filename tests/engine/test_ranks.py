@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
+from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run, train_until
 from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import save
 from tread_lab.engine.evaluate import evaluate, measuring
@@ -54,10 +54,7 @@ def run(steps: int, **changes: Any) -> RunSpec:
 
 def trained(ranks: Ranks, spec: RunSpec, path: Path, until: int | None = None) -> list[float]:
     """The losses after training to the end, or up to a stop."""
-    with closing(train(spec, RunFolder(path), CPU, ranks=ranks)) as steps:  # type: ignore[type-var]
-        for progress in steps:
-            if progress.step == until:
-                break
+    train_until(spec, path, until, ranks=ranks)
     entries = RunFolder(path).entries()
     return [entry.value for entry in entries if entry.key == metric_names.TRAIN_LOSS]
 
