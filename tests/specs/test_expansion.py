@@ -156,14 +156,18 @@ def test_an_axis_or_a_trial_may_name_variants() -> None:
 
 
 def test_what_is_fixed_of_a_system_is_for_the_cells_that_have_it() -> None:
-    def weights(**more: Any) -> list[float | None]:
-        found = expansion(fixed={"routes": ["2->8"], "repa.weight": 0.3}, **more).trials
+    def weights(fixed: Any = {"repa.weight": 0.3}, **more: Any) -> list[float | None]:  # noqa: B006
+        found = expansion(fixed={"routes": ["2->8"], **fixed}, **more).trials
         return [None if t.spec.repa is None else vars(t.spec.repa)["weight"] for t in found]
 
     variants: dict[str, Any] = {"alignment": {"none": {}, "repa": {"repa.block": 1}}}
     assert weights(variants=variants) == [None, 0.3] * 2  # baselines, trials
     assert weights(trials=[{"repa": {"block": 1}}, {}]) == [0.3, None] * 2
     assert weights(axes={"rate": [0.5]}) == [0.3] * 2  # no cell says anything of it
+    whole = {"repa": {"block": 2, "weight": 0.3}}  # written of every run
+    assert (
+        weights(whole, variants={"alignment": {"none": {}, "a": {"repa.hidden": 8}}}) == [0.3] * 4
+    )
     of_all = {**RUN, "repa": {"block": 2}}
     assert weights(run=of_all, variants=variants) == [0.3] * 4
     variants["alignment"]["none"] = {"repa": None}

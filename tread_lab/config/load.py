@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from io import StringIO
@@ -206,16 +206,24 @@ def _fields(override: Override) -> dict[str, Any]:
 
 
 def _with_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file fixes with what is typed in its place."""
-    kept = {
-        field: value
-        for field, value in leaves_of(fixed).items()
-        if not any(lies_in(field, name) for name in typed)
-    }
+    """Return what a file fixes, as it is written, with what is typed in its place."""
+    kept = _without(fixed, typed)
     places: dict[str, str] = {}
-    set_once(places, names_of(kept), "fixed of the file")
+    set_once(places, names_of(leaves_of(kept)), "fixed of the file")
     set_once(places, names_of(typed), "what is typed")
     return {**kept, **typed}
+
+
+def _without(tree: Mapping[str, Any], names: Collection[str], path: str = "") -> dict[str, Any]:
+    """Return a tree of fields without those that lie in one of these names."""
+    kept = dict[str, Any]()
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            if below := _without(value, names, f"{path}{key}."):
+                kept[key] = below
+        elif not any(lies_in(path + key, name) for name in names):
+            kept[key] = value
+    return kept
 
 
 def _check_sampler(overrides: Sequence[Override], sweep: SweepSpec) -> None:

@@ -173,14 +173,15 @@ def _split(
     """Split cells into those that meet every expression and holes by the first one they miss.
 
     What is fixed of a system, such as `repa.weight`, is for the cells that have the system where
-    some of them bring it and `run`, the experiment's, does not.
+    some of them bring it and `run`, the experiment's, does not. A system that is fixed as a whole
+    (`repa: {...}`) is for all.
     """
     rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
     kept: list[tuple[Cell, dict[str, Any]]] = []
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     fixed = leaves_of(sweep.fixed)
     written = [{key: value for key, value in cell.items() if key != SPEND} for cell in cells]
-    partly = {name for name in _SYSTEMS if run.get(name) is None and name not in fixed}
+    partly = {name for name in _SYSTEMS if run.get(name) is None and name not in sweep.fixed}
     partly &= base.keys()
     brought = [partly and partly & parts_set(fields, sweep.variants) for fields in written]
     some = set().union(*brought)

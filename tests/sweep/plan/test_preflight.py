@@ -373,7 +373,7 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
 
 
 def test_losses_by_labels_that_no_step_saw_are_not_mixed_with_those_without_labels(
-    lab: Lab, tiny: Tiny
+    lab: Lab,
 ) -> None:
     spec, first = HeldoutSpec(images=4), tiny(train={"label_drop": 1.0})
     again, labelled = replace(first, seed=1), tiny(train={"label_drop": 0.5})
