@@ -52,7 +52,8 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
     with file:
         if not _acquired(file, path):
             raise Busy(f"{what} is in use by another process ({holder(path)})")
-        _looks.pop(path, None)
+        if (last := _looks.get(path)) and (last.changed or last.content != _read(path)):
+            del _looks[path]  # whoever signed it since may have ended
         if _beats(path):
             raise Busy(
                 f"{what} is in use by another process ({holder(path)}), and locks of this file"
@@ -63,11 +64,7 @@ def exclusive(path: Path, what: str) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a live process holds the lock, as far as this node can see.
-
-    A lock that may be held elsewhere is watched, and with it those beside it: the next call need
-    not wait.
-    """
+    """Return whether a live process holds the lock, as far as this node can see."""
     try:
         with path.open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -76,9 +73,6 @@ def is_held(path: Path) -> bool:
     except OSError as error:
         if error.errno in _HELD:
             return True
-    if path not in _looks and not _has_ended(path):
-        for beside in path.parent.parent.glob(f"*/{path.name}"):
-            _look(beside)
     return _beats(path)
 
 
@@ -196,7 +190,13 @@ def _look(path: Path) -> _Look:
 
 
 def _beats(path: Path) -> bool:
-    """Return whether somebody goes on counting in the lock; watch it for as long as that takes."""
+    """Return whether somebody goes on counting in the lock; watch it for as long as that takes.
+
+    With it those beside it are watched: a question about the next one need not wait.
+    """
+    if path not in _looks and not _has_ended(path):
+        for beside in path.parent.parent.glob(f"*/{path.name}"):
+            _look(beside)
     while not _has_ended(path):
         look = _look(path)
         if look.changed or time.monotonic() - look.since > WATCHED:
