@@ -27,7 +27,6 @@ from tread_lab.specs import (
     SimilaritySpec,
     decode,
 )
-from tread_lab.sweep.plan.storage import to_stored
 
 HELDOUT = HeldoutSpec(images=6, levels=2)
 SIMILARITY = SimilaritySpec(images=2, levels=2)
@@ -62,7 +61,7 @@ class Sweeps:
         axes = {"route": [{"start": start, "end": end} for start, end in routes], "rate": [0.5]}
         tree = {"axes": axes, "seeds": [*seeds], "evaluate": [*evaluate]}
         plan = plan_of(spec_of(None), name, question="Where?", **tree)
-        write_text(self.lab.sweep(name).plan_path, to_stored(plan).text())
+        write_text(self.lab.sweep(name).plan_path, plan.text())
         return [trial.spec for trial in plan.trials]
 
     def log(self, spec: RunSpec, first: int, last: int, *, clock: float = 0.0) -> RunFolder:
