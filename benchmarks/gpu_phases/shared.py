@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import itertools
 import json
@@ -19,8 +18,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from tread_lab.backbones import build_backbone
 from tread_lab.engine import trainer
-from tread_lab.engine.assemble import empty_network
+from tread_lab.engine.assemble import no_init
 from tread_lab.engine.device import peak_flops
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
@@ -154,8 +154,9 @@ class _Drawn:
         key = spec.model, shape, spec.seed, spec.process, str(spec.bypass) != "route" and spans
         if key != self._last[0]:
             self._last = key, self._draw(spec).state_dict()
-        network = empty_network(spec)
-        network.load_state_dict(copy.deepcopy(self._last[1]), assign=True)
+        with no_init():
+            network = build_backbone(spec)
+        network.load_state_dict(self._last[1])
         return network
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
 from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
@@ -21,6 +21,7 @@ from tread_lab.engine.assemble import (
     build_network,
     check_start,
     fresh_network,
+    no_init,
     starting_weights,
     trained,
 )
@@ -67,6 +68,17 @@ def test_making_a_network_draws_no_number_of_the_process() -> None:
     before = torch.random.get_rng_state()
     fresh_network(small_run(model=DIT))
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.timeout(60)
+def test_draws_that_are_repeated_until_they_fit_end() -> None:
+    """torch redraws what is out of bounds, in another way where few draws are within them."""
+    bounds = [{}, {"a": 0.05}, {"a": -3.0, "b": -2.0}, {"a": 1.0, "b": 1.1}]
+    weights = [torch.full((3, 4), 99.0) for _ in bounds]
+    with no_init():
+        for tensor, ends in zip(weights, bounds, strict=True):
+            nn.init.trunc_normal_(nn.Parameter(tensor), **ends)
+    assert all(tensor.isnan().all() for tensor in weights)
 
 
 MODEL = "DiT-2x16x2/4"
