@@ -58,6 +58,7 @@ def cell_points(cells: pd.DataFrame, metric: str) -> Points:
     ends = zip(NUMBERS, (metric, metric + LOW, metric + HIGH))
     numbers = {name: cells[column].where(done).astype(float) for name, column in ends}
     kept = [c for c in cells if not is_metric(c) or str(c).startswith("cost/")]
+    kept = [c for c in kept if c != "name"]  # an axis may be called so
     rows = cells[kept].rename(columns={"cell": "name"}).assign(**numbers)
     rows["state"] = state.mask(done, "completed")
     return Points(metric, rows, measured_as(cells[done], metric))

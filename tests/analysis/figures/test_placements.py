@@ -40,6 +40,12 @@ def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None
     assert caption.endswith(counts)
 
 
+def test_an_axis_may_be_called_like_what_a_point_has(paper_frame: pd.DataFrame) -> None:
+    cells = placements(paper_frame, FD)
+    called = placements(paper_frame.assign(name="a", value="b", low="c", curve="d"), FD)
+    assert called.rows[["name", "value", "low"]].equals(cells.rows[["name", "value", "low"]])
+
+
 @pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
 def test_an_order_is_from_better_to_worse_whichever_way_the_metric_goes(
     metric: str, sign: int, paper_frame: pd.DataFrame
