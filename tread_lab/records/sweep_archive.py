@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import filecmp
 import hashlib
 import os
 import re
@@ -325,7 +326,7 @@ def _has_all(mine: Path, theirs: Path) -> bool:
     """Return whether a folder holds every file of another, as it is there."""
     files = ((mine / p.relative_to(theirs), p) for p in theirs.rglob("*") if p.is_file())
     return all(
-        own.is_file() and (CHECKPOINT.fullmatch(p.name) or own.read_bytes() == p.read_bytes())
+        own.is_file() and (CHECKPOINT.fullmatch(p.name) or filecmp.cmp(own, p, shallow=False))
         for own, p in files  # a checkpoint is named by its content
     )
 
