@@ -22,7 +22,7 @@ from tread_lab.specs.fields import (
     with_fields,
 )
 from tread_lab.specs.labels import cell_text
-from tread_lab.specs.run import RunSpec
+from tread_lab.specs.run import BESIDE, RunSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import (
     SPEND,
@@ -36,7 +36,6 @@ from tread_lab.specs.trials import (
 
 Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
 _EXAMPLES = 5
-_SYSTEMS = ("repa", "captions")  # fields of a run that are a system or `None`
 
 
 @dataclass(frozen=True)
@@ -181,7 +180,7 @@ def _split(
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     fixed = leaves_of(sweep.fixed)
     written = [{key: value for key, value in cell.items() if key != SPEND} for cell in cells]
-    partly = {name for name in _SYSTEMS if run.get(name) is None and name not in sweep.fixed}
+    partly = {name for name in BESIDE if run.get(name) is None and name not in sweep.fixed}
     partly &= base.keys()
     brought = [partly and partly & parts_set(fields, sweep.variants) for fields in written]
     some = set().union(*brought)

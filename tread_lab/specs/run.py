@@ -32,6 +32,7 @@ from tread_lab.specs.routes import (
 )
 from tread_lab.specs.systems import ConditionSpec, SystemSpec, Variants
 
+BESIDE = ("repa", "captions")  # fields of systems beside the bypass and the loss, or `None`
 _EXACT = ("fp32", "tf32")  # precisions in which no block has to be kept in fp32
 _FP32_AFTER = {"off": (), "j": (0,), "j+1": (1,)}  # blocks kept in fp32, counted from the end j
 
@@ -142,15 +143,14 @@ class RunSpec:
     @property
     def systems(self) -> dict[str, SystemSpec]:
         """What the run says of its bypass and its loss, and of each system that it asks for."""
-        said = {"bypass": self.bypass, "loss": self.loss}
-        more = {"repa": self.repa, "captions": self.captions}
-        return said | {name: part for name, part in more.items() if part is not None}
+        parts = {name: getattr(self, name) for name in ("bypass", "loss", *BESIDE)}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def beside_labels(self) -> list[str]:
         """The labels of the systems that join the run beside its bypass and its loss."""
-        more = (self.repa, self.captions)
-        return [str(part) for part in more if part is not None and part.in_label]
+        parts = (getattr(self, name) for name in BESIDE)
+        return [str(part) for part in parts if part is not None and part.in_label]
 
     def _step(self, name: str) -> int | None:
         """Return a step as written; a fraction of all steps is rounded to the nearest step."""
