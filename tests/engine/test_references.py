@@ -45,7 +45,7 @@ def features(images_NHWC: NDArray[np.uint8]) -> dict[str, Array]:
     return {layer: x.double().numpy() for layer, x in found.items()}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each call of the stand-in for Inception describes."""
     pytest.importorskip("torch_fidelity")
@@ -132,7 +132,6 @@ def test_adms_suite_is_measured_in_one_pass_against_the_moments_of_the_file(
 
 def test_each_metric_is_of_the_extractor_that_it_names(
     lab: Lab,
-    seen: list[int],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -145,7 +144,6 @@ def test_each_metric_is_of_the_extractor_that_it_names(
 def test_a_wrong_file_is_one_line_before_anything_is_sampled(
     lab: Lab,
     arrays: dict[str, NDArray[Any]],
-    seen: list[int],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -165,7 +163,6 @@ def test_a_wrong_file_is_one_line_before_anything_is_sampled(
 def test_another_file_of_the_same_name_is_refused(
     lab: Lab,
     arrays: dict[str, NDArray[Any]],
-    seen: list[int],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
