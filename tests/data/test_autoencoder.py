@@ -90,6 +90,10 @@ def test_a_small_autoencoder_decodes_stored_latents(
     assert not samples.preview and shown_BCHW.shape == (20, 3, 16, 16)
     off = (shown_BCHW[:3].int() - expected_BCHW.int()).abs()
     assert off.max() <= 1 and off.float().mean() < 0.01
+    with torch.no_grad():
+        model.quant_conv.weight += 1
+    model.save_pretrained(tmp_path / "other")
+    assert Encoder(str(tmp_path / "other")).digest != Encoder(str(tmp_path / "vae")).digest
     other = opened("latents", packed, scale=0.18215, decoder_scale=1)
     with pytest.warns(UserWarning, match=r"are times 0\.18215, but they are divided by 1 before"):
         other.pixels(x_BCHW)

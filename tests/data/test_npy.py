@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.data.conftest import npy
-from tread_lab.data.npy import read_npy
+from tread_lab.data.npy import read_npy, write_npz
 
 ARRAYS = [
     np.arange(24, dtype=np.float16).reshape(2, 3, 4),
@@ -26,6 +28,13 @@ def test_every_array_is_what_numpy_reads_in_any_order() -> None:
     for array in (*ARRAYS, *ARRAYS[::-1]):
         found = read_npy(npy(np.asarray(array)))
         assert np.array_equal(found, array) and found.dtype == array.dtype
+
+
+def test_an_array_of_any_size_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)  # for 2 GiB
+    array = np.arange(24.0).repeat(100)
+    write_npz(tmp_path / "a.npz", {"x": (array.shape, array.dtype, [array[:7], array[7:]])})
+    assert np.array_equal(np.load(tmp_path / "a.npz")["x"], array)
 
 
 def test_a_cut_content_is_an_error_after_a_whole_one_and_other_versions_are_read() -> None:

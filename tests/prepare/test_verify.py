@@ -160,6 +160,9 @@ def test_every_broken_tar_and_sample_is_named(shards: Path) -> None:
         f"{shards / f'part-0{number}.tar'}: it is absent between others"
         for number in (1, 3, 4, 5, 6)
     ]
+    (shards / "part-00.tar").unlink()
+    *absent, _ = faults("shards", shards)  # what begins with another number lacks nothing before
+    assert "part-03.tar" in absent[0]
 
 
 def test_each_sample_that_cannot_be_read_is_named_among_those_that_can(tmp_path: Path) -> None:

@@ -186,6 +186,24 @@ def test_a_broken_package_is_one_line_that_names_it(
     assert str(error.value) == f"{line}{reason}"
 
 
+@pytest.mark.parametrize("code", ["@dataclass\nclass", "@dataclass(frozen=True)\nclass"])
+def test_the_spec_of_a_system_is_a_frozen_dataclass_of_the_right_kind(
+    install: Install, tmp_path: Path, code: str
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    base = "" if "frozen" in code else "(SystemSpec)"
+    head = "from dataclasses import dataclass\nfrom tread_lab.specs.systems import SystemSpec\n"
+    (tmp_path / "theirs" / "spec.py").write_text(
+        f"{head}{code} Other{base}:\n    kind: str = 'o'\n"
+    )
+    joined = "JoinedBy('theirs', {'bypass': 'Other'})"
+    facts = f"from tread_lab.specs.systems import JoinedBy\nOTHER = {joined}\n"
+    (tmp_path / "their_facts.py").write_text(facts)
+    install("[tread_lab.systems]\nother = their_facts:OTHER\n")
+    with pytest.raises(UserError, match="is no frozen dataclass that derives from SystemSpec"):
+        decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"], "bypass": "o"})
+
+
 def test_a_broken_system_is_met_by_who_names_it_alone(install: Install) -> None:
     install("[tread_lab.systems]\nbroken = nowhere:X\n")
     run = {"model": "DiT-S/2", "routes": ["2->8"]}

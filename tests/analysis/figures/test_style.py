@@ -37,6 +37,15 @@ def test_costs_stand_on_a_logarithmic_axis_only_where_they_differ_much(
     assert ax.get_xscale() == scale
 
 
+def test_labels_of_any_size_stand_within_their_figure() -> None:
+    fig, (ax,) = style.figure()
+    ax.set_yticks([0], ["2->8 s=0.5 bypass=sprint"])
+    ax.set_xlabel("FLOPs", fontsize=30)
+    fig.draw_without_rendering()
+    outer, inner = fig.bbox, ax.get_tightbbox()
+    assert inner is not None and outer.x0 <= inner.x0 and outer.y0 <= inner.y0
+
+
 def test_a_difference_of_zero_is_neither_better_nor_worse() -> None:
     values = {"delta/fid@10k": (-1.0, 0.0, 1.0), "delta/is@10k": (1.0, 0.0, -1.0)}
     for metric, differences in values.items():

@@ -59,6 +59,13 @@ def test_the_facts_name_every_network_data_set_batch_and_precision(
     assert facts["compared"] == "at equal training FLOPs"
 
 
+def test_a_sweep_is_planned_when_its_plan_says(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),)))
+    path = lab.sweep("placement").plan_path
+    path.write_text(json.dumps({**json.loads(path.read_text()), "created": 86400.0 * 200}))
+    assert "lanned on 20 July 1970" in contents(lab, "placement")["times"]
+
+
 def test_what_the_page_says_of_a_sweep(one_of_four: tuple[str, Lab, str], no_figures: None) -> None:
     """Every text of the page, its figures left out."""
     name, lab, sweep = one_of_four

@@ -207,6 +207,8 @@ def test_a_searcher_hands_out_its_queue_and_hears_of_each_end_once(
     assert ended == [parent.run] and searcher.suggest("two")["task"].task == child
     searcher.on_trial_result("two", {})
     assert searcher.suggest("three") == FINISHED
+    searcher.watcher.returned += tasks[:2]  # before what is queued, in their order
+    assert searcher.suggest("back")["task"].task == tasks[0]
     full = searcher_of(ray, Queue([parent, *tasks]))
     names = [full.suggest(str(k)) for k in range(4)]
     assert [isinstance(name, dict) for name in names] == [True, True, True, False]

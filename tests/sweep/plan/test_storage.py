@@ -57,6 +57,14 @@ def test_a_plan_is_loaded_as_it_was_stored(lab: Lab) -> None:
     assert is_stored(lab.sweep("p").plan(), plan) and is_stored(lab.sweep("p").plan(), loaded)
 
 
+def test_a_plan_of_several_baselines_is_one_text_however_it_is_made(lab: Lab) -> None:
+    plan = planned(axes={"route": ["0->1", "0->2"], "train.lr": [1e-3, 2e-3]})
+    store_plan(lab.sweep("p"), plan)
+    stored = lab.sweep("p").plan()
+    of_file = json.loads(lab.sweep("p").plan_path.read_text())["trials"]
+    assert len(stored.baselines) == 2 and stored.tree()["trials"] == of_file
+
+
 def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(lab: Lab) -> None:
     plan = planned()
     former = [dataclasses.replace(trial, run=f"f{trial.run[1:]}") for trial in plan.trials]
