@@ -46,6 +46,7 @@ PROBE = {"images": 2, "levels": 2}
 NUMBERS = Path(__file__).parent / "numbers.json"
 OF_A_MACHINE = re.compile("second|images_per_s|memory|energy|power|mfu")
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-3, "bf16": 0.02, "fp16": 0.02}  # over processors
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 BACKBONES: dict[str, Any] = {
     "dit": {"backbone": "dit", "heads": 2},
@@ -246,10 +247,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 @pytest.fixture
 def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a group's machine has, on a CPU: weights, a decoder, and a GPU's ways of working.
+    """What a group's machine has: weights, a decoder, and a GPU, or its ways of working on a CPU.
 
-    Batches are pinned by copies that refuse strides which overlap, and blocks are compiled by the
-    compiler's own front end.
+    There, batches are pinned by copies that refuse strides which overlap, and blocks are compiled
+    by the compiler's own front end.
     """
     root: Path = world["root"]["path"]
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(root / "vae"))
@@ -258,6 +259,18 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
     small = replace(SPACES["inception"], open=lambda *_: small_inception)
     monkeypatch.setitem(SPACES, "inception", small)  # type: ignore[arg-type]
     monkeypatch.setattr(reference_file, "WIDTHS", {"pool": 12, "spatial": 6})
+    if DEVICE == "cpu":
+        work_as_a_gpu(monkeypatch)
+    torch._dynamo.reset()
+    if not (root / "reference.npz").exists():
+        command = f"data reference {root / 'pictures'} {root / 'reference.npz'} --size 16"
+        assert main([*command.split(), "--device", DEVICE]) == 0
+    gc.collect()
+    gc.freeze()  # libraries that a task imports, as the compiler, are no run's memory
+    return root
+
+
+def work_as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "precisions", lambda _: FACTORS["precision"])
     monkeypatch.setattr(devices, "precisions", lambda _: FACTORS["precision"])
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
@@ -267,13 +280,6 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
         compiled, "compile_blocks", lambda network: compile_blocks(network, backend="eager")
     )
     monkeypatch.setitem(generate.IMAGES_A_CALL, "cpu", 50)  # calls of one size share their graphs
-    torch._dynamo.reset()
-    if not (root / "reference.npz").exists():
-        command = f"data reference {root / 'pictures'} {root / 'reference.npz'} --size 16"
-        assert main([*command.split(), "--device", "cpu"]) == 0
-    gc.collect()
-    gc.freeze()  # libraries that a task imports, as the compiler, are no run's memory
-    return root
 
 
 def pinned(tensor: Tensor) -> Tensor:
@@ -361,7 +367,7 @@ def test_a_whole_task_ends_with_every_metric(
 ) -> None:
     def run(name: str, tree: Mapping[str, Any], code: int = 0) -> None:
         Path(f"{name}.yaml").write_text(json.dumps(tree))
-        assert main(["train", f"{name}.yaml", "--device", "cpu"]) == code, capsys.readouterr().err
+        assert main(["train", f"{name}.yaml", "--device", DEVICE]) == code, capsys.readouterr().err
 
     (machine / "cache").mkdir(exist_ok=True)
     Path("lab").mkdir()
