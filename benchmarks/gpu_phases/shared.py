@@ -21,7 +21,7 @@ from torch import nn
 from tread_lab.backbones import build_backbone
 from tread_lab.engine import trainer
 from tread_lab.engine.assemble import no_init
-from tread_lab.engine.device import peak_flops
+from tread_lab.engine.device import peak_flops, pick
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
@@ -42,7 +42,7 @@ class Bench:
 
     def __init__(self, phase: str, out: Path, device: str, small: bool) -> None:
         self.phase, self.out, self.small = phase, out, small
-        self.device = torch.device(device)
+        self.device = pick(device)
         self.peak = peak_flops(self.device) if self.cuda else None
         self._data = Path(tempfile.mkdtemp())
         self._noise: dict[tuple[torch.Size, ...], list[torch.Tensor]] = {}

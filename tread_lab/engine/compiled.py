@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,8 @@ def compile_blocks(network: nn.Module, *, backend: Backend = "inductor") -> None
     """
     from torch._dynamo import config  # a second of imports, which eager runs do without
 
+    # The compiler advises tf32 to every process that computes in exact fp32.
+    warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
     config.recompile_limit = GRAPHS
     config.accumulated_recompile_limit = 2 * GRAPHS
     blocks: nn.ModuleList = network.get_submodule("blocks")  # type: ignore[assignment]

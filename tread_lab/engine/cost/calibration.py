@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -77,13 +78,15 @@ def _timed_beside_others(
     words.append(json.dumps([encode(spec) for spec in specs]))
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     streams["env"] = {**os.environ, **_PASSIVE}
-    started = [subprocess.Popen(words, text=True, **streams) for _ in range(slots)]
-    try:
-        return [Speed(*times) for times in json.loads(started[0].communicate()[0])]
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()  # waits, and closes its pipes whatever is in them
+    with contextlib.ExitStack() as ends:  # waits for each process and closes its pipe
+        started = [
+            ends.enter_context(subprocess.Popen(words, text=True, **streams)) for _ in range(slots)
+        ]
+        try:
+            return [Speed(*times) for times in json.loads(started[0].communicate()[0])]
+        finally:
+            for process in started:
+                process.kill()
 
 
 def measure(spec: RunSpec, device: torch.device) -> Speed:

@@ -172,7 +172,9 @@ def _measured(
     ]
     try:
         speeds = devices.time(trials, at_once=at_once) if trials else None
-    except (UserError, RuntimeError):
+    except RuntimeError:  # the runs themselves will say why
+        speeds = None
+    except UserError:
         if all(trial.train.batch == specs[kind].train.batch for kind, trial in zip(cheap, trials)):
             raise
         speeds = None
