@@ -19,12 +19,12 @@ MEMORY = 1.2e11  # bytes that XL needs at 256 images; on a smaller GPU it has 96
 EAGER, BLOCKS = {"compile": "none"}, {"compile": "blocks"}
 VARIANTS: tuple[tuple[str, bool, str, dict[str, str]], ...] = (
     # name, whether routed, the block after the route, how it is executed
-    ("dense", False, "off", EAGER),
-    ("routed", True, "j+1", EAGER),
-    ("routed, no fp32 block", True, "off", EAGER),
     ("dense, compiled", False, "off", BLOCKS),
     ("routed, compiled", True, "j+1", BLOCKS),
     ("routed, compiled, no fp32 block", True, "off", BLOCKS),
+    ("dense", False, "off", EAGER),
+    ("routed", True, "j+1", EAGER),
+    ("routed, no fp32 block", True, "off", EAGER),
 )
 # What a kernel's name says of its work; the first that it holds counts.
 KINDS = {

@@ -53,7 +53,7 @@ def small_inception(images_BCHW: Tensor) -> dict[str, Tensor]:
     x_BCHW = images_BCHW.double() / 255
     pool_BD = torch.nn.functional.avg_pool2d(x_BCHW, x_BCHW.shape[-1] // 2).flatten(1)
     weights_DK = torch.linspace(-3, 3, 12 * 10, dtype=torch.float64).sin().reshape(12, 10)
-    return {"pool": pool_BD, "spatial": pool_BD[:, ::2], "logits": pool_BD @ weights_DK}
+    return {"pool": pool_BD, "spatial": pool_BD[:, ::2], "logits": pool_BD @ weights_DK.to(pool_BD)}
 
 
 def kill_midway(command: str, marks: Path) -> int:

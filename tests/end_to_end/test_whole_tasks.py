@@ -355,7 +355,7 @@ def ids() -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("task", TASKS, ids=ids())
 def test_a_whole_task_ends_with_every_metric(
     task: dict[str, str],

@@ -24,8 +24,7 @@ from tread_lab.sweep.trial.task import Task
 
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
 CPU = torch.device("cpu")
-# torch's compiler looks at the gradients of what it is given, and torch warns of that
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def spec(model: Any = "DiT-4x32x2/2", routes: Any = ("1->2",), **fields: Any) -> RunSpec:

@@ -62,7 +62,7 @@ def block_products(spec: RunSpec, device: torch.device, folder: Path) -> list[Se
 
 @pytest.mark.parametrize(
     "device",
-    [CPU, pytest.param(torch.device("cuda"), marks=[cuda, pytest.mark.cuda])],
+    [CPU, pytest.param(torch.device("cuda", 0), marks=[cuda, pytest.mark.cuda])],
     ids=["cpu", "cuda"],
 )
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def project(images_BCHW: Tensor) -> dict[str, Tensor]:
     random = torch.Generator().manual_seed(0)
     widths = {**WIDTHS, "logits": 10}
     return {
-        layer: x @ torch.randn(x.shape[1], width, generator=random) / 4
+        layer: x @ torch.randn(x.shape[1], width, generator=random).to(x) / 4
         for layer, width in widths.items()
     }
 

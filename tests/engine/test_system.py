@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tread_lab.engine.assemble import build_network
@@ -40,7 +41,7 @@ def xl(**fields: Any) -> RunSpec:
 def counted(spec: RunSpec, routing: Routing | None) -> int:
     """MACs of one image's forward pass as torch counts them while it runs."""
     network = build_network(spec).eval()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         network(torch.randn(1, 1, 16, 16), torch.rand(1), torch.zeros(1).long(), routing)
     return counter.get_total_flops() // 2
 

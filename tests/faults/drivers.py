@@ -36,7 +36,8 @@ class Zygote:
     """The process that every driver is forked from (`tests.faults.zygote`)."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        found = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found), "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.zygote"],
             cwd=ROOT,

@@ -38,7 +38,9 @@ def pick(name: str | None = None) -> torch.device:
         UserError: the named device is not here.
     """
     if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        # Torch remembers GPUs that `--device cpu` has hidden since.
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+        name = "cuda" if torch.cuda.is_available() and not hidden else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tread_lab.backbones.dit import DiT
@@ -50,8 +51,12 @@ def _counts(model: ModelSpec, l: int, n: int) -> tuple[int, int, int]:
         rotary_1NP = torch.empty(1, n, model.width // model.heads) if model.rope else None
         more = {"skip": torch.empty_like(x_1ND).requires_grad_()} if l in network.skips else {}
         hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor)
-        with FlopCounterMode(display=False) as flops, hooks:
-            block(x_1ND.requires_grad_(), c_1D.requires_grad_(), rotary_1NP, **more)
+        x_1ND, c_1D = x_1ND.requires_grad_(), c_1D.requires_grad_()
+        with hooks:
+            block(x_1ND, c_1D, rotary_1NP, **more)
+        products = sdpa_kernel(SDPBackend.MATH)  # torch 2.11 counts no flash attention of a CPU
+        with FlopCounterMode(display=False) as flops, products:
+            block(x_1ND, c_1D, rotary_1NP, **more)
         trained = [p for p in block.parameters() if p.requires_grad]
         weights = {p.untyped_storage()._cdata for p in block.parameters()}
         kept = sum(t.untyped_storage().nbytes() for k, t in saved.items() if k not in weights)
