@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -132,11 +133,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def one(
         folder: Any, spec: Any, device: torch.device, *, cache: Path, ranks: Any
-    ) -> dict[str, float]:
+    ) -> Generator[tuple[int, int], None, dict[str, float]]:
         calls.append((folder.name, spec.kind, spec.step, device.type, cache))
+        yield 1, 1
         return {"heldout/loss": 0.25}
 
-    monkeypatch.setattr(evaluate, "measure", one)
+    monkeypatch.setattr(evaluate, "measuring", one)
     monkeypatch.setattr(evaluate, "check_measurable", lambda asked, opened: [])
     monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: [])
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
@@ -224,7 +226,7 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     lab: Lab, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, one = completed(lab), evaluate.measure
+    run, one = completed(lab), evaluate.measuring
 
     def failing(folder: Any, spec: Any, *what: Any, **how: Any) -> Any:
         if spec.step == 15:
@@ -233,7 +235,7 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
             raise UserError("no such step")
         return one(folder, spec, *what, **how)
 
-    monkeypatch.setattr(evaluate, "measure", failing)
+    monkeypatch.setattr(evaluate, "measuring", failing)
     with pytest.raises(UserError, match=r"^no such step"):
         evaluate_with(run, "heldout_loss at 10", "heldout_loss", root=str(lab.root), as_json=True)
     assert [call[2] for call in measured[1:]] == [None]

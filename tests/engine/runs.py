@@ -82,10 +82,10 @@ def lab_with_a_run(root: Path, spec: RunSpec | None = None) -> Lab:
     return lab
 
 
-def batches(work: Callable[..., Any]) -> Callable[..., Iterator[None]]:
+def batches(work: Callable[..., Any]) -> Callable[..., Iterator[tuple[int, int]]]:
     """An evaluation in one batch: what it does, as the trial carries it out."""
 
-    def measuring(*what: Any, **how: Any) -> Iterator[None]:
+    def measuring(*what: Any, **how: Any) -> Iterator[tuple[int, int]]:
         work(*what, **how)
         yield from ()
 

@@ -44,10 +44,14 @@ MEASURED = Measured(
         (Steps(100, 5678, 3), 81.0, "100/5,678 images, 1.23/s, 75 min left, 3 damaged"),
     ],
 )
+@pytest.mark.parametrize("earlier", [0, 60])
 def test_progress_says_damage_and_after_two_seconds_rate_and_time_left(
-    step: Steps, seconds: float, line: str
+    step: Steps, seconds: float, line: str, earlier: int
 ) -> None:
-    assert progress_line(step, "images", seconds) == line
+    """The rate is that of this session."""
+    resumed = step._replace(done=step.done + earlier, total=step.total + earlier)
+    line = line.replace(f"{step.done:,}/{step.total:,}", f"{resumed.done:,}/{resumed.total:,}")
+    assert progress_line(resumed, "images", seconds, earlier=earlier) == line
 
 
 def test_progress_of_an_archive_is_in_bytes_and_no_time_is_left_of_one_that_has_grown() -> None:
@@ -111,6 +115,7 @@ def test_what_no_number_can_say_is_null_in_the_tree(capsys: pytest.CaptureFixtur
 
 def steps(clock: Any, *seconds: float) -> Iterator[Steps]:
     """Steps of 100 samples each, at these seconds after the start."""
+    yield Steps(0, 1000)
     for number, second in enumerate(seconds, start=1):
         clock.now = 100.0 + second
         yield Steps(100 * number, 1000)
@@ -135,6 +140,8 @@ def test_a_terminal_has_a_bar_of_each_step(clock: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(progress, "Progress", Bars)
     show_steps(steps(clock, 1.0, 30.0), "images")
     assert [(step["completed"], step["description"]) for step in updates] == [
-        (100, "100/1,000 images"), (200, "200/1,000 images, 6.67/s, 2 min left")
-    ]  # fmt: skip
+        (0, "0/1,000 images"),
+        (100, "100/1,000 images"),
+        (200, "200/1,000 images, 6.67/s, 2 min left"),
+    ]
     assert said == ["200 images in 30 s"]

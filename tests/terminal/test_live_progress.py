@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -52,6 +53,8 @@ def test_training_and_measuring_count_as_much_as_they_take(lab: Lab) -> None:
     assert work.fraction() == pytest.approx(trained / 2)
     work.record(report(task, "train", 6))
     assert work.fraction() == pytest.approx(trained)
+    work.record(replace(report(task, "evaluate", 6), measured=0.25))
+    assert work.fraction() == pytest.approx(trained + (1 - trained) / 4)
     Pretender(lab).run([task])
     work.record(report(task, "evaluate", 6))
     assert work.fraction() == pytest.approx(1)

@@ -16,8 +16,7 @@ from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
-from tread_lab.engine.evaluate import evaluate as measure
-from tread_lab.engine.evaluate import open_evaluations, record_of
+from tread_lab.engine.evaluate import measuring, open_evaluations, record_of
 from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
@@ -40,6 +39,7 @@ from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements
+from tread_lab.terminal.progress import finished
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
 Tree = Mapping[str, Any]
@@ -122,8 +122,9 @@ def _measured(
         with (processes if draws else OneProcess()).open(device) as ranks:
             for folder, spec in asked:
                 with user_errors.collect():
-                    cache = lab.root / "cache"
-                    yield folder, spec, measure(folder, spec, device, cache=cache, ranks=ranks)
+                    steps = measuring(folder, spec, device, cache=lab.root / "cache", ranks=ranks)
+                    noun = "images" if isinstance(spec, SamplesSpec) else "passes"
+                    yield folder, spec, finished(steps, noun)
     except ProcessLost as lost:
         raise Unavailable(f"{lost}; the same command goes on") from lost
 

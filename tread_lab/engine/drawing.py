@@ -107,18 +107,22 @@ class Drawing:
         return C, H, W
 
 
-def draw_open(drawing: Drawing, images: SampleImages, ranks: Ranks | None) -> Iterator[None]:
-    """As rank 0, draw the images that are not on the disk, yielding after each batch; closed there,
-    the next process goes on. Of n processes each draws every n-th batch.
+def draw_open(
+    drawing: Drawing, images: SampleImages, ranks: Ranks | None
+) -> Iterator[tuple[int, int]]:
+    """As rank 0, draw the images that are not on the disk, yielding their number and that of all
+    at first and after each batch; closed there, the next process goes on. Of n processes each draws
+    every n-th batch.
     """
     todo = images.open_batches()
+    yield images.progress
     if todo and ranks is not None and ranks.count > 1:
         ranks.told(partial(_follow, drawing.folder.path, drawing.spec, todo))
         yield from _rounds(drawing, images, todo, ranks)
         images.check()  # processes of several machines write in one file
     for rows in images.open_batches():  # all, or what another process could not draw
         images.keep(rows.start, *drawing.draw(rows))
-        yield
+        yield images.progress
 
 
 def _follow(
@@ -132,12 +136,12 @@ def _follow(
 
 def _rounds(
     drawing: Drawing, images: SampleImages, todo: Sequence[range], ranks: Ranks
-) -> Iterator[None]:
-    """Draw a batch in each process, yielding before; an error of any ends the rounds of all, and
-    rank 0, which draws what is left, meets it again."""
+) -> Iterator[tuple[int, int]]:
+    """Draw a batch in each process, yielding as `draw_open` before it; an error of any ends the
+    rounds of all, and rank 0, which draws what is left, meets it again."""
     for k in range(0, len(todo), ranks.count):
         try:
-            yield
+            yield images.progress
         except GeneratorExit:
             ranks.stop()
             raise

@@ -22,7 +22,8 @@ from tread_lab.specs.evaluation import HeldoutSpec, SimilaritySpec
 from tread_lab.specs.model import ModelSpec
 
 T = TypeVar("T")
-Measuring = Generator[None, None, T]  # yields between two batches, where it may be closed
+# Yields how much is done and all there is between two batches, where it may be closed.
+Measuring = Generator[tuple[int, int], None, T]
 BATCH = 128  # images of one pass
 STREAMS = 2**30  # bytes of residual streams that are compared at once, in fp32
 
@@ -91,7 +92,7 @@ def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measu
             dense_ML[chunk, bin] = _loss(model, *draw, None)
             if routing:
                 routed_ML[chunk, bin] = _loss(model, *draw, routing)
-            yield
+            yield first * levels + (bin + 1) * len(y_B), images * levels
     routed = routed_ML.numpy() if model.spec.routes else None
     return HeldoutLosses(dense_ML.numpy(), routed, level_ML.numpy())
 
@@ -154,7 +155,7 @@ def layer_similarity(
         streams = (_streams(model, *part) for part in zip(*(t.split(at_once) for t in draw)))
         sums = [torch.einsum("amd,bmd->ab", h, h) for h in streams]
         matrices.append(sum(sums[1:], sums[0]) / (images * model.spec.tokens))
-        yield
+        yield k + 1, spec.levels
     return torch.stack(matrices).cpu().numpy(), level_L.numpy()
 
 

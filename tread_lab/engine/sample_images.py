@@ -70,6 +70,11 @@ class SampleImages(ResumableArrays):
         self._check_own()
         self.write(first, {_IMAGES: images_BCHW.cpu().numpy(), _LABELS: labels_B.cpu().numpy()})
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How many images are drawn, of how many."""
+        return int(np.count_nonzero(self.marks())), self.count
+
     def open_batches(self) -> list[range]:
         """Return the batches that are still to be drawn."""
         return self.open_parts(self.batch)

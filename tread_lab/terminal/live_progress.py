@@ -180,10 +180,12 @@ class WorkDone:
         if _ended(report):
             return self._forecast.work(task)
         trained = self._forecast.training(task.spec) * report.share
-        return trained + (self._evaluated(task) if report.phase == "evaluate" else 0.0)
+        evaluated = self._evaluated(task, report.measured) if report.phase == "evaluate" else 0.0
+        return trained + evaluated
 
-    def _evaluated(self, task: Task) -> float:
-        return self._forecast.measuring(task) - self._forecast.measuring(task, still=True)
+    def _evaluated(self, task: Task, measured: float = 0.0) -> float:
+        left = self._forecast.measuring(task, still=True, measured=measured)
+        return self._forecast.measuring(task) - left
 
 
 @contextmanager
@@ -242,7 +244,7 @@ def _end_line(work: WorkDone, report: Report) -> str:
 
 def _phase(report: Report) -> str:
     if report.phase == "evaluate":
-        return "measuring"
+        return f"measuring, {report.measured:.0%}"
     return f"step {report.step}/{report.steps}{_loss(report, 'loss')}"
 
 

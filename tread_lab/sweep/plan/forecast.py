@@ -85,12 +85,14 @@ class Forecast:
         """Return the tasks by their work, so that no long one is left to the end alone."""
         return sorted(tasks, key=self.work, reverse=True)
 
-    def measuring(self, task: Task, *, still: bool = False) -> float:
-        """Return the seconds of the evaluations, or their FLOPs; `still`: of those not done."""
+    def measuring(self, task: Task, *, still: bool = False, measured: float = 0.0) -> float:
+        """Return the seconds of the evaluations, or their FLOPs; `still`: of those not done, less
+        the share `measured` of the first of them."""
         folder = self.lab.run(task.run)
         begun = still and folder.path.exists()
         specs = [e for e in task.evaluations if not begun or not folder.evaluation(e).done]
-        return sum(sum(self.parts(task.spec, spec).values()) for spec in specs)
+        first, *others = [sum(self.parts(task.spec, spec).values()) for spec in specs] or [0.0]
+        return (1 - measured) * first + sum(others)
 
     def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
         """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes; what it

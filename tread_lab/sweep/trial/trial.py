@@ -56,6 +56,7 @@ class Report:
         phase: `train`, `evaluate`, a terminal state of the run, `QUEUED` or `DEFERRED`.
         overflows: steps that were skipped because fp16 overflowed.
         note: a remark for the user, such as the reason of a failure.
+        measured: the share of the evaluation under way that is done.
     """
 
     run: str
@@ -65,6 +66,7 @@ class Report:
     loss: float
     overflows: int = 0
     note: str = ""
+    measured: float = 0.0
 
     @property
     def share(self) -> float:
@@ -194,8 +196,11 @@ def _evaluate(
         try:
             with every_forward_pass(under_way.progress):
                 with closing(measuring(folder, spec, device, cache=cache, ranks=ranks)) as batches:
-                    for _ in batches:
-                        yield replace(report, phase="evaluate", step=report.steps)
+                    for done, total in batches:
+                        measured = done / total
+                        yield replace(
+                            report, phase="evaluate", step=report.steps, measured=measured
+                        )
         except (Unavailable, DamagedCheckpoint):
             raise
         except UserError as error:  # the other evaluations may lack nothing
