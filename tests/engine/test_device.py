@@ -6,6 +6,7 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,12 +93,15 @@ def test_the_peak_of_a_gpu_counts_from_the_attempts_start(
 
 
 def test_runs_that_share_a_gpu_have_a_part_of_its_memory_and_give_back_what_they_cached(
-    gpus: list[tuple[Any, ...]],
+    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each process has CUDA's own, 1 GB of these 10, beside it."""
+    facts = SimpleNamespace(total_memory=10 * devices.CONTEXT)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
     for device in (CPU, GPU_1):
         limit_share(device, 4)
         release(device)
-    assert gpus == [("set_per_process_memory_fraction", 0.25, GPU_1), ("empty_cache",)]
+    assert gpus == [("set_per_process_memory_fraction", 0.15, GPU_1), ("empty_cache",)]
 
 
 def _touch(size: int) -> None:

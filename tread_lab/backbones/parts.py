@@ -61,7 +61,8 @@ class RelativeBias(SelfInitialised):
         if ids_BN.shape[1] == len(self.difference_NN) and seen_B11N is None:
             ids_BN = ids_BN[:1]  # all tokens are here, so in raster order in every sample
         difference_BNN = self.difference_NN[ids_BN[:, :, None], ids_BN[:, None, :]]
-        bias_BHNN = self.table[difference_BNN].permute(0, 3, 1, 2)
+        # Fused attention takes no other strides.
+        bias_BHNN = self.table[difference_BNN].permute(0, 3, 1, 2).contiguous()
         return bias_BHNN if seen_B11N is None else bias_BHNN.masked_fill(~seen_B11N, -math.inf)
 
     def initialise(self) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -146,6 +147,13 @@ def channel_ramp(like_D: Tensor) -> Tensor:
     return torch.arange(len(like_D), device=like_D.device) / len(like_D)
 
 
+def ordered_sums(y_ND: Tensor) -> Tensor:
+    """Running sums over places, as `cumsum` gives them, which a GPU adds in any order. The product
+    is in float64: those of fp32 may be rounded to tf32."""
+    ones_NN = torch.ones(2 * y_ND.shape[-2:-1], dtype=torch.float64, device=y_ND.device).tril()
+    return (ones_NN @ y_ND.double()).to(y_ND.dtype)
+
+
 def bi_wkv(decay_D: Tensor, first_D: Tensor, k_BND: Tensor, v_BND: Tensor) -> Tensor:
     """Vision-RWKV's eq. 4 (Duan et al. 2024), in fp32 whatever the inputs are:
 
@@ -172,7 +180,9 @@ def bi_wkv(decay_D: Tensor, first_D: Tensor, k_BND: Tensor, v_BND: Tensor) -> Te
         y = torch.stack([weight_BND * v_BND.float(), weight_BND])  # numerator, denominator
         place_N1 = torch.arange(N, device=k_BND.device)[:, None] - N / 2
         rise_ND, fall_ND = (place_N1 * a_D).exp(), (-place_N1 * a_D).exp()
-        before = fall_ND[:-1] * (rise_ND * y).cumsum(2)[:, :, :-1]
-        after = rise_ND[1:] * (fall_ND * y).flip(2).cumsum(2).flip(2)[:, :, 1:]
+        exactly = y.is_cuda and torch.are_deterministic_algorithms_enabled()
+        add = ordered_sums if exactly else partial(torch.cumsum, dim=-2)
+        before = fall_ND[:-1] * add(rise_ND * y)[:, :, :-1]
+        after = rise_ND[1:] * add((fall_ND * y).flip(2)).flip(2)[:, :, 1:]
         sums = u_D.exp() * y + F.pad(before, (0, 0, 1, 0)) + F.pad(after, (0, 0, 0, 1))
         return (sums[0] / sums[1]).to(v_BND.dtype)

@@ -25,10 +25,9 @@ VARIABLE = "TREAD_LAB_AUTOENCODER"
 # Bytes that the activations of one decoding call may take; of a decoder of 8x8 latents with 256
 # channels at full resolution about 270 MB an image, so 8 images of 256x256 on a CPU, 64 on a GPU.
 ROOM = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
-# Layout of the decoder's tensors on a type of device, and what provenance says of them and of its
-# products (fp32 without). tf32 moves a pixel by one level at most, bf16 moved some by 14.
-LAYOUTS = {"cuda": torch.channels_last}
-DECODING = {"cuda": "tf32, channels last"}
+# Products of the decoder on a type of device, as provenance says (fp32 without). tf32 moves a pixel
+# by one level at most, bf16 moved some by 15.
+DECODING = {"cuda": "tf32"}
 PixelRange = Literal["signed", "unit"]  # -1..1 as SD's own code feeds it, 0..1 as EDM2's does
 _DIGESTS: dict[tuple[object, ...], str] = {}  # of decoders that this process has read
 LIVE = 4  # tensors of the widest shape alive at once: input, normalised, activated, output
@@ -94,15 +93,14 @@ class Autoencoder:
 
     @torch.inference_mode()
     def _decoded(self, x_BCHW: Tensor) -> Iterator[Tensor]:
-        layout = LAYOUTS.get(x_BCHW.device.type, torch.contiguous_format)
-        model = self._model.to(x_BCHW.device, memory_format=layout)
+        model = self._model.to(x_BCHW.device)
         channels = model.config.latent_channels
         if x_BCHW.shape[1] != channels:
             found = f"decodes {channels} channels, the data have {x_BCHW.shape[1]}"
             raise UserError(f"autoencoder {self._where!r} {found}")
         latents_BCHW = x_BCHW.float() / (self._scale or 1.0)
         parts = torch.split(latents_BCHW, images_at_once(model.config, latents_BCHW))
-        yield from (model.decode(z.contiguous(memory_format=layout)).sample for z in parts)
+        yield from (model.decode(z).sample for z in parts)
 
     def _compare_scale(self, config: Any) -> None:
         """Warn where the autoencoder's own file says another factor than the data's spec."""

@@ -50,6 +50,7 @@ def pick(name: str | None = None) -> torch.device:
     if not torch.cuda.is_available():
         raise UserError(f"--device {name}: no CUDA device is visible; try --device cpu")
     count = torch.cuda.device_count()
+    _repeat_products()
     index = _current_gpu() if device.index is None else device.index
     if index >= count:
         visible = "1 CUDA device is visible: cuda:0"
@@ -90,11 +91,15 @@ def use(device: torch.device, *, deterministic: bool = False) -> None:
     if deterministic != torch.are_deterministic_algorithms_enabled():  # which imports the compiler
         torch.use_deterministic_algorithms(deterministic)
     if device.type == "cuda":
-        # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        _repeat_products()
         torch.cuda.set_device(device)
     else:
         _keep_freed_memory()
+
+
+def _repeat_products() -> None:
+    """Let cuBLAS not vary; torch looks once, at the first product, which may be of another run."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 # Parameters of glibc's `mallopt`, and their largest useful values.
@@ -129,9 +134,12 @@ def _freeze_libraries() -> None:
 
 
 def limit_share(device: torch.device, runs: int) -> None:
-    """Let this process have its part of a GPU's memory where so many runs share it."""
+    """Let this process have its part of a GPU's memory, beside CUDA's own, where so many runs share
+    it."""
     if device.type == "cuda":
-        torch.cuda.set_per_process_memory_fraction(1 / runs, device)
+        total = torch.cuda.get_device_properties(device).total_memory
+        own = CONTEXT / total if runs > 1 else 0.0
+        torch.cuda.set_per_process_memory_fraction(1 / runs - own, device)
 
 
 def release(device: torch.device) -> None:
