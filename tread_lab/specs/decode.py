@@ -203,7 +203,8 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
     for option in options:
         with contextlib.suppress(UserError):
             return _value(option, value, path)
-    names = " or ".join(getattr(option, "__name__", str(option)) for option in options)
+    forms = (get_origin(option) or option for option in options)
+    names = " or ".join(_WORDS.get(form, form.__name__) for form in forms)
     raise UserError(f"expected {names}, got {shown(value)}").at(path)
 
 
@@ -231,7 +232,9 @@ _FORMS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
     tuple: _tuple,
     types.UnionType: _union,
 }
-_SCALARS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"} | {
+    tuple: "a list"
+}
 
 
 def _scalar(hint: type, value: Any, path: str) -> Any:
@@ -242,5 +245,5 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint:
-        raise UserError(f"expected {_SCALARS[hint]}, got {shown(value)}").at(path)
+        raise UserError(f"expected {_WORDS[hint]}, got {shown(value)}").at(path)
     return value
