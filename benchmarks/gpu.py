@@ -45,8 +45,8 @@ class Phase:
 
 
 PHASES = {
-    "whole": Phase(120, paths.whole_task),
-    "step_B": Phase(240, lambda bench: steps.measure(bench, "B")),
+    "whole": Phase(240, paths.whole_task),
+    "step_B": Phase(120, lambda bench: steps.measure(bench, "B")),
     "repeats": Phase(90, paths.repeats),
     "ceilings": Phase(90, ceilings.measure),
     "step_S": Phase(150, lambda bench: steps.measure(bench, "S")),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from gpu_phases.shared import INNER, TINY, Bench
+from gpu_phases.sampling import SD
+from gpu_phases.shared import INNER, ROUTE, TINY, Bench
+from tread_lab.data.autoencoder import VARIABLE
 from tread_lab.engine.trainer import Trainer
 from tread_lab.metrics.fidelity import inception_weights
 from tread_lab.metrics.requirements import check_torch_fidelity
+from tread_lab.prepare.stand_ins import write_stand_ins
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
+from tread_lab.specs.data import SD_SCALE
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
 from tread_lab.sweep.trial.task import Task
@@ -46,6 +52,36 @@ def whole_task(bench: Bench) -> None:
             held = torch.cuda.memory_allocated() / 1e6 if bench.cuda else 0.0
             said = {"run": name, "ended": report.phase, "s": seconds, **images}
             bench.say("whole", **said, MB_held_afterwards=held)
+    with bench.guarded("whole", run="S/2 by default"), tempfile.TemporaryDirectory() as folder:
+        _by_default(bench, Path(folder))
+
+
+def _by_default(bench: Bench, folder: Path) -> None:
+    """Some steps of S/2 and its FID of 10,000 images, with stand-ins for what its user brings."""
+    made = dict(write_stand_ins(folder / "made"))
+    torch.manual_seed(0)
+    if not bench.small:
+        _write_autoencoder(made[VARIABLE])
+    os.environ.update({name: str(path) for name, path in made.items()})
+    spec = bench.spec(TINY if bench.small else "DiT-S/2", INNER if bench.small else ROUTE)
+    train = replace(spec.train, steps=2 if bench.small else 100)
+    spec = replace(spec, data=replace(spec.data, decoder_scale=SD_SCALE), train=train)
+    tree = {"metrics": ["fid"], "count": 100 if bench.small else 10_000}
+    tree |= {"sampler": {"steps": 2 if bench.small else 40, "precision": bench.half}}
+    task = Task(spec, (decode(SamplesSpec, tree | {"reference": "imagenet256"}),))
+    lab = Lab(folder / "lab")
+    for report in run_trial(lab, task, bench.device):
+        if report.phase == "train" and report.step == train.steps:
+            started = time.perf_counter()
+    said = {"run": "S/2 by default", "ended": report.phase, "s": time.perf_counter() - started}
+    bench.say("whole", **said, **_image_metrics(lab.run(task.run)))
+
+
+def _write_autoencoder(folder: Path) -> None:
+    """Put one of SD's size where the small one is."""
+    from diffusers import AutoencoderKL
+
+    AutoencoderKL(**SD, scaling_factor=SD_SCALE, sample_size=256).save_pretrained(folder)
 
 
 def _inception_is_here() -> bool:
@@ -67,20 +103,23 @@ def _image_metrics(run: RunFolder) -> dict[str, float]:
 def repeats(bench: Bench) -> None:
     """Is a run repeatable, and does it resume, to the last bit?"""
     model = TINY if bench.small else {"depth": 4, "width": 256, "heads": 4, "patch": 2}
-    for precision in ("fp32", "bf16") if bench.cuda else ("fp32",):
-        for compiler in ("none", "blocks") if bench.cuda else ("none",):
-            for name, routes in (("dense", ()), ("routed", INNER)):
-                said = {"run": name, "precision": precision, "compile": compiler}
-                with bench.guarded("repeats", **said):
-                    execution = {"compile": compiler}
-                    spec = bench.spec(model, routes, 32, precision=precision, execution=execution)
-                    first, second, resumed = (_weights(bench, spec, cut) for cut in (8, 8, 4))
-                    bench.say(
-                        "repeats",
-                        **said,
-                        repeated=_same(first, second),
-                        resumed=_same(first, resumed),
-                    )
+    ways = [("fp32", "none", True), ("fp32", "none", False)]
+    if bench.cuda:
+        ways += [("fp32", "blocks", True), ("bf16", "none", False), ("bf16", "blocks", False)]
+    for precision, compiler, deterministic in ways:
+        for name, routes in (("dense", ()), ("routed", INNER)):
+            said = {"run": name, "precision": precision, "compile": compiler}
+            said["deterministic"] = str(deterministic)
+            with bench.guarded("repeats", **said):
+                execution = {"compile": compiler, "deterministic": deterministic}
+                spec = bench.spec(model, routes, 32, precision=precision, execution=execution)
+                first, second, resumed = (_weights(bench, spec, cut) for cut in (8, 8, 4))
+                bench.say(
+                    "repeats",
+                    **said,
+                    repeated=_same(first, second),
+                    resumed=_same(first, resumed),
+                )
 
 
 def _weights(bench: Bench, spec: RunSpec, cut: int) -> list[torch.Tensor]:
