@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import secrets
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -175,6 +176,8 @@ def _own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     if "CUDA_VISIBLE_DEVICES" not in os.environ:  # what a command sets is undone
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    if "torch" in sys.modules:  # which may have counted the GPUs while a command hid them
+        monkeypatch.setattr("torch.cuda._cached_device_count", None)
     for name in ("TREAD_LAB_ROOT", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
 
