@@ -74,10 +74,10 @@ class Watched:
         return self.watcher.unavailable
 
     def refuses(self, node: str, why: str) -> None:
-        report = Report(self.task.run, "refused", 0, 20, 0.5, note=why)
-        self.watcher.on_trial_result(
-            0, [], self.trial, {**vars(report), "node": node, "limit": 70.0}
-        )
+        """As a node of an earlier version does, whose results say less."""
+        report = {**vars(Report(self.task.run, "refused", 0, 20, 0.5, note=why)), "node": node}
+        del report["measured"]
+        self.watcher.on_trial_result(0, [], self.trial, report)
 
     def reports_phase(self, phase: str, note: str = "") -> None:
         report = Report(self.task.run, phase, 3, 20, 0.5, 2, note)

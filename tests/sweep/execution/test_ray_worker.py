@@ -176,7 +176,7 @@ def test_the_watchdog_of_a_worker_counts_within_its_steps_alone(
     result = made.step()
     assert watching == [] and {**result} == {
         "done": True, "run": "a", "phase": "completed", "step": 40, "steps": 40, "loss": 0.5,
-        "overflows": 0, "note": "", "limit": 70.0,
+        "overflows": 0, "note": "", "measured": 0.0, "limit": 70.0,
     }  # fmt: skip
 
 

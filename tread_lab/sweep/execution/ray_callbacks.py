@@ -182,8 +182,9 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         self._silence[_task(trial).run] = 0.0
         if "phase" not in result:
             return
-        self._limits[_task(trial).run] = result["limit"]
-        report = Report(**{f.name: result[f.name] for f in fields(Report)})
+        # A node that refuses may have an earlier version, whose results say less.
+        self._limits[_task(trial).run] = result.get("limit", self._first_limit)
+        report = Report(**{f.name: result[f.name] for f in fields(Report) if f.name in result})
         if report.phase == REFUSED:
             self._take_back(_task(trial), result["node"], report)
         elif report.phase == DEFERRED:
