@@ -23,13 +23,18 @@ def number(count: float) -> str:
 
 
 def shown(
-    steps: Iterable[Step], noun: str, text: Callable[[float], str] = number
+    steps: Iterable[Step],
+    noun: str,
+    text: Callable[[float], str] = number,
+    *,
+    summary: bool = True,
 ) -> Iterator[Step]:
     """Yield the steps of the work, and show how far it is.
 
     Args:
         noun: what is done, or what becomes of it.
         text: so much of it in words.
+        summary: whether a last line says how much was done, and in what time.
     """
     started = last_line = time.monotonic()
     earlier: int | None = None
@@ -50,7 +55,7 @@ def shown(
                 say(line)
                 last_line = now
             yield step
-    if (started != last_line or notices.is_terminal) and earlier is not None:
+    if summary and (started != last_line or notices.is_terminal):
         say(f"{text(done)} {noun} in {duration(time.monotonic() - started)}")
 
 
@@ -61,7 +66,7 @@ def finished(steps: Generator[tuple[int, int], None, T], noun: str) -> T:
     def kept() -> Iterator[tuple[int, int]]:
         found.append((yield from steps))
 
-    for _ in shown(kept(), noun):
+    for _ in shown(kept(), noun, summary=False):
         pass
     return found[0]
 
