@@ -8,7 +8,7 @@
 Every phase is a process of its own with a time limit: what crashes, hangs or runs out of memory
 costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found, and after
 each phase to OUT/tables.md; what a phase prints goes to OUT/PHASE.log. Needs torch, accelerate,
-safetensors, numpy and Pillow; decoding needs diffusers, too.
+safetensors, numpy and Pillow; decoding needs diffusers, FID torch-fidelity, too.
 """
 
 from __future__ import annotations

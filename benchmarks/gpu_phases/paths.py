@@ -29,7 +29,8 @@ from tread_lab.sweep.trial.trial import run_trial
 
 
 def whole_task(bench: Bench) -> None:
-    """A trial as a sweep runs it, with an image metric, and what it holds of memory afterwards."""
+    """A trial as a sweep runs it, with an image metric, and what it holds of memory afterwards;
+    then S/2 as the shipped experiment has it, with its FID@10K."""
     data = {"source": "fashion16", "channels": 1, "size": 16, "classes": 10}
     train, count = {"batch": 16, "steps": 12}, 256 if bench.small else 1000
     metrics = ("fid",) if _inception_is_here() else ("fd",)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from tread_lab.engine.checkpoint import Checkpoint, load_latest
+from tread_lab.engine.evaluate import measuring
+from tread_lab.engine.probes import Measuring
 from tread_lab.engine.train import Progress, train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -17,6 +19,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 
 CPU = torch.device("cpu")
+T = TypeVar("T")
 
 
 def small_run(**changes: Any) -> RunSpec:
@@ -80,6 +83,20 @@ def lab_with_a_run(root: Path, spec: RunSpec | None = None) -> Lab:
     train_until(spec, run.path)
     run.finish(RunState.COMPLETED, step=spec.train.steps)
     return lab
+
+
+def finished(steps: Measuring[T]) -> T:
+    """What a measuring returns, without a break."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def evaluate(*what: Any, **how: Any) -> dict[str, float]:
+    return finished(measuring(*what, **how))
 
 
 def batches(work: Callable[..., Any]) -> Callable[..., Iterator[tuple[int, int]]]:

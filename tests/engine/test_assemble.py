@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.backbones.published_dit import loaded, published_shapes, sit_forward, sit_state
-from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tests.sampling.images import drawn
 from tread_lab import draws
 from tread_lab.backbones.parts import sincos_positions
@@ -25,7 +25,6 @@ from tread_lab.engine.assemble import (
     starting_weights,
     trained,
 )
-from tread_lab.engine.evaluate import evaluate
 from tread_lab.engine.export import export, load_exported
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature

@@ -56,7 +56,10 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 def test_a_gpu_is_picked_with_its_index_and_cuda_alone_is_the_current_one(
     gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # put back as it was
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     assert pick() == pick("cuda") == torch.device("cuda", 0)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8", "whatever the first run asks for"
     assert (pick("cuda:1"), pick("cpu")) == (GPU_1, CPU)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
@@ -84,10 +87,7 @@ def test_accelerate_gets_the_device_that_was_picked() -> None:
 def test_the_peak_of_a_gpu_counts_from_the_attempts_start(
     gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # put back as it was
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
     peak = PeakMemory(GPU_1)
-    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8", "whatever the first run asks for"
     assert gpus == [("set_device", GPU_1), ("reset_peak_memory_stats", GPU_1)]
     assert peak.bytes() == 7 and gpus[-1] == ("max_memory_allocated", GPU_1)
 

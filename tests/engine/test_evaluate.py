@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from tests.data.test_content import packed_set
-from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.data.autoencoder import Autoencoder, images_at_once
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import save
-from tread_lab.engine.evaluate import evaluate, open_evaluations
+from tread_lab.engine.evaluate import open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.references import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor

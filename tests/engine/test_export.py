@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from tests.backbones.published_dit import published_shapes
 from tests.data.test_folder import names, write_folder
-from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
 from tests.four_sweeps import same_as_stored
 from tests.made_data import write_captioned
 from tread_lab.backbones.published import read_tensors
@@ -23,7 +23,7 @@ from tread_lab.data.latents import write_manifest
 from tread_lab.data.source import open_data
 from tread_lab.data.statistics import Statistics, write_statistics
 from tread_lab.engine.assemble import trained
-from tread_lab.engine.evaluate import evaluate, open_evaluations, record_of
+from tread_lab.engine.evaluate import open_evaluations, record_of
 from tread_lab.engine.export import (
     _recorded,
     export,

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.runs import CPU, differing, small_run, train_until
-from tread_lab.engine.evaluate import evaluate
+from tests.engine.runs import CPU, differing, evaluate, small_run, train_until
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import kind_of

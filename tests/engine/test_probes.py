@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, lab_with_a_run, small_run
+from tests.engine.runs import CPU, finished, lab_with_a_run, small_run
 from tread_lab import draws
 from tread_lab.diffusion import build_process
 from tread_lab.engine import probes
@@ -25,7 +25,6 @@ from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.probes import (
     BATCH,
     check_probe,
-    finished,
     heldout_losses,
     layer_similarity,
 )

@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.engine.runs import CPU, lab_with_a_run, last_checkpoint, small_run
+from tests.engine.runs import CPU, evaluate, finished, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import save
-from tread_lab.engine.evaluate import evaluate, measuring
-from tread_lab.engine.probes import finished
+from tread_lab.engine.evaluate import measuring
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, decode

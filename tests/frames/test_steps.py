@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.engine.runs import CPU, small_run
+from tests.engine.runs import CPU, evaluate, small_run
 from tests.faults.drivers import eventually
 from tests.sweep.plans import carry_out
 from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.compare.gaps import losses_paths
 from tread_lab.dashboards.pages import Pages
-from tread_lab.engine.evaluate import evaluate
 from tread_lab.frames import (
     equal_steps_frame,
     plan_steps_frame,

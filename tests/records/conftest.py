@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.runs import finished
 from tests.synthetic import small, write_sweep
-from tread_lab.engine.probes import finished
 from tread_lab.records.durable import write_json, write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.runs import finished
 from tests.faults.drivers import KILLED, Zygote
 from tests.records.conftest import (
     WEIGHTS,
@@ -32,7 +33,6 @@ from tests.records.conftest import (
 )
 from tests.synthetic import small, write_sweep
 from tread_lab.engine.checkpoint import load_latest
-from tread_lab.engine.probes import finished
 from tread_lab.frames import trials_frame
 from tread_lab.records import sweep_archive
 from tread_lab.records.durable import DiskFull, write_json, write_text

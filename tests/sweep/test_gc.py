@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engine.runs import last_checkpoint
+from tests.engine.runs import evaluate, last_checkpoint
 from tests.sweep.plans import carry_out, plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
-from tread_lab.engine.evaluate import evaluate
 from tread_lab.records.lab import Lab
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder

@@ -39,7 +39,7 @@ from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements
-from tread_lab.terminal.progress import finished
+from tread_lab.terminal.progress import with_progress
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
 Tree = Mapping[str, Any]
@@ -124,7 +124,7 @@ def _measured(
                 with user_errors.collect():
                     steps = measuring(folder, spec, device, cache=lab.root / "cache", ranks=ranks)
                     noun = "images" if isinstance(spec, SamplesSpec) else "passes"
-                    yield folder, spec, finished(steps, noun)
+                    yield folder, spec, with_progress(steps, noun)
     except ProcessLost as lost:
         raise Unavailable(f"{lost}; the same command goes on") from lost
 

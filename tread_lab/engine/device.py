@@ -50,7 +50,8 @@ def pick(name: str | None = None) -> torch.device:
     if not torch.cuda.is_available():
         raise UserError(f"--device {name}: no CUDA device is visible; try --device cpu")
     count = torch.cuda.device_count()
-    _repeat_products()
+    # Else cuBLAS may vary; torch looks once, at the first product, which may be of another run.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     index = _current_gpu() if device.index is None else device.index
     if index >= count:
         visible = "1 CUDA device is visible: cuda:0"
@@ -91,15 +92,9 @@ def use(device: torch.device, *, deterministic: bool = False) -> None:
     if deterministic != torch.are_deterministic_algorithms_enabled():  # which imports the compiler
         torch.use_deterministic_algorithms(deterministic)
     if device.type == "cuda":
-        _repeat_products()
         torch.cuda.set_device(device)
     else:
         _keep_freed_memory()
-
-
-def _repeat_products() -> None:
-    """Let cuBLAS not vary; torch looks once, at the first product, which may be of another run."""
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 # Parameters of glibc's `mallopt`, and their largest useful values.

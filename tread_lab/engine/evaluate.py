@@ -26,7 +26,6 @@ from tread_lab.engine.precision import matrix_products
 from tread_lab.engine.probes import (
     Measuring,
     check_probe,
-    finished,
     heldout_losses,
     layer_similarity,
 )
@@ -55,18 +54,6 @@ from tread_lab.specs.run import RunSpec
 if TYPE_CHECKING:
     from tread_lab.metrics.extraction import Reference
     from tread_lab.metrics.features import Scorer
-
-
-def evaluate(
-    folder: RunFolder,
-    spec: EvaluationSpec,
-    device: torch.device,
-    *,
-    cache: Path | None = None,
-    ranks: Ranks | None = None,
-) -> dict[str, float]:
-    """Return what `measuring` returns, without a break."""
-    return finished(measuring(folder, spec, device, cache=cache, ranks=ranks))
 
 
 def measuring(

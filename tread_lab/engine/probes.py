@@ -53,16 +53,6 @@ def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: 
         )
 
 
-def finished(steps: Measuring[T]) -> T:
-    """Return what a measuring returns, without a break."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
 @dataclass(frozen=True)
 class HeldoutLosses:
     """Weighted loss of every image at every level; `routed_ML` is `None` for dense runs."""

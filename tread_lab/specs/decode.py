@@ -232,8 +232,12 @@ _FORMS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
     tuple: _tuple,
     types.UnionType: _union,
 }
-_WORDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"} | {
-    tuple: "a list"
+_WORDS = {
+    bool: "true or false",
+    float: "a number",
+    int: "a whole number",
+    str: "a text",
+    tuple: "a list",
 }
 
 

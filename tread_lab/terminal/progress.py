@@ -59,7 +59,7 @@ def shown(
         say(f"{text(done)} {noun} in {duration(time.monotonic() - started)}")
 
 
-def finished(steps: Generator[tuple[int, int], None, T], noun: str) -> T:
+def with_progress(steps: Generator[tuple[int, int], None, T], noun: str) -> T:
     """Show how far the work is until its end, and return what it returns."""
     found: list[T] = []
 

@@ -23,6 +23,8 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec
+from tread_lab.specs.errors import Unavailable
+from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
 
 def test_a_killed_process_of_the_calibration_is_survived(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,11 +74,15 @@ def test_as_many_processes_as_slots_time_and_end_and_one_is_heard(
 
 
 def test_a_gpu_is_timed_by_a_process_of_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a driver had cached on a GPU stayed beside its runs: 91 GB for XL/2. There is no
-    eighth."""
+    """What a driver had cached on a GPU stayed beside its runs: 91 GB for XL/2. No machine here has
+    an eighth GPU: a warning says that it cannot be timed."""
     monkeypatch.delattr(calibration, "measure")
-    with pytest.raises(RuntimeError, match="cuda:7 cannot be timed"):
-        calibrate([tiny()], torch.device("cuda", 7), slots=4)
+    eighth = torch.device("cuda", 7)
+    with pytest.raises(Unavailable, match=r"^cuda:7 cannot be timed$"):
+        calibrate([tiny()], eighth, slots=4)
+    here = Devices((DeviceFacts("cuda", "H100", ("fp32",), 2**36),), 4, 4, eighth)
+    with pytest.warns(UserWarning, match=r"^cuda:7 cannot be timed, so no time is predicted$"):
+        assert here.time([tiny()], at_once=4) is None
     if torch.cuda.is_available():
         [speed] = calibrate([tiny()], torch.device("cuda", 0), slots=4)
         assert speed.per_flop > 0

@@ -11,11 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, differing, last_checkpoint, train_until
+from tests.engine.runs import CPU, differing, evaluate, last_checkpoint, train_until
 from tests.made_data import write_captioned
 from tread_lab import draws
 from tread_lab.data import open_data
-from tread_lab.engine import evaluate
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
 from tread_lab.engine.cost.calibration import measure
@@ -160,7 +159,7 @@ def test_images_are_drawn_from_recorded_held_out_captions(
     train_until(spec, folder.path)
     tree = {"count": 6, "sampler": {"steps": 2, "guidance": 2.0}}
     guided = decode(SamplesSpec, tree)
-    evaluate.evaluate(folder, guided, CPU)
+    evaluate(folder, guided, CPU)
     place = folder.evaluation(guided)
     record = place.read()
     assert record is not None and record["captions"]["heldout"] == 2
@@ -172,7 +171,7 @@ def test_images_are_drawn_from_recorded_held_out_captions(
     first = [texts[0] for texts in open_data(spec.data, "heldout").captions()]  # type: ignore[attr-defined]
     assert written == [f'{{"captions": ["{first[number]}"]}}' for number in numbers]
     again = decode(SamplesSpec, {**tree, "sampler": {"steps": 2, "guidance": 1.0}})
-    evaluate.evaluate(folder, again, CPU)
+    evaluate(folder, again, CPU)
     with np.load(folder.evaluation(again).path / "samples.npz") as arrays:
         assert (arrays["arr_1"] == numbers).all() and (arrays["arr_0"] != images).any()
 
@@ -256,16 +255,16 @@ def test_neither_run_nor_export_is_measured_with_another_text_encoder(
     folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 64})
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
-        evaluate.evaluate(folder, heldout, CPU)
+        evaluate(folder, heldout, CPU)
     monkeypatch.setenv("TREAD_LAB_TEXT_ENCODER", str(clip))
     drawn = decode(SamplesSpec, {"count": 2, "sampler": {"steps": 1}})
     export(folder, tmp_path / "out")
     with pytest.raises(UserError, match=r"captions: run out was trained with another clip-base"):
-        evaluate.evaluate(RunFolder(tmp_path / "out"), drawn, CPU)
+        evaluate(RunFolder(tmp_path / "out"), drawn, CPU)
     folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 16})
     with pytest.warns(UserWarning, match="by an earlier version, whose digest of clip-base cannot"):
-        evaluate.evaluate(folder, HeldoutSpec(images=2, levels=2), CPU)
+        evaluate(folder, HeldoutSpec(images=2, levels=2), CPU)
     folder.attempts.open(**where, fingerprint=fingerprint(spec, "cpu"))
-    assert min(evaluate.evaluate(folder, heldout, CPU).values()) > 0
+    assert min(evaluate(folder, heldout, CPU).values()) > 0
     export(folder, tmp_path / "out")
-    assert evaluate.evaluate(RunFolder(tmp_path / "out"), drawn, CPU) == {}
+    assert evaluate(RunFolder(tmp_path / "out"), drawn, CPU) == {}

@@ -22,6 +22,7 @@ from tread_lab.engine.system import systems_of
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 
@@ -58,15 +59,15 @@ def calibrate(
         threads: of each process.
 
     Raises:
-        RuntimeError: a GPU could not be timed.
+        Unavailable: a GPU could not be timed.
     """
     on_cpu = device.type == "cpu"
     if not on_cpu or slots > 1 or threads > 1:
         try:
             return _timed_beside_others(specs, device, slots if on_cpu else 1, threads)
-        except (OSError, ValueError) as error:  # no process answers
+        except (OSError, json.JSONDecodeError) as error:  # no process answers
             if not on_cpu:
-                raise RuntimeError(f"{device} cannot be timed") from error
+                raise Unavailable(f"{device} cannot be timed") from error
     torch.set_num_threads(threads)
     return [measure(spec, device) for spec in specs]
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from tread_lab.engine.device import (
     precisions,
     usable_cpus,
 )
-from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.errors import Unavailable, UserError, lookup
 from tread_lab.specs.run import RunSpec
 
 # Times a few steps of each run where runs will run; `None` where it cannot.
@@ -123,7 +124,11 @@ class Devices:
         """Time a few steps of each run where runs will run; `None` where that cannot be."""
         if self.local is None:
             return None if self.timer is None else self.timer(specs)
-        speeds = calibrate(specs, self.local, slots=at_once, threads=self.threads)
+        try:
+            speeds = calibrate(specs, self.local, slots=at_once, threads=self.threads)
+        except Unavailable as error:  # the runs themselves will say why
+            warnings.warn(f"{error}, so no time is predicted", stacklevel=2)
+            return None
         # Steps are timed in CPU seconds: with more threads than CPUs a run waits for its turn.
         threads = self.per_run * self.threads if self.local.type == "cpu" else 0
         wait = max(1.0, threads / usable_cpus())

@@ -172,9 +172,7 @@ def _measured(
     ]
     try:
         speeds = devices.time(trials, at_once=at_once) if trials else None
-    except RuntimeError:  # the runs themselves will say why
-        speeds = None
-    except UserError:
+    except (UserError, RuntimeError):
         if all(trial.train.batch == specs[kind].train.batch for kind, trial in zip(cheap, trials)):
             raise
         speeds = None
