@@ -57,6 +57,12 @@ def test_the_facts_name_every_network_data_set_batch_and_precision(
     facts = dict(contents(lab, "placement")["facts"])
     assert facts["training"] == "400 to 1,520 steps of 16 or 32, fp32 or bf16"
     assert facts["compared"] == "at equal training FLOPs"
+    once = facts["runs"], facts["training of all runs"]
+    plan["trials"].append({**plan["trials"][1], "label": "the same run", "cell": {"again": 1}})
+    path.write_text(json.dumps(plan))
+    facts = dict(contents(lab, "placement")["facts"])
+    assert (facts["runs"], facts["training of all runs"]) == once
+    assert once[0] == "2 of 2 completed"
 
 
 def test_a_sweep_is_planned_when_its_plan_says(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab) -> None:
         measured(lab, tiny(seed=s, routes=["0->2"]), dense[s].run, flops=8.0 - s, loss=4.0)
         for s in (0, 1)
     ]
-    assert cell_values(lab, routed, [FLOPS, LOSS], [AT_END]) == (-2.5, 2.5)
+    assert cell_values(lab, routed, [LOSS, FLOPS], [AT_END]) == (2.5, -2.5)
     assert cell_values(lab, dense, [FLOPS, LOSS], [AT_END]) == (10.0, 1.5)
 
 
