@@ -65,8 +65,7 @@ def test_the_cost_to_reach_a_value_is_read_between_points_by_its_logarithm() -> 
     curve = bare_rows(x=[1.0, 100.0], value=[3.0, 1.0])
     assert cost_to_reach(curve, 2.0) == pytest.approx(10)
     assert cost_to_reach(curve, 3.5) == 1 and np.isnan(cost_to_reach(curve, 0.5))
-    higher = bare_rows(x=[100.0, 1.0], value=[-1.0, -3.0])
-    assert cost_to_reach(higher, -2.0, lower=False) == pytest.approx(10)
+    assert cost_to_reach(curve[::-1], 2.0) == pytest.approx(10)
 
 
 def test_published_factors_are_the_printed_ones() -> None:
