@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,7 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curves, curve_looks, curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
-from tread_lab.analysis.figures.over_training import (
-    schedule_warning,
-    training_axis,
-    training_metrics,
-)
+from tread_lab.analysis.figures.over_training import training_axis, training_metrics
 from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.tables import published
@@ -58,13 +54,11 @@ class TimeToEqual(Curves):
 
     Attributes:
         cost, unit: `training FLOPs` and `FLOP`.
-        warning: why stages of runs stand in for no shorter runs; empty where they do.
     """
 
     cost: str
     unit: str
     factors: tuple[Factor, ...]
-    warning: str = ""
 
 
 def cost_to_reach(curve: pd.DataFrame, level: float) -> float:
@@ -91,17 +85,17 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
     """
-    rows = curves(frame, metric, training_axis(frame)).measured
-    rows = rows.assign(x=rows.get(cost, np.nan))
-    found = Curves(metric, rows[rows["x"] > 0])  # a logarithm has no zero
+    found = curves(frame, metric, training_axis(frame))
+    rows = found.measured.assign(x=found.measured.get(cost, np.nan))
+    found = replace(found, rows=rows[rows["x"] > 0])  # a logarithm has no zero
     kind = metric_kind(cost)
     return TimeToEqual(
         metric,
         found.rows,
+        warning=found.warning,
         cost=kind.label or cost,
         unit=kind.unit,
         factors=_factors(found),
-        warning=schedule_warning(frame),
     )
 
 

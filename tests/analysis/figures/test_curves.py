@@ -53,7 +53,7 @@ def test_a_figure_has_room_for_the_names_of_all_curves(tmp_path: Path) -> None:
 
 def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(stages=(100,), seeds=(0, 1), states={((2, 8), 1): "failed"}))
-    (_, found), *_ = over_training(steps_frame(lab, "placement"), FD).panels
+    found = over_training(steps_frame(lab, "placement"), FD)["training steps"]
     states = {name: rows["state"].tolist() for name, rows in found.curves.items()}
     assert states.pop("2->8 s=0.5") == ["failed"] * 2
     assert [*states.values()] == [["completed"] * 2] * 3
