@@ -170,10 +170,10 @@ def _factors(found: Curves) -> tuple[Factor, ...]:
     factors = []
     for name, other in curves.items():
         level = float(max(dense["value"].min(), other["value"].min()))
-        costs = [cost_to_reach(rows, level) for rows in (dense, other)]
-        firsts = [rows["value"][rows["x"].idxmin()] for rows in (dense, other)]
-        bounds = [bound for first, bound in zip(firsts, ("at most", "at least")) if first < level]
-        factors.append(Factor(str(name), sign * level, *costs, *bounds[:1]))
+        ours, theirs = (cost_to_reach(rows, level) for rows in (dense, other))
+        firsts = (rows.sort_values("x")["value"].iloc[0] for rows in (dense, other))
+        bounds = (bound for first, bound in zip(firsts, ("at most", "at least")) if first < level)
+        factors.append(Factor(str(name), sign * level, ours, theirs, next(bounds, "")))
     return tuple(factors)
 
 
