@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, na
 from tread_lab.analysis.figures.points import NUMBERS, Points, bare_rows, cell_points
 from tread_lab.analysis.figures.sentences import metric_text, routed, span
 from tread_lab.analysis.tables import published
-from tread_lab.frames import cells_frame, delta_column, require_metric, with_delta
+from tread_lab.frames import STEP, cells_frame, delta_column, require_metric, with_delta
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
@@ -24,12 +24,18 @@ from tread_lab.specs.trials import SPEND, STEPS
 RATE = "rate"
 
 
+@dataclass(frozen=True)
 class Curves(Points):
     """Points on curves, baselines first, from left to right.
 
     Their rows also have `curve`, its name (`dense`, or the route with its rate, and what else is
     fixed), `dense`, whether it is of baselines, and `x`, the value of the axis.
+
+    Attributes:
+        warning: why stages of runs stand in for no shorter runs; empty where they do.
     """
+
+    warning: str = ""
 
     @property
     def curves(self) -> dict[str, pd.DataFrame]:
@@ -60,7 +66,15 @@ def curves(frame: pd.DataFrame, metric: str, axis: str) -> Curves:
     dense = (found.rows["role"] == "baseline").groupby(found.rows["curve"]).transform("all")
     rows = found.rows.assign(dense=dense)
     order = np.lexsort((rows["x"], pd.factorize(rows["curve"])[0], ~dense))
-    return Curves(metric, rows.iloc[order], found.measured_as)
+    warning = _schedule_warning(frame) if axis == STEP else ""
+    return Curves(metric, rows.iloc[order], found.measured_as, warning)
+
+
+def _schedule_warning(frame: pd.DataFrame) -> str:
+    """Return why the stages of runs are no shorter runs; nothing for a constant rate."""
+    schedules = ", ".join(frame.attrs.get("schedules", ()))
+    falls = f" The rate falls to the end ({schedules}): an earlier step is no shorter run."
+    return falls if schedules else ""
 
 
 def curve_looks(found: Curves) -> Iterator[tuple[str, pd.DataFrame, str, str]]:

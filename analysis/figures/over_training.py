@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -28,29 +28,11 @@ STEPS_AXIS, HOURS_AXIS = "training steps", "device-hours"
 COSTS = {TRAIN_IMAGES: "training images", DEVICE_HOURS: HOURS_AXIS}
 
 
-@dataclass(frozen=True)
-class OverTraining:
-    """Curves of one metric over training, a panel each.
+def over_training(frame: pd.DataFrame, metric: str) -> dict[str, Curves]:
+    """Return curves of a metric over training steps, and over each cost that rows have.
 
-    Attributes:
-        panels: (what they are over, curves), over steps first; a point is a stage of one run, or a
-            run of its own length.
-        warning: why stages stand in for no shorter runs; empty where they do.
-    """
-
-    panels: tuple[tuple[str, Curves], ...]
-    warning: str = ""
-
-    @property
-    def measured(self) -> bool:
-        """Whether any curve has a number."""
-        return not self.panels[0][1].measured.empty
-
-
-def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
-    """Return a panel of a metric over training steps, and one over each cost that rows have.
-
-    Of rows of `training_frame`. A gap has no curve of the baseline, of which it is 0.
+    Of rows of `training_frame`; a point is a stage of one run, or a run of its own length. A gap
+    has no curve of the baseline, of which it is 0.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
@@ -58,23 +40,16 @@ def over_training(frame: pd.DataFrame, metric: str) -> OverTraining:
     rows = frame[frame["role"] == "trial"] if metric.startswith("gap/") else frame
     rows.attrs |= frame.attrs
     found = curves(rows, metric, training_axis(frame))
-    panels = [(STEPS_AXIS, found)]
+    panels = {STEPS_AXIS: found}
     for cost in (cost for cost in COSTS if cost in rows):
         spent = found.rows[cost].where(found.rows["value"].notna())
-        panels.append((COSTS[cost], replace(found, rows=found.rows.assign(x=spent))))
-    return OverTraining(tuple(panels), schedule_warning(frame))
+        panels[COSTS[cost]] = replace(found, rows=found.rows.assign(x=spent))
+    return panels
 
 
 def training_axis(frame: pd.DataFrame) -> str:
     """Return the column with training steps: of stages of runs, or of runs of several lengths."""
     return STEP if STEP in frame else STEPS
-
-
-def schedule_warning(frame: pd.DataFrame) -> str:
-    """Return why the stages of runs are no shorter runs; nothing for a constant rate."""
-    schedules = frame.attrs.get("schedules", ()) if STEP in frame else ()
-    falls = f" The rate falls to the end ({', '.join(schedules)}): an earlier step is no shorter"
-    return f"{falls} run." if schedules else ""
 
 
 def training_metrics(frame: pd.DataFrame) -> list[str]:
@@ -106,9 +81,9 @@ def draw_over_training(found: Curves, ax: Axes, *, over: str, legend: bool = Tru
     ax.set_xlabel(over)
 
 
-def caption(found: OverTraining) -> str:
+def caption(panels: Mapping[str, Curves]) -> str:
     """Return the last value of every curve with what it had spent, and what intervals are over."""
-    by_step, panels = found.panels[0][1], dict(found.panels)
+    by_step = panels[STEPS_AXIS]
     hours = panels[HOURS_AXIS].rows["x"] if HOURS_AXIS in panels else pd.Series(dtype=float)
     sentences = []
     for k, end in by_step.measured.drop_duplicates("curve", keep="last").iterrows():
@@ -117,7 +92,7 @@ def caption(found: OverTraining) -> str:
         at = f"{value} at {end['x']:.0f} steps{price if np.isfinite(spent) else ''}"
         sentences.append(f"{routed(end['curve'])} {at}")
     over = f" Intervals: {by_step.measured_as}." if by_step.measured_as else ""
-    return f"Last of each curve: {'; '.join(sentences)}.{over}{found.warning}"
+    return f"Last of each curve: {'; '.join(sentences)}.{over}{by_step.warning}"
 
 
 @figure_kind()
@@ -125,17 +100,17 @@ def growths(records: SweepRecords) -> Iterator[Drawn]:
     """Quality over training"""
     busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
     for metric in training_metrics(records.training):
-        found = over_training(records.training, metric)
-        if not found.measured:
+        panels = over_training(records.training, metric)
+        if panels[STEPS_AXIS].measured.empty:
             continue
-        several = len(found.panels) > 1
-        height = legend_height(len(found.panels[0][1].curves))
+        several = len(panels) > 1
+        height = legend_height(len(panels[STEPS_AXIS].curves))
         width = PAGE if several else COLUMN
-        fig, axes = figure(width=width, height=height, columns=len(found.panels))
-        for (over, panel), ax in zip(found.panels, axes):
+        fig, axes = figure(width=width, height=height, columns=len(panels))
+        for (over, panel), ax in zip(panels.items(), axes):
             draw_over_training(panel, ax, over=over, legend=ax is axes[0])
         for ax in axes[1:]:
             ax.set_ylabel("")
         note = f" Other work on the machine disturbed the hours of {joined(busy)}."
-        text = caption(found) + note * (several and len(busy) > 0)
+        text = caption(panels) + note * (several and len(busy) > 0)
         yield Drawn(named("over_training", metric), text, fig, metric)

@@ -112,16 +112,11 @@ def vary_in_cost(rows: pd.DataFrame) -> bool:
 
 def pareto_front(cost: ArrayLike, value: ArrayLike, *, lower: bool = True) -> NDArray[np.bool_]:
     """Return which points no other beats: none costs as little and is as good, or better in one."""
-    cost, signed = np.asarray(cost), np.asarray(value) * (1 if lower else -1)
-    front = np.zeros(len(cost), dtype=bool)
-    best = np.inf
-    for level in np.unique(cost):
-        at = np.flatnonzero(cost == level)
-        least = signed[at].min()
-        if least < best:
-            front[at[signed[at] == least]] = True
-            best = least
-    return front
+    signed = pd.Series(np.asarray(value) * (1 if lower else -1))
+    least = signed.groupby(np.asarray(cost)).min()  # from the cheapest
+    better = least < least.cummin().shift(fill_value=np.inf)
+    at = least.where(better).loc[np.asarray(cost)]
+    return np.asarray(signed.to_numpy() == at.to_numpy())
 
 
 def draw_front(points: Front, ax: style.Axes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,7 @@ import pandas as pd
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.curves import Curves, curve_looks, curves
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
-from tread_lab.analysis.figures.over_training import (
-    schedule_warning,
-    training_axis,
-    training_metrics,
-)
+from tread_lab.analysis.figures.over_training import training_axis, training_metrics
 from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.tables import published
@@ -58,28 +54,24 @@ class TimeToEqual(Curves):
 
     Attributes:
         cost, unit: `training FLOPs` and `FLOP`.
-        warning: why stages of runs stand in for no shorter runs; empty where they do.
     """
 
     cost: str
     unit: str
     factors: tuple[Factor, ...]
-    warning: str = ""
 
 
-def cost_to_reach(curve: pd.DataFrame, level: float, *, lower: bool = True) -> float:
-    """Return the least cost at which a curve is as good as `level`; NaN if it never is.
+def cost_to_reach(curve: pd.DataFrame, level: float) -> float:
+    """Return the least cost at which a curve is as low as `level`; NaN if it never is.
 
     Between two points the value is taken as linear in the logarithm of the cost. The first point is
-    the answer where it is better already: an upper bound.
+    the answer where it is lower already: an upper bound.
     """
     curve = curve.sort_values("x")
-    x, value = np.log(curve["x"].to_numpy(float)), curve["value"].to_numpy(float)
-    y = value if lower else -value
-    level = level if lower else -level
+    x, y = np.log(curve["x"].to_numpy(float)), curve["value"].to_numpy(float)
     for k in np.flatnonzero(y <= level)[:1]:
         if k == 0:
-            return float(curve["x"].min())
+            return float(curve["x"].iloc[0])
         share = (y[k - 1] - level) / (y[k - 1] - y[k])
         return float(np.exp(x[k - 1] + share * (x[k] - x[k - 1])))
     return float("nan")
@@ -93,17 +85,17 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
     """
-    rows = curves(frame, metric, training_axis(frame)).measured
-    rows = rows.assign(x=rows.get(cost, np.nan))
-    found = Curves(metric, rows[rows["x"] > 0])  # a logarithm has no zero
+    found = curves(frame, metric, training_axis(frame))
+    rows = found.measured.assign(x=found.measured.get(cost, np.nan))
+    found = replace(found, rows=rows[rows["x"] > 0])  # a logarithm has no zero
     kind = metric_kind(cost)
     return TimeToEqual(
         metric,
         found.rows,
+        warning=found.warning,
         cost=kind.label or cost,
         unit=kind.unit,
-        factors=_factors(found, lower=lower_is_better(metric)),
-        warning=schedule_warning(frame),
+        factors=_factors(found),
     )
 
 
@@ -163,25 +155,25 @@ def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) ->
     style.halo(name)
 
 
-def _factors(found: Curves, *, lower: bool) -> tuple[Factor, ...]:
+def _factors(found: Curves) -> tuple[Factor, ...]:
     """Return factors at the best value that both reached: the worse of the two curves' bests.
 
     Of several dense curves none is the baseline of every route, and there are no factors.
     """
-    curves = {n: rows for n, rows in found.curves.items() if len(rows) > 1}  # a point is no curve
-    several = [rows for rows in curves.values() if rows["dense"].all()]
+    sign = 1 if lower_is_better(found.metric) else -1
+    lower = found.rows.assign(value=sign * found.rows["value"])  # is better
+    curves = {name: rows for name, rows in lower.groupby("curve", sort=False) if len(rows) > 1}
+    several = [name for name, rows in curves.items() if rows["dense"].all()]
     if len(several) != 1:
         return ()
-    (dense,) = several
-    best, worse = (np.min, max) if lower else (np.max, min)
+    dense = curves.pop(several[0])
     factors = []
-    for name, other in ((n, rows) for n, rows in curves.items() if rows is not dense):
-        level = float(worse(best(dense["value"]), best(other["value"])))
-        ours, theirs = (cost_to_reach(rows, level, lower=lower) for rows in (dense, other))
-        bounds = (dense, "at most"), (other, "at least")
-        firsts = ((rows.sort_values("x")["value"].iloc[0], bound) for rows, bound in bounds)
-        better = (bound for first, bound in firsts if worse(first, level) != first)
-        factors.append(Factor(name, level, ours, theirs, next(better, "")))
+    for name, other in curves.items():
+        level = float(max(dense["value"].min(), other["value"].min()))
+        ours, theirs = (cost_to_reach(rows, level) for rows in (dense, other))
+        firsts = (rows.sort_values("x")["value"].iloc[0] for rows in (dense, other))
+        bounds = (bound for first, bound in zip(firsts, ("at most", "at least")) if first < level)
+        factors.append(Factor(str(name), sign * level, ours, theirs, next(bounds, "")))
     return tuple(factors)
 
 
@@ -193,15 +185,14 @@ def caption(found: TimeToEqual) -> str:
         return "There is no dense curve to be as good as."
     sentences = []
     for factor in found.factors:
-        name = routed(factor.name)
-        ours, theirs = (
-            f"{'at most ' * (factor.bound == bound)}{quantity(cost, found.unit)}"
-            for cost, bound in ((factor.cost, "at least"), (factor.dense_cost, "at most"))
-        )
-        sentences.append(
-            f"{name} reaches {number(factor.level)} after {ours} instead of {theirs}: a factor of"
-            f" {factor.bound}{' ' * bool(factor.bound)}{factor.value:.2g}"
-        )
+        ours, theirs = (quantity(cost, found.unit) for cost in (factor.cost, factor.dense_cost))
+        text = {
+            "": f"{ours} instead of {theirs}: a factor of",
+            "at least": f"at most {ours} instead of {theirs}: a factor of at least",
+            "at most": f"{ours} instead of at most {theirs}: a factor of at most",
+        }[factor.bound]
+        name, level = routed(factor.name), number(factor.level)
+        sentences.append(f"{name} reaches {level} after {text} {factor.value:.2g}")
     return (
         f"{'; '.join(sentences)}. A factor is the dense run's cost ({found.cost}) to reach a value"
         f" over the other's, at the best value that both reached.{found.warning}"

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -14,15 +15,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.compare.best_set import Ranks, ranks, residual_deviation, seeds_needed
-from tread_lab.compare.gaps import PairedGap, gap_over_seeds
+from tread_lab.compare.gaps import PairedGap
 from tread_lab.frames import (
     COUNT,
     HIGH,
     LOW,
+    UNIT,
+    cells_frame,
     equal_steps_frame,
     require_metric,
     tied_with_best,
     trials_frame,
+    with_metrics,
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
@@ -31,8 +35,9 @@ from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.routes import block_index
 
 Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+Place = tuple[int, int, float]  # start, end, rate
 PLACE = ["start", "end", "rate"]
+GAP_COLUMNS = [GAP_HELDOUT + end for end in ("", LOW, HIGH, COUNT, UNIT)]
 _Form = Callable[[int, int], int | str]  # of block and depth
 Verdict = Literal["dense", "established", "undecided", "insufficient"]
 FEWEST_SEEDS = 3  # for a claim
@@ -46,7 +51,7 @@ class Rule:
     end: int | str
     rate: float
 
-    def at(self, depth: int) -> tuple[int, int, float]:
+    def at(self, depth: int) -> Place:
         """Return the placement that the rule means in a network of `depth` blocks."""
         return block_index(self.start, depth), block_index(self.end, depth), self.rate
 
@@ -55,59 +60,52 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Table:
+class Evidence:
     """The finished placements of networks of one depth B.
 
     Attributes:
-        places: (start, end, rate) of each column.
+        cells: their rows of `cells_frame`, the best mean first; each also has the `run` of its
+            first seed, and `best`, whether it cannot be distinguished from the first. An interval
+            over images speaks of one trained run each.
         values_SK: `gap/heldout`, the difference to the dense baseline of the same seed.
-        cells_K: the name of each cell.
-        runs_K: the run of the first seed.
         unfinished: placements left out because a seed of theirs has no number.
-        rows: the trials of these placements.
+        chosen: the number of the one that the rule means.
     """
 
     depth: int
-    places: tuple[tuple[int, int, float], ...]
+    cells: pd.DataFrame
     values_SK: Array
-    cells_K: tuple[str, ...]
-    runs_K: tuple[str, ...]
-    unfinished: int
-    rows: pd.DataFrame = field(default_factory=pd.DataFrame)
+    unfinished: int = 0
+    chosen: int = 0
 
     @property
-    def means_K(self) -> Array:
-        """The mean over seeds of each placement."""
-        return np.asarray(self.values_SK.mean(axis=0))
+    def places(self) -> list[Place]:
+        """(start, end, rate) of each placement."""
+        return [(int(start), int(end), float(s)) for start, end, s in self.cells[PLACE].to_numpy()]
 
     @property
-    def order(self) -> list[int]:
-        """Placements from the best mean to the worst."""
-        return [int(k) for k in np.argsort(self.means_K, kind="stable")]
+    def gap(self) -> PairedGap:
+        """The chosen placement's difference to its baseline, over seeds, else over images."""
+        return PairedGap(*self.cells[GAP_COLUMNS].iloc[self.chosen])
 
+    @property
+    def runner_up(self) -> int:
+        """The number of the best of the other placements."""
+        return 0 if self.chosen else 1
 
-@dataclass(frozen=True)
-class Evidence:
-    """What one table says of the placement that a rule means there.
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """How firm the order is; `None` for one seed."""
+        return ranks(self.values_SK) if len(self.values_SK) > 1 else None
 
-    Attributes:
-        members_K: the best set: the best placement and those that cannot be distinguished from it.
-        chosen, runner_up: column of the rule's placement, and the next one in order of means.
-        ranks: how firm the order is; `None` for one seed.
-        gap: the chosen placement's difference to the baseline; over `images`, as the best set is
-            then, it speaks of one trained run each.
-        worse: whether all of that gap's interval is worse than the baseline.
-        seeds: how many would separate the two; `None` above 200.
-    """
-
-    table: Table
-    members_K: Flags
-    chosen: int
-    ranks: Ranks | None
-    gap: PairedGap
-    worse: bool
-    runner_up: int
-    seeds: int | None
+    @property
+    def seeds_needed(self) -> int | None:
+        """How many seeds would separate the two; `None` for one seed, and above 200."""
+        if len(self.values_SK) < 2:
+            return None
+        means = self.cells[GAP_HELDOUT].to_numpy()
+        apart = abs(float(means[self.runner_up] - means[self.chosen]))
+        return seeds_needed(apart, residual_deviation(self.values_SK), cells=len(means))
 
 
 @dataclass(frozen=True)
@@ -147,62 +145,24 @@ def recommend(lab: Lab, sweep: str, *, equal_steps: bool = False) -> Recommendat
             )
         frame = stages
     depths = {trial.run: trial.spec["model"]["depth"] for trial in plan.trials}
-    tables = tables_of(frame, depths)
-    rule = best_rule(tables)
-    evidence = tuple(
-        _evidence(table, _best_set(lab, frame, table), table.places.index(rule.at(table.depth)))
-        for table in tables
-    )
+    measured = evidence_of(lab, frame, depths)
+    rule = best_rule(measured)
+    evidence = tuple(replace(e, chosen=e.places.index(rule.at(e.depth))) for e in measured)
     question = str(frame.attrs.get("comparison", ""))
     return Recommendation(folder.name, rule, evidence, _verdict(evidence), question)
 
 
-def _best_set(lab: Lab, frame: pd.DataFrame, table: Table) -> Flags:
-    """Return which placements the answer of a report, too, does not tell from the best one."""
-    cells = [table.cells_K[k] for k in table.order]
-    return np.isin(table.cells_K, [cells[0], *tied_with_best(lab, frame, cells, GAP_HELDOUT)])
-
-
-def _gap(table: Table, k: int) -> PairedGap:
-    """Return a placement's difference to its baseline, over seeds, else over images."""
-    if len(table.values_SK) > 1:
-        return gap_over_seeds(table.values_SK[:, k])
-    rows = table.rows[table.rows["run"] == table.runs_K[k]]
-    mean, low, high, n = (float(rows[GAP_HELDOUT + end].iloc[0]) for end in ("", LOW, HIGH, COUNT))
-    return PairedGap(mean, low, high, int(n), "images")
-
-
-def _evidence(table: Table, members_K: Flags, chosen: int) -> Evidence:
-    several, gap = len(table.values_SK) > 1, _gap(table, chosen)
-    runner_up = next(k for k in table.order if k != chosen)
-    apart = abs(float(table.means_K[runner_up] - table.means_K[chosen]))
-    seeds = None
-    if several:
-        deviation = residual_deviation(table.values_SK)
-        seeds = seeds_needed(apart, deviation, cells=len(table.places))
-    return Evidence(
-        table=table,
-        members_K=members_K,
-        chosen=chosen,
-        ranks=ranks(table.values_SK) if several else None,
-        gap=gap,
-        worse=gap.low > 0,
-        runner_up=runner_up,
-        seeds=seeds,
-    )
-
-
-def _verdict(evidence: tuple[Evidence, ...]) -> Verdict:
-    if all(e.worse for e in evidence):
+def _verdict(evidence: Sequence[Evidence]) -> Verdict:
+    if all(e.gap.low > 0 for e in evidence):
         return "dense"
-    if any(len(e.table.values_SK) < FEWEST_SEEDS for e in evidence):
+    if any(len(e.values_SK) < FEWEST_SEEDS for e in evidence):
         return "insufficient"
-    alone = all(e.members_K.sum() == 1 and e.members_K[e.chosen] for e in evidence)
+    alone = all(e.cells["best"].sum() == 1 and e.chosen == 0 for e in evidence)
     return "established" if alone else "undecided"
 
 
-def tables_of(frame: pd.DataFrame, depths: Mapping[str, int]) -> list[Table]:
-    """Return one table for each depth, of the sweep's single routes.
+def evidence_of(lab: Lab, frame: pd.DataFrame, depths: Mapping[str, int]) -> list[Evidence]:
+    """Return the placements of each depth, of the sweep's single routes.
 
     Args:
         frame: rows of `trials_frame`.
@@ -225,31 +185,23 @@ def tables_of(frame: pd.DataFrame, depths: Mapping[str, int]) -> list[Table]:
         raise UserError(
             f"{cell} is not the only cell of its placement; a rule needs placements alone"
         )
-    parts = rows.groupby("depth", sort=False)
-    tables = [_table(int(str(depth)), part) for depth, part in parts]
-    tables = [table for table in tables if len(table.places) > 1]
-    if not tables:
+    parts = ((int(str(depth)), part) for depth, part in rows.groupby("depth", sort=False))
+    evidence = [_evidence(lab, frame, depth, part) for depth, part in parts]
+    evidence = [e for e in evidence if len(e.cells) > 1]
+    if not evidence:
         raise UserError("fewer than two placements are measured with every seed")
-    return tables
+    return evidence
 
 
-def _table(depth: int, rows: pd.DataFrame) -> Table:
-    values = rows.pivot_table(
-        index="seed", columns=PLACE, values=GAP_HELDOUT, dropna=False, observed=True
-    )
-    done = values.loc[:, values.notna().all()]
-    first = rows.drop_duplicates(PLACE).set_index(PLACE)
-    places = [(int(at[0]), int(at[1]), float(at[2])) for at in done.columns.tolist()]
-    cells, runs = (tuple(str(first.loc[at, name]) for at in places) for name in ("cell", "run"))
-    return Table(
-        depth,
-        tuple(places),
-        done.to_numpy(dtype=np.float64),
-        cells,
-        runs,
-        len(first) - len(places),
-        rows[pd.MultiIndex.from_frame(rows[PLACE]).isin(places)],
-    )
+def _evidence(lab: Lab, frame: pd.DataFrame, depth: int, rows: pd.DataFrame) -> Evidence:
+    values = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack("cell")
+    planned = cells_frame(with_metrics(rows, GAP_HELDOUT)).sort_values([GAP_HELDOUT, *PLACE])
+    cells = planned[planned["cell"].map(values.notna().all())]
+    names, runs = cells["cell"].tolist(), rows.drop_duplicates("cell").set_index("cell")["run"]
+    # as the answer of a report, too, does not tell them from the first
+    best = {*names[:1], *tied_with_best(lab, frame, names, GAP_HELDOUT)}
+    cells = cells.assign(run=runs.loc[names].array, best=cells["cell"].isin(best))
+    return Evidence(depth, cells, values[names].to_numpy(float), len(planned) - len(cells))
 
 
 # How a rule may write the start and the end of a route; the published form comes first.
@@ -257,29 +209,25 @@ _STARTS: tuple[_Form, ...] = (lambda at, _: at, lambda at, depth: f"{at}/{depth}
 _ENDS: tuple[_Form, ...] = (lambda at, depth: f"B-{depth - at}", *reversed(_STARTS))
 
 
-def best_rule(tables: Sequence[Table]) -> Rule:
+def best_rule(evidence: Sequence[Evidence]) -> Rule:
     """Return the rule whose placements lose least to the best of every depth.
 
     At one depth B-9 and a fixed fraction of the depth fit equally; then the published form is
     taken, the start from the first block and the end from the last (TREAD: i = 2, j = B - 4).
     """
+    gaps = ((e, e.cells[GAP_HELDOUT]) for e in evidence)
+    lost = {e.depth: dict(zip(e.places, gap - gap.min())) for e, gap in gaps}
     candidates = (
-        Rule(written_start(start, table.depth), written_end(end, table.depth), rate)
+        Rule(written_start(start, depth), written_end(end, depth), rate)
         for written_start, written_end in itertools.product(_STARTS, _ENDS)
-        for table in tables
-        for start, end, rate in table.places
+        for depth, places in lost.items()
+        for start, end, rate in places
     )
     measured = [
         rule
         for rule in dict.fromkeys(candidates)
-        if all(rule.at(table.depth) in table.places for table in tables)
+        if all(rule.at(depth) in places for depth, places in lost.items())
     ]
     if not measured:
         raise UserError("no rule in the depth means a measured placement at every depth")
-
-    def distance(rule: Rule) -> float:
-        columns = [table.places.index(rule.at(table.depth)) for table in tables]
-        lost = [t.means_K[k] - t.means_K.min() for t, k in zip(tables, columns)]
-        return float(np.mean(lost))
-
-    return min(measured, key=distance)
+    return min(measured, key=lambda rule: sum(lost[depth][rule.at(depth)] for depth in lost))

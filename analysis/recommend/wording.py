@@ -9,7 +9,12 @@ from typing import Any
 
 import yaml
 
-from tread_lab.analysis.recommend.recommendation import FEWEST_SEEDS, Evidence, Recommendation
+from tread_lab.analysis.recommend.recommendation import (
+    FEWEST_SEEDS,
+    Evidence,
+    Place,
+    Recommendation,
+)
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT
@@ -26,7 +31,7 @@ def as_lines(found: Recommendation) -> list[str]:
     lines = [_VERDICTS[found.verdict].format(route)]
     lines += [f"  asked {found.comparison}"] if found.comparison else []
     for e in found.evidence:
-        lines += [f"  depth {e.table.depth}: {text}" for text in _about(e)]
+        lines += [f"  depth {e.depth}: {text}" for text in _about(e)]
     if len(found.evidence) == 1:
         lines.append(
             "  Only one depth was tried, so B-k and a fixed fraction of the depth fit equally;"
@@ -45,35 +50,33 @@ _VERDICTS = {
 
 def _about(e: Evidence) -> Iterator[str]:
     """Give the sentences about one depth."""
-    table, S = e.table, len(e.table.values_SK)
-    over = f"{e.gap.n} {e.gap.unit}{' of one pair of runs' * (e.gap.unit == 'images')}"
     gap = with_interval(e.gap.mean, e.gap.low, e.gap.high, signed=True)
+    one_seed = e.gap.unit == "images"
+    over = f"{e.gap.n} {e.gap.unit}{' of one pair of runs' * one_seed}"
     yield f"{GAP_HELDOUT} {gap} against the baseline (95% over {over})"
     members = _best_set(e)
-    basis = (
-        f"{S} seeds" if e.gap.unit == "seeds" else "the images of one seed (other seeds may differ)"
-    )
+    basis = "the images of one seed (other seeds may differ)" if one_seed else f"{e.gap.n} seeds"
     more = len(members) - _MOST_SHOWN
     shown = ", ".join(members[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    yield f"best set of {len(table.places)} placements over {basis}: {shown}"
+    yield f"best set of {len(e.cells)} placements over {basis}: {shown}"
     if e.ranks is not None:
-        low, high = e.ranks.low_K[e.chosen], e.ranks.high_K[e.chosen]
+        first, last = e.ranks.low_K[e.chosen], e.ranks.high_K[e.chosen]
         yield (
-            f"rank {low}" + (f" to {high}" if high > low else "") + f", first in"
+            f"rank {first}" + (f" to {last}" if last > first else "") + f", first in"
             f" {e.ranks.first_K[e.chosen]:.0%} of resamples"
         )
-        needed = f"{e.seeds} seeds" if e.seeds else "more than 200 seeds"
-        yield f"{needed} would distinguish it from {_show(table.places[e.runner_up])} (80% power)"
-    if table.unfinished:
-        yield f"{table.unfinished} placements are left out because a seed has no number"
+        seeds, rival = e.seeds_needed or "more than 200", _show(e.places[e.runner_up])
+        yield f"{seeds} seeds would distinguish it from {rival} (80% power)"
+    if e.unfinished:
+        yield f"{e.unfinished} placements are left out because a seed has no number"
 
 
 def _best_set(e: Evidence) -> list[str]:
     """Return the placements of the best set, the best one first."""
-    return [_show(e.table.places[k]) for k in e.table.order if e.members_K[k]]
+    return [_show(place) for place, best in zip(e.places, e.cells["best"]) if best]
 
 
-def _show(place: tuple[int, int, float]) -> str:
+def _show(place: Place) -> str:
     return f"{place[0]}->{place[1]} at {place[2]:g}"
 
 
@@ -89,14 +92,14 @@ def as_tree(found: Recommendation) -> dict[str, Any]:
         "best_placement": route,
         "evidence": [
             {
-                "depth": e.table.depth,
-                "seeds": len(e.table.values_SK),
+                "depth": e.depth,
+                "seeds": len(e.values_SK),
                 "unit": e.gap.unit,
-                "chosen": _show(e.table.places[e.chosen]),
+                "chosen": _show(e.places[e.chosen]),
                 "gap": [e.gap.mean, e.gap.low, e.gap.high],
                 "best_set": _best_set(e),
-                "placements": len(e.table.places),
-                "seeds_needed": e.seeds,
+                "placements": len(e.cells),
+                "seeds_needed": e.seeds_needed,
                 "first_share": None if e.ranks is None else float(e.ranks.first_K[e.chosen]),
             }
             for e in found.evidence
@@ -116,7 +119,8 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
     if path.exists() and mark not in path.read_text(encoding="utf-8"):
         raise UserError(f"{path} was not written by a recommendation; choose another --out")
     plan = lab.known_sweep(found.sweep).plan()
-    run = found.evidence[0].table.runs_K[found.evidence[0].chosen]
+    first = found.evidence[0]
+    run = first.cells["run"].iloc[first.chosen]
     trials = {trial.run: trial for trial in plan.trials}
     tree = dict(trials[run].spec)
     baseline = trials[run].baseline

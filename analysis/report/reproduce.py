@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import yaml
 
+from tread_lab.analysis.report.page import Sheet, sheet
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import provenance_differences, provenances_of
@@ -37,22 +39,6 @@ _Dumper.add_representer(
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What an attempt was carried out with.
-
-    Attributes:
-        code: commit, with `-dirty` where the working tree differed.
-        python, device: as recorded.
-        packages: (name, version) of each.
-    """
-
-    code: str
-    python: str
-    device: str
-    packages: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class Repetition:
     """All that it takes to run a sweep again, as the report shows it.
 
@@ -71,7 +57,7 @@ class Repetition:
     commands: tuple[str, ...]
     file: str
     data: str
-    setups: list[tuple[Setup, int]]
+    setups: Sheet
     differences: list[str]
 
     @staticmethod
@@ -117,15 +103,17 @@ def sweep_file(plan: StoredPlan) -> str:
     )
 
 
-def setups(lab: Lab, runs: Iterable[str]) -> list[tuple[Setup, int]]:
+def setups(lab: Lab, runs: Iterable[str]) -> Sheet:
     """Return the distinct setups and how many runs had each, the commonest first.
 
     Several setups mean that the comparison is mixed.
     """
-    counts: Counter[Setup] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for run in runs:
         counts.update({_setup(attempt) for attempt in lab.run(run).origin()})
-    return counts.most_common()
+    rows = [(count, *setup) for setup, count in counts.most_common()]
+    heads = ["runs", "commit of tread-lab", "Python", "device", "packages"]
+    return sheet(pd.DataFrame(rows, columns=heads))
 
 
 def _data_text(plan: StoredPlan) -> str:
@@ -141,12 +129,14 @@ def _data_text(plan: StoredPlan) -> str:
     return " ".join(texts)
 
 
-def _setup(attempt: Mapping[str, Any]) -> Setup:
+def _setup(attempt: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what an attempt was carried out with, `-dirty` where the working tree differed."""
     code = str(attempt.get("code") or "unknown")
     if attempt.get("diff") and not code.endswith("-dirty"):
         code += "-dirty"
-    packages = tuple(sorted((attempt.get("packages") or {}).items()))
-    return Setup(code, str(attempt.get("python", "")), str(attempt.get("device", "")), packages)
+    packages = sorted((attempt.get("packages") or {}).items())
+    versions = ", ".join(f"{name} {version}" for name, version in packages)
+    return code, str(attempt.get("python", "")), str(attempt.get("device", "")), versions
 
 
 def _lines(tree: Mapping[str, Any]) -> dict[str, Any]:

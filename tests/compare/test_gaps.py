@@ -21,7 +21,6 @@ from tread_lab.compare.gaps import (
     Losses,
     common_evaluation,
     gap_over_images,
-    gap_over_seeds,
     loss_gaps,
     losses_paths,
     recorded_gaps,
@@ -46,14 +45,6 @@ def test_interval_over_images_is_the_paired_t_interval() -> None:
     apart = trial.mean(axis=1).var(ddof=1) + baseline.mean(axis=1).var(ddof=1)
     paired = (trial - baseline).mean(axis=1).var(ddof=1)
     assert gap.kept == pytest.approx(paired / apart)
-
-
-def test_interval_over_seeds_is_the_t_interval_of_their_gaps() -> None:
-    means = np.array([0.011, 0.014, 0.009])
-    gap = gap_over_seeds(means)
-    interval = stats.ttest_1samp(means, 0).confidence_interval(0.95)
-    assert (gap.low, gap.high) == pytest.approx((interval.low, interval.high))
-    assert (gap.n, gap.unit) == (3, "seeds") and np.isnan(gap.kept)
 
 
 def test_run_gaps_are_the_true_ones(tmp_path: Path) -> None:

@@ -96,11 +96,6 @@ def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
     return PairedGap(*t_interval(a - b), len(a), "images", pairing_kept(a, b))
 
 
-def gap_over_seeds(gaps_S: Array) -> PairedGap:
-    """Mean of the gaps of two or more seeds, its interval taken over seeds."""
-    return PairedGap(*t_interval(gaps_S), len(gaps_S), "seeds")
-
-
 def loss_gaps(losses: Losses, baseline: Losses) -> dict[str, PairedGap]:
     """`gap/train`, `gap/heldout` and, for a routed run, `gap/route`, over images.
 

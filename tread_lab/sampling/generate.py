@@ -14,7 +14,7 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.diffusion.process import Process
 from tread_lab.routing.select import BatchRoute, Routing, select
-from tread_lab.sampling.guidance import Branch, Denoiser, Prediction, Term, acting, guided
+from tread_lab.sampling.guidance import Branch, Denoiser, Term, acting, guided
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplerSpec
@@ -61,6 +61,7 @@ def generate(
     """
     batch = batch or images_a_call(device.type)
     label = lookup(LABELS, sampler.labels, "sampler.labels")
+    solve, levels = lookup(SOLVERS, sampler.solver, "solver"), process.grid(sampler)
     for first in range(start, count, batch):
         seeds = range(sampler.seed + first, sampler.seed + min(first + batch, count))
         labels = [label(sampler.seed, seed, classes) for seed in seeds]
@@ -68,9 +69,13 @@ def generate(
         noise_BCHW = torch.stack([draws.normal(shape, "image", seed) for seed in seeds])
         null_B = torch.full_like(labels_B, classes)
         seen = {"class": condition(labels_B), "none": condition(null_B)}
-        bind = _Binder(networks, seen, ImageRoutes(routes, tokens, seeds, device))
+        images = ImageRoutes(routes, tokens, seeds, device)
         noise = functools.partial(_step_noise, shape, seeds, device)
-        yield _sample(process, sampler, bind, _sent(noise_BCHW, device), noise), labels_B
+        field = _Field(process, sampler, levels, networks, seen, images, noise)
+        with torch.no_grad():
+            top = process.prior(_sent(noise_BCHW, device).double(), levels[0].to(device))
+            samples_BCHW = solve(field, top, levels).float()
+        yield samples_BCHW, labels_B
 
 
 def _step_noise(
@@ -122,54 +127,40 @@ class ImageRoutes:
 
 
 @dataclass(frozen=True)
-class _Binder:
-    """Terms of the guidance become branches for one batch of images."""
+class _Field:
+    """A process under its guided prediction for one batch of images, as solvers follow it.
 
+    Attributes:
+        labels: what the network sees of `class` and of `none`.
+        noise: that of a step.
+    """
+
+    process: Process
+    sampler: SamplerSpec
+    levels: Tensor
     networks: Mapping[int | None, Denoiser]
-    labels: dict[str, Tensor]
+    labels: Mapping[str, Tensor]
     images: ImageRoutes
+    noise: Callable[[int], Tensor]
 
-    def __call__(self, term: Term, index: int) -> Branch:
+    def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        return self.process.velocity(self._prediction(z_BCHW, level), z_BCHW, level)
+
+    def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
+        return self.process.reverse(self._prediction(z_BCHW, now), z_BCHW, now, then)
+
+    def _prediction(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        index = place(self.levels, float(level))
+        share = progress(index, self.sampler.steps)
+        terms = acting(self.sampler.guidance, float(level), share)
+        return guided(self.process, [self._live(term, index) for term in terms], z_BCHW, level)
+
+    def _live(self, term: Term, index: int) -> Branch:
         branch, images = term.branch, self.images
         dropped = branch.path == "dropped"
         routing = images.dropped() if dropped else images.routing(term.rate, index)
         network, labels_B = self.networks[branch.step], self.labels[branch.label or "class"]
         return Branch(term.weights, network, labels_B, routing)
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A process under its guided prediction, as solvers follow it."""
-
-    process: Process
-    prediction: Prediction
-    noise: Callable[[int], Tensor]
-
-    def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
-        return self.process.velocity(self.prediction(z_BCHW, level), z_BCHW, level)
-
-    def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
-        return self.process.reverse(self.prediction(z_BCHW, now), z_BCHW, now, then)
-
-
-@torch.no_grad()
-def _sample(
-    process: Process,
-    sampler: SamplerSpec,
-    bind: _Binder,
-    noise_BCHW: Tensor,
-    noise: Callable[[int], Tensor],
-) -> Tensor:
-    levels = process.grid(sampler)
-
-    def branches_at(level: float) -> list[Branch]:
-        index = place(levels, level)
-        terms = acting(sampler.guidance, level, progress(index, sampler.steps))
-        return [bind(term, index) for term in terms]
-
-    field = _Field(process, guided(process, branches_at), noise)
-    start = process.prior(noise_BCHW.double(), levels[0].to(noise_BCHW.device))
-    return lookup(SOLVERS, sampler.solver, "solver")(field, start, levels).float()
 
 
 def place(levels: Tensor, level: float) -> int:

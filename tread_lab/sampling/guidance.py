@@ -17,7 +17,6 @@ from tread_lab.specs.guidance import BranchSpec, GuidanceSpec
 
 # denoiser(x_BCHW, t_B, y_B, routing) -> raw output
 Denoiser = Callable[[Tensor, Tensor, Tensor, Routing | None], Tensor]
-Prediction = Callable[[Tensor, Tensor], Tensor]
 
 
 # Of a term on guided channels, on others, and on those of a learned variance, of which the strong
@@ -63,28 +62,23 @@ def acting(spec: GuidanceSpec, level: float, progress: float) -> list[Term]:
     return [Term(*term) for term in zip(weights, spec.branches, rates)]
 
 
-def guided(process: Process, branches_at: Callable[[float], Sequence[Branch]]) -> Prediction:
-    """(z, level) -> the weighted sum of what `branches_at(level)` predict.
+def guided(process: Process, branches: Sequence[Branch], z_BCHW: Tensor, level: Tensor) -> Tensor:
+    """Return the weighted sum of what branches predict.
 
     Levels and weights are made on the device: a copy from the host would wait for it at each call.
     """
-    weight = functools.cache(_weight)
-
-    def prediction(z_BCHW: Tensor, level: Tensor) -> Tensor:
-        branches = branches_at(float(level))
-        level_B = z_BCHW.new_full((len(z_BCHW),), float(level), dtype=level.dtype)
-        outs = predictions(process, branches, z_BCHW, level_B)
-        total = torch.zeros_like(outs[0])
-        for branch, out in zip(branches, outs):
-            C, channels = z_BCHW.shape[1], out.shape[1]
-            numbers = (min(C, 3), C - 3, channels - C)
-            weights = [w for w, n in zip(branch.weights, numbers) for _ in range(n)]
-            total = total + weight((*weights,), out.dtype, out.device) * out
-        return total
-
-    return prediction
+    level_B = z_BCHW.new_full((len(z_BCHW),), float(level), dtype=level.dtype)
+    outs = predictions(process, branches, z_BCHW, level_B)
+    total = torch.zeros_like(outs[0])
+    for branch, out in zip(branches, outs):
+        C, channels = z_BCHW.shape[1], out.shape[1]
+        numbers = (min(C, 3), C - 3, channels - C)
+        weights = [w for w, n in zip(branch.weights, numbers) for _ in range(n)]
+        total = total + _weight((*weights,), out.dtype, out.device) * out
+    return total
 
 
+@functools.lru_cache(maxsize=64)
 def _weight(weights: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor | float:
     """Return a number, or one per channel [C, 1, 1] where only some are guided."""
     if len(set(weights)) == 1:

@@ -80,10 +80,11 @@ def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
 
 
 def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) -> None:
-    (_, found), (_, images), (over, hours) = over_training(stages, FD).panels
+    found, images, hours = over_training(stages, FD).values()
     assert found.rows["x"].tolist() == [*STEPS] * 2
     assert images.rows["x"].tolist() == [1600, 3200, 6400] * 2
-    assert over == "device-hours" and hours.rows["x"].tolist()[2::3] == [2.0, 4 / 3]
+    assert [*over_training(stages, FD)] == ["training steps", "training images", "device-hours"]
+    assert hours.rows["x"].tolist()[2::3] == [2.0, 4 / 3]
     (factor,) = time_to_equal(stages, FD, cost="cost/train_flops").factors
     at = 100 * 2 ** (1 + 1 / 2) * 12.0  # halfway between 6 and 4, linear in the logarithm
     assert (factor.level, factor.cost) == (5.0, pytest.approx(at * 1e9))

@@ -13,11 +13,11 @@ import pytest
 from tests.synthetic import Synthetic, heldout_gap, write_sweep
 from tread_lab.analysis.figures.sentences import joined, routed
 from tread_lab.analysis.recommend.recommendation import (
+    Evidence,
     Rule,
-    Table,
     best_rule,
+    evidence_of,
     recommend,
-    tables_of,
 )
 from tread_lab.analysis.recommend.wording import as_lines, as_tree, write_experiment
 from tread_lab.analysis.report.answer import answer
@@ -49,19 +49,20 @@ def test_three_clear_seeds_establish_the_papers_rule(tmp_path: Path) -> None:
     found = recommend(swept(tmp_path, seeds=3, noise=1e-4), "placement")
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "established"
     (evidence,) = found.evidence
-    assert evidence.gap.unit == "seeds" and evidence.members_K.sum() == 1 and evidence.seeds == 2
+    assert evidence.gap.unit == "seeds" and evidence.cells["best"].sum() == 1
+    assert evidence.seeds_needed == 2
     assert evidence.gap.low <= -0.0015 <= evidence.gap.high and evidence.gap.n == 3
 
 
 def test_noisy_seeds_leave_it_undecided_and_say_how_many_more(tmp_path: Path) -> None:
     found = recommend(swept(tmp_path, seeds=3, noise=8e-3), "placement")
     (evidence,) = found.evidence
-    assert found.verdict == "undecided" and evidence.members_K.sum() > 1
-    assert evidence.seeds is None or evidence.seeds > 3
+    assert found.verdict == "undecided" and evidence.cells["best"].sum() > 1
+    assert evidence.seeds_needed is None or evidence.seeds_needed > 3
     first, *lines = as_lines(found)
     assert first == "route 2->B-4 at rate 0.5: undecided, other placements may be as good or better"
     assert any("would distinguish it from" in line for line in lines)
-    assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.members_K.sum()
+    assert len(as_tree(found)["evidence"][0]["best_set"]) == evidence.cells["best"].sum()
 
 
 @pytest.mark.parametrize(("seeds", "noise", "rivals"), [(1, 4e-3, 1), (2, 6e-3, 2), (3, 5e-3, 1)])
@@ -70,7 +71,7 @@ def test_the_best_set_is_what_the_answer_of_the_report_cannot_tell_from_the_best
 ) -> None:
     lab = swept(tmp_path, seeds=seeds, noise=noise, images=4)
     (e,) = recommend(lab, "placement").evidence
-    best, *tied = (e.table.cells_K[k] for k in e.table.order if e.members_K[k])
+    best, *tied = e.cells.loc[e.cells["best"], "cell"]
     frame = trials_frame(lab, "placement")
     said = answer(lab, frame, lab.sweep("placement").plan()).sentence
     assert len(tied) == rivals
@@ -82,13 +83,13 @@ def test_one_or_two_seeds_establish_nothing(tmp_path: Path, seeds: int, unit: st
     found = recommend(swept(tmp_path, seeds=seeds), "placement")
     assert found.rule == Rule(2, "B-4", 0.5) and found.verdict == "insufficient"
     assert found.evidence[0].gap.unit == unit and "not established" in as_lines(found)[0]
-    assert found.evidence[0].seeds == (None if seeds == 1 else 2)
+    assert found.evidence[0].seeds_needed == (None if seeds == 1 else 2)
 
 
 def test_unfinished_placements_are_left_out_and_counted(tmp_path: Path) -> None:
     lab = swept(tmp_path, seeds=3, states={((2, 8), 1): "failed", (0, 5): "pending"})
     found = recommend(lab, "placement")
-    assert found.evidence[0].table.unfinished == 2 and found.rule.at(12) != (2, 8, 0.5)
+    assert found.evidence[0].unfinished == 2 and found.rule.at(12) != (2, 8, 0.5)
     assert any("2 placements are left out" in line for line in as_lines(found))
 
 
@@ -106,7 +107,7 @@ def test_a_rule_that_means_another_placement_than_the_best_of_a_depth_is_undecid
     path.write_text(json.dumps(plan))
     found = recommend(lab, "placement")
     assert found.rule == Rule(0, "4/12", 0.5)
-    assert [evidence.members_K.sum() for evidence in found.evidence] == [1, 1]
+    assert [evidence.cells["best"].sum() for evidence in found.evidence] == [1, 1]
     assert found.verdict == "undecided"
 
 
@@ -165,7 +166,7 @@ def test_at_equal_steps_the_numbers_are_those_of_the_baselines_last_step(
             assert (ends.rule.start, ends.comparison) == (4, "at equal training FLOPs")
             assert (found.rule, found.comparison) == (Rule(2, "B-4", 0.5), "at equal steps")
             assert found.evidence[0].gap.mean == pytest.approx(-0.0015)
-            assert found.evidence[0].members_K.tolist() == [False, True, False]
+            assert found.evidence[0].cells["best"].tolist() == [True, False, False]
         else:
             with pytest.raises(UserError, match="no run was measured `at baseline`"):
                 recommend(lab, "placement", equal_steps=True)
@@ -216,13 +217,13 @@ def test_where_dense_is_best_no_route_is_recommended(
     assert tree["best_placement"]["rate"] == 0.5
 
 
-def table(depth: int, best: tuple[int, int]) -> Table:
+def measured(depth: int, best: tuple[int, int]) -> Evidence:
     """All placements of a depth, their values the distance to the best one, three seeds alike."""
-    places = [(i, j, 0.5) for i in range(depth - 1) for j in range(i, depth - 1)]
-    values = np.array([abs(i - best[0]) + abs(j - best[1]) for i, j, _ in places], dtype=float)
-    noise = np.random.default_rng(depth).normal(scale=0.01, size=(3, len(places)))
-    names = ("",) * len(places)
-    return Table(depth, tuple(places), values + noise, names, names, 0)
+    places = [(i, j) for i in range(depth - 1) for j in range(i, depth - 1)]
+    cells = pd.DataFrame(places, columns=["start", "end"]).assign(rate=0.5)
+    apart = (cells[["start", "end"]] - best).abs().sum(axis=1).to_numpy()
+    values = apart + np.random.default_rng(depth).normal(scale=0.01, size=(3, len(places)))
+    return Evidence(depth, cells.assign(**{"gap/heldout": values.mean(axis=0)}), values)
 
 
 @pytest.mark.parametrize(
@@ -235,17 +236,14 @@ def table(depth: int, best: tuple[int, int]) -> Table:
     ],
 )
 def test_two_depths_tell_a_distance_from_a_share(bests: tuple, rule: Rule) -> None:
-    tables = [table(depth, best) for depth, best in zip((12, 24), bests)]
-    assert best_rule(tables) == rule
+    assert best_rule([*map(measured, (12, 24), bests)]) == rule
 
 
 def test_placements_that_no_rule_joins_are_refused() -> None:
-    tables = [
-        replace(table(12, (2, 8)), places=((1, 2, 0.5), (1, 3, 0.5))),
-        replace(table(24, (2, 8)), places=((5, 9, 0.5), (5, 11, 0.5))),
-    ]
+    first, second = measured(12, (2, 8)), measured(24, (2, 8))
+    evidence = [replace(first, cells=first.cells[:8]), replace(second, cells=second.cells[-8:])]
     with pytest.raises(UserError, match="no rule in the depth means a measured placement"):
-        best_rule(tables)
+        best_rule(evidence)
 
 
 def test_a_rule_means_a_placement_at_each_depth() -> None:
@@ -254,41 +252,44 @@ def test_a_rule_means_a_placement_at_each_depth() -> None:
     assert share.at(24) == (4, 16, 0.5) and str(share) == "2/12->8/12 at rate 0.5"
 
 
-def frame_of(folder: Path, *routes: tuple[int, int]) -> pd.DataFrame:
-    """The trials of a made sweep with two seeds over these routes."""
+def lab_of(folder: Path, *routes: tuple[int, int]) -> Lab:
+    """A made sweep with two seeds over these routes."""
     shape = Synthetic(routes=routes, seeds=(0, 1), history=False, similarity=False)
-    return trials_frame(write_sweep(folder, shape), "placement")
+    return write_sweep(folder, shape)
 
 
-def test_a_table_holds_seeds_by_placements(tmp_path: Path) -> None:
-    frame = frame_of(tmp_path, (0, 2), (2, 8), (1, 5))
+def test_evidence_holds_seeds_by_placements_the_best_first(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, (0, 2), (2, 8), (1, 5))
+    frame = trials_frame(lab, "placement")
     depths = dict.fromkeys(frame["run"], 12)
-    (found,) = tables_of(frame, depths)
-    assert found.places == ((0, 2, 0.5), (1, 5, 0.5), (2, 8, 0.5))
+    (found,) = evidence_of(lab, frame, depths)
+    assert found.places == [(2, 8, 0.5), (1, 5, 0.5), (0, 2, 0.5)]
     assert (found.depth, found.unfinished) == (12, 0)
     trials = frame[frame["role"] == "trial"].set_index(["start", "seed"])
     for seed in (0, 1):
-        for column, start in enumerate((0, 1, 2)):
+        for column, start in enumerate((2, 1, 0)):
             assert found.values_SK[seed, column] == trials.loc[(start, seed), "gap/heldout"]
-    assert found.runs_K[2] == trials.loc[(2, 0), "run"] and found.cells_K[2] == "2->8 s=0.5"
+    best = found.cells.iloc[0]
+    assert best["run"] == trials.loc[(2, 0), "run"] and best["cell"] == "2->8 s=0.5"
     other = frame.assign(run=frame["run"] + "x", cell=frame["cell"] + " by rows")
     twice = pd.concat([frame, other[other["role"] == "trial"]])
     twice.attrs = frame.attrs
     with pytest.raises(UserError, match="by rows is not the only cell of its placement"):
-        tables_of(twice, {**depths, **dict.fromkeys(twice["run"], 12)})
+        evidence_of(lab, twice, {**depths, **dict.fromkeys(twice["run"], 12)})
     place = ["route", "start", "end", "rate"]
     frame.loc[frame["role"] == "baseline", place] = ["3->7", 3, 7, 0.5]  # routed, and no trial
-    assert tables_of(frame, depths)[0].places == found.places
+    assert evidence_of(lab, frame, depths)[0].places == found.places
 
 
-def test_runs_of_two_depths_are_two_tables_and_one_placement_makes_no_rule(tmp_path: Path) -> None:
-    frame = frame_of(tmp_path, (0, 2), (2, 8), (1, 5), (1, 6))
+def test_two_depths_are_told_apart_and_one_placement_makes_no_rule(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, (0, 2), (2, 8), (1, 5), (1, 6))
+    frame = trials_frame(lab, "placement")
     deep = set(frame[frame["start"] == 1]["run"])
-    found = tables_of(frame, {run: 24 if run in deep else 12 for run in frame["run"]})
-    assert {t.depth: t.places for t in found} == {
-        12: ((0, 2, 0.5), (2, 8, 0.5)),
-        24: ((1, 5, 0.5), (1, 6, 0.5)),
+    found = evidence_of(lab, frame, {run: 24 if run in deep else 12 for run in frame["run"]})
+    assert {e.depth: sorted(e.places) for e in found} == {
+        12: [(0, 2, 0.5), (2, 8, 0.5)],
+        24: [(1, 5, 0.5), (1, 6, 0.5)],
     }
     one = frame[frame["route"].isin(["dense", "2->8"])]
     with pytest.raises(UserError, match="fewer than two placements are measured with every seed"):
-        tables_of(one, dict.fromkeys(frame["run"], 12))
+        evidence_of(lab, one, dict.fromkeys(frame["run"], 12))

@@ -57,11 +57,10 @@ def test_the_last_driver_is_told_as_a_shell_takes_it(tmp_path: Path) -> None:
             made = {"code": code, "diff": diff, "packages": {"torch": "2", "numpy": "1"}}
             lab.run(run).write_origin({**made, "python": "3.12", "device": "cpu"})
     told = Repetition.of(lab, folder, folder.plan())
-    packages = (("numpy", "1"), ("torch", "2"))
-    assert sorted((setup.code, count) for setup, count in told.setups) == [
-        ("ab-dirty", 1), ("cd", 1), ("cd-dirty", 1)
+    assert sorted((code, count) for count, code, *_ in told.setups.rows) == [
+        ("ab-dirty", "1"), ("cd", "1"), ("cd-dirty", "1")
     ]  # fmt: skip
-    assert {(s.python, s.device, s.packages) for s, _ in told.setups} == {("3.12", "cpu", packages)}
+    assert {(*rest,) for _, _, *rest in told.setups.rows} == {("3.12", "cpu", "numpy 1, torch 2")}
     assert told.asked == "tread-lab sweep placement.yaml 'axes.rate=[0.5, 1]'"
     assert told.where.startswith(f"in {Path.cwd()} on ")
     assert told.data == "The data set fashion16 comes with tread-lab."
