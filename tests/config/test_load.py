@@ -156,11 +156,17 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         ("seed: 1", ["a=[2->8, 3->4]"], r"as in 'a=\[\"2->8\", \"3->4\"\]'$"),
         ("a: {b: 1}", ["a.b=[→]"], "the value of a.b cannot be read; .* -> for an arrow$"),
         ("model: DiT-S/2\nseed: 9007199254740993", [], r"e.yaml.seed: a whole number of 54 bits"),
+        (
+            "defaults: [tiny, bad, _self_]",
+            [],
+            r"^/.*/bad.yaml line 2: not valid YAML: expected the",
+        ),
     ],
 )
 def test_a_wrong_file_or_override_is_one_line(
     in_folder: Path, text: str, overrides: list[str], said: str
 ) -> None:
+    Path("bad.yaml").write_text("model: [\n")
     Path("e.yaml").write_text(text)
     with pytest.raises(UserError, match=said):
         load_experiment("e.yaml", overrides)
