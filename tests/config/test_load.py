@@ -90,10 +90,12 @@ def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: P
         "question: Why?\nmodel: DiT-S/2\nsampler: {steps: 3}\nevaluate: [fd@1k]\n"
         "reference: x/coco.npz\n"
     )
-    found = load_experiment("e.yaml", ["train.lr=0.5", "~sampler.steps", "+seed=3"])
+    typed = ["train.lr=0.5", "~sampler.steps", "+seed=3", "model.depth=4"]
+    found = load_experiment("e.yaml", typed)
     path = str(in_folder / "x" / "coco.npz")
+    model = {"backbone": "dit", "depth": 4, "width": 384, "heads": 6, "patch": 2}
     assert found == Experiment(
-        name="e", run={"model": "DiT-S/2", "train": {"lr": 0.5}, "seed": 3}, sampler={},
+        name="e", run={"model": model, "train": {"lr": 0.5}, "seed": 3}, sampler={},
         evaluate=("fd@1k",), reference=ReferenceSpec(name="coco", path=path),
     )  # fmt: skip
 

@@ -29,6 +29,7 @@ from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import (
     SHORT,
     TOP,
+    dotted,
     leaves_of,
     lies_in,
     names_of,
@@ -234,47 +235,32 @@ def _overridden(tree: dict[str, Any], override: Override) -> dict[str, Any]:
     Raises:
         UserError: it removes what is not there.
     """
-    path = override.key_or_group.split(".")
-    if not override.is_delete():
-        return dict(_with(tree, path, override.value()))
-    try:
-        del value_at(tree, path[:-1])[path[-1]]
-    except (KeyError, TypeError):
-        raise UserError(f"{override.input_line}: there is nothing to remove") from None
+    name, value = override.key_or_group, cast("Any", override.value())
+    if override.is_delete():
+        *above, last = name.split(".")
+        try:
+            del value_at(tree, above)[last]
+        except (KeyError, TypeError):
+            raise UserError(f"{override.input_line}: there is nothing to remove") from None
+    elif name.partition(".")[0] in _OF_RUN:
+        return with_fields(tree, {name: value}, "")
+    else:
+        for field, leaf in dotted({name: value}, empty=True):
+            tree = _with(tree, field, leaf)
     return tree
 
 
-def _with(tree: Any, path: Sequence[str], value: Any) -> Any:
-    """Return a tree with a value at a path, in place of one of another kind that lies there."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            tree = _with(tree, [*path, str(key)], item)
-        return tree
-    if not path:
-        return value
-    kept = _undotted(tree, ".".join(path)) if isinstance(tree, Mapping) else {}
-    return kept | {path[0]: _with(kept.get(path[0]), path[1:], value)}
-
-
-def _undotted(tree: Mapping[str, Any], name: str, *, spelled: bool = False) -> dict[str, Any]:
-    """Return a mapping without what it says of a field by keys with dots.
-
-    Args:
-        spelled: the mapping lies below such a key.
-    """
-    kept = {}
-    for key, value in tree.items():
-        text = str(key)
-        gone = dotted = spelled or "." in text
-        if dotted and name.startswith(f"{text}."):
-            below = value if isinstance(value, Mapping) else {}
-            value = _undotted(below, name[len(text) + 1 :], spelled=True)
-            gone = not value
-        elif not lies_in(text, name):
-            gone = False
-        if not gone:
-            kept[key] = value
-    return kept
+def _with(tree: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Return a tree with a value at a dotted name, where the tree has it, however it writes dots;
+    a value of another kind that lies there is replaced."""
+    if name in tree:
+        return {**tree, name: value}
+    kept = {key: item for key, item in tree.items() if not lies_in(str(key), name)}
+    above = [key for key in kept if lies_in(name, str(key)) and isinstance(kept[key], Mapping)]
+    head = max(above, key=lambda key: len(str(key)), default=name.partition(".")[0])
+    rest = name[len(str(head)) + 1 :]
+    below = kept[head] if head in above else {}
+    return kept | {head: _with(below, rest, value) if rest else value}
 
 
 def _quoted(value: str) -> str:
