@@ -47,10 +47,8 @@ def test_the_words_of_options_ask_for_them_again() -> None:
 def test_what_each_command_takes() -> None:
     """Every option and argument of every command: how many, of which kind, what it is else."""
     lines = [f"{name}: {c.module}, {c.help}, {c.example}" for name, c in COMMANDS.items()]
-    lines += [
-        f"{name} {flag} {setting}: {getattr(value, '__name__', value)}"
-        for name, command in COMMANDS.items()
-        for flag, settings in arguments(command.options)
-        for setting, value in settings.items()
-    ]
+    for name, command in COMMANDS.items():
+        for flag, settings in arguments(command.options):
+            said = {key: getattr(value, "__name__", value) for key, value in settings.items()}
+            lines.append(f"{name} {flag}: {', '.join(f'{key} {said[key]}' for key in said)}")
     same_as_stored(Path(__file__).parent / "options.txt", "\n".join(lines) + "\n")

@@ -90,10 +90,12 @@ def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: P
         "question: Why?\nmodel: DiT-S/2\nsampler: {steps: 3}\nevaluate: [fd@1k]\n"
         "reference: x/coco.npz\n"
     )
-    found = load_experiment("e.yaml", ["train.lr=0.5", "~sampler.steps", "+seed=3"])
+    typed = ["train.lr=0.5", "~sampler.steps", "+seed=3", "model.depth=4"]
+    found = load_experiment("e.yaml", typed)
     path = str(in_folder / "x" / "coco.npz")
+    model = {"backbone": "dit", "depth": 4, "width": 384, "heads": 6, "patch": 2}
     assert found == Experiment(
-        name="e", run={"model": "DiT-S/2", "train": {"lr": 0.5}, "seed": 3}, sampler={},
+        name="e", run={"model": model, "train": {"lr": 0.5}, "seed": 3}, sampler={},
         evaluate=("fd@1k",), reference=ReferenceSpec(name="coco", path=path),
     )  # fmt: skip
 
@@ -156,11 +158,17 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         ("seed: 1", ["a=[2->8, 3->4]"], r"as in 'a=\[\"2->8\", \"3->4\"\]'$"),
         ("a: {b: 1}", ["a.b=[→]"], "the value of a.b cannot be read; .* -> for an arrow$"),
         ("model: DiT-S/2\nseed: 9007199254740993", [], r"e.yaml.seed: a whole number of 54 bits"),
+        (
+            "defaults: [tiny, bad, _self_]",
+            [],
+            r"^/.*/bad.yaml line 2: not valid YAML: expected the",
+        ),
     ],
 )
 def test_a_wrong_file_or_override_is_one_line(
     in_folder: Path, text: str, overrides: list[str], said: str
 ) -> None:
+    Path("bad.yaml").write_text("model: [\n")
     Path("e.yaml").write_text(text)
     with pytest.raises(UserError, match=said):
         load_experiment("e.yaml", overrides)

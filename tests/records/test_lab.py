@@ -13,6 +13,7 @@ import pytest
 from tests.sweep.plans import tiny
 from tread_lab.records import lab as lab_module
 from tread_lab.records.durable import write_json, write_text
+from tread_lab.records.evaluation_folder import sampled_with
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -205,7 +206,7 @@ def test_evaluations_of_the_end_are_those_that_name_no_step(lab: Lab) -> None:
 def test_a_run_is_measured_on_as_its_least_guided_metric_of_most_images_was(lab: Lab) -> None:
     """Each evaluation counts before all that stand above it; `is` compares with no reference."""
     run, named = lab.run("abc"), ReferenceSpec(name="coco", path="/coco.npz")
-    assert run.recorded_sampler() == {} and run.recorded_reference() is None
+    assert sampled_with(run.sampled()) == ({}, None)
 
     def fid(steps: int, count: int = 100, weight: float = 1.0) -> SamplesSpec:
         sampler = SamplerSpec(steps=steps, guidance=GuidanceSpec(weight=weight))
@@ -216,11 +217,11 @@ def test_a_run_is_measured_on_as_its_least_guided_metric_of_most_images_was(lab:
     score = SamplesSpec(metrics=("is",), count=300, sampler=SamplerSpec(steps=9))
     for spec in [next(pictures), *guided, fid(7), fid(8, count=200), score]:
         run.evaluation(spec).write(spec, {"fid@100": 1.0})
-        assert run.recorded_sampler() == encode(spec.sampler)
+        assert sampled_with(run.sampled())[0] == encode(spec.sampler)
     unmeasured = next(pictures)
     run.evaluation(unmeasured).write(unmeasured, {})
-    assert run.recorded_sampler()["steps"] == 9
-    assert run.recorded_reference() == {"name": "coco", "path": "/coco.npz"}
+    sampler, reference = sampled_with(run.sampled())
+    assert (sampler["steps"], reference) == (9, {"name": "coco", "path": "/coco.npz"})
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -329,9 +330,9 @@ def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
         write_text(run.path / name, "x")
     run.check_same_reference("coco", "a" * 64, Path("/x/coco.npz"))
     assert run.exported and (run.path / "references" / "coco.json").exists()
-    assert run.recorded_sampler() == {}
+    assert run.sampled() == [{"sampler": {}}]
     write_json(run.path / "config.json", {"sampler": {"steps": 9}})
-    assert run.recorded_sampler() == {"steps": 9}
+    assert run.sampled() == [{"sampler": {"steps": 9}}]
 
 
 def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:

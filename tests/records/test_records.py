@@ -14,6 +14,7 @@ from tests.records.conftest import Entry, entry, merged, packed, rewritten
 from tread_lab import records
 from tread_lab.frames import trials_frame
 from tread_lab.records.checksums import json_text
+from tread_lab.records.evaluation_folder import sampled_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import with_checksum
 from tread_lab.records.run_status import run_status
@@ -128,7 +129,7 @@ def raised(lab: Lab, file: str) -> list[str]:
     readers = (
         lambda: run_status(run),
         lambda: (run.entries(), run.origin(), run.kept_steps(), run.damaged(), run.packages()),
-        lambda: (run.recorded_sampler(), run.recorded_reference(), list(run.end_evaluations())),
+        lambda: (sampled_with(run.sampled()), list(run.end_evaluations())),
         lambda: [evaluation.done for evaluation in run.evaluations()],
         lambda: seconds_spent(sweep.spent_path),
         lambda: show_lab(lab, as_json=False),

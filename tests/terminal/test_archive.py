@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
 from dataclasses import replace
-
-import pytest
 
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import DIFFERENT, NEW, Transfer
-from tread_lab.terminal.archive import show_bytes, show_imported
-
-
-def test_the_result_is_returned_without_a_line_of_progress_in_less_than_20_seconds(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def steps() -> Generator[tuple[int, int], None, str]:
-        yield 1, 2
-        yield 2, 2
-        return "result"
-
-    assert show_bytes(steps(), "packed") == "result" and capsys.readouterr().err == ""
+from tread_lab.terminal.archive import show_imported
 
 
 def test_what_became_of_each_run_is_counted_and_how_they_are_shown_is_said(

@@ -20,6 +20,7 @@ from tread_lab.engine.evaluate import measuring, open_evaluations, record_of
 from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
+from tread_lab.records.evaluation_folder import Tree, sampled_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -42,7 +43,6 @@ from tread_lab.terminal.plan import Measurement, show_measurements
 from tread_lab.terminal.progress import with_progress
 
 UNDER_WAY = (RunState.RUNNING, RunState.INTERRUPTED)
-Tree = Mapping[str, Any]
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
 
 
@@ -179,8 +179,8 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None
         measurements = _of_sweep(lab, name, named, reference)
     elif named:
         folder = lab.known_run(name)
-        sampler, recorded = folder.recorded_sampler(), folder.recorded_reference()
-        measurements = [(folder, _decoded(named, sampler, recorded, reference))]
+        specs = _decoded(named, *sampled_with(folder.sampled()), reference)
+        measurements = [(folder, specs)]
     else:
         lab.known_run(name)
         raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
@@ -193,7 +193,7 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None
 def _of_exported(
     folder: RunFolder, named: Sequence[str], reference: str | None
 ) -> tuple[EvaluationSpec, ...]:
-    specs = _decoded(named, folder.recorded_sampler(), folder.recorded_reference(), reference)
+    specs = _decoded(named, *sampled_with(folder.sampled()), reference)
     if not specs or any(spec.step is not None for spec in specs):
         raise UserError(f"{folder.path} has the weights of one step; name what to measure: fd@1k")
     return specs
@@ -228,22 +228,11 @@ def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) 
     planned = {task.run: task.evaluations for task in started_tasks(plan, lab)}
     if named or reference is not None:
         usual = plan.sources.get("experiment") or {}
-        sampler, recorded = usual.get("sampler") or {}, usual.get("reference")
-        samples = [spec for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
-        comparing = [s for s in samples if any(METRICS[name].compares for name in s.metrics)]
-        measured = None
-        if not comparing:
-            measured = next((run for run in map(lab.run, planned) if run.recorded_sampler()), None)
-        if samples:
-            sampler = encode(samples[0].sampler)
-        elif measured is not None:
-            sampler = measured.recorded_sampler()
-        if comparing:
-            recorded = encode(comparing[0].reference)
-        elif measured is not None:
-            recorded = measured.recorded_reference(recorded)
+        samples = [encode(spec) for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
+        recorded = next(filter(None, (lab.run(run).sampled() for run in planned)), [])
+        known = sampled_with([*samples, *recorded], usual.get("sampler"), usual.get("reference"))
         trials = (trial.run for trial in plan.trials)  # as the sweep measures no run before them
-        planned = dict.fromkeys(trials, _decoded(named, sampler, recorded, reference))
+        planned = dict.fromkeys(trials, _decoded(named, *known, reference))
     return [(lab.run(run), specs) for run, specs in planned.items()]
 
 

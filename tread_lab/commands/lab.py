@@ -20,8 +20,9 @@ from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
-from tread_lab.terminal.archive import show_bytes, show_exported, show_imported
+from tread_lab.terminal.archive import show_exported, show_imported
 from tread_lab.terminal.console import answer, answers, show_lines, shown_problems
+from tread_lab.terminal.progress import with_progress
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 from tread_lab.tracking.trackers import check_installed
 
@@ -84,7 +85,7 @@ def export(options: Export) -> int:
         if options.step is not None:
             raise UserError(f"--step: of a run; {name} is a sweep, and all its weights are packed")
         packing = export_sweep(lab, name, out, weights=not options.without_weights)
-        show_exported(show_bytes(packing, "packed"), out)
+        show_exported(with_progress(packing, "packed", amount, summary=True), out)
         return DONE
     if options.without_weights:
         raise UserError(f"--without-weights: of a sweep; {lab.root} has no sweep {name!r}")
@@ -98,8 +99,8 @@ def export(options: Export) -> int:
 def import_(options: Import) -> int:
     """Add the sweep of an archive to the lab; return the exit code."""
     lab = Lab.at(options.root)
-    transfer = show_bytes(import_sweep(lab, options.file, options.as_name), "unpacked")
-    show_imported(transfer, lab)
+    unpacking = import_sweep(lab, options.file, options.as_name)
+    show_imported(with_progress(unpacking, "unpacked", amount, summary=True), lab)
     return DONE
 
 

@@ -204,13 +204,6 @@ class Doctor(AsJson, OfLab):
 
 
 @dataclass(kw_only=True)
-class OfAny(OfLab):
-    """A command about a sweep or a run."""
-
-    name: str = argument("a sweep, or the start of a run's signature", metavar="SWEEP|RUN")
-
-
-@dataclass(kw_only=True)
 class Stop(OfLab):
     """end a running sweep, with checkpoints, from anywhere"""
 
@@ -219,9 +212,10 @@ class Stop(OfLab):
 
 
 @dataclass(kw_only=True)
-class Rm(OfAny):
+class Rm(OfLab):
     """say what removing a sweep or a run would lose, and remove it"""
 
+    name: str = argument("a sweep, or the start of a run's signature", metavar="SWEEP|RUN")
     yes: bool = option("remove it", False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from tread_lab.specs.errors import UserError, first_line, suggest
 from tread_lab.specs.fields import (
     SHORT,
     TOP,
+    dotted,
     leaves_of,
     lies_in,
     names_of,
@@ -62,19 +64,12 @@ def find(kind: str, name: str, *others: str) -> Path:
     for folder in kinds:
         shipped = [shipped_folder(folder) / file.name] if file.parent.name in ("", folder) else []
         for candidate in (file, Path(folder) / file, *shipped):
-            if _is_file(candidate):
+            if os.path.isfile(candidate):  # noqa: PTH113 (that of a path raises at long names)
                 return candidate.absolute()
     folders = [place for each in kinds for place in (Path(each), shipped_folder(each))]
     names = {path.stem for folder in folders for path in folder.glob("*.yaml")}
     what, where = kind.removesuffix("s"), " or ".join(f"{each}/" for each in kinds)
     raise UserError(f"no {what} {name!r} here or in {where}{suggest(file.stem, names)}")
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that is too long, a folder that may not be entered
-        return False
 
 
 def shipped_folder(kind: str) -> Path:
@@ -240,47 +235,32 @@ def _overridden(tree: dict[str, Any], override: Override) -> dict[str, Any]:
     Raises:
         UserError: it removes what is not there.
     """
-    path = override.key_or_group.split(".")
-    if not override.is_delete():
-        return dict(_with(tree, path, override.value()))
-    try:
-        del value_at(tree, path[:-1])[path[-1]]
-    except (KeyError, TypeError):
-        raise UserError(f"{override.input_line}: there is nothing to remove") from None
+    name, value = override.key_or_group, cast("Any", override.value())
+    if override.is_delete():
+        *above, last = name.split(".")
+        try:
+            del value_at(tree, above)[last]
+        except (KeyError, TypeError):
+            raise UserError(f"{override.input_line}: there is nothing to remove") from None
+    elif name.partition(".")[0] in _OF_RUN:
+        return with_fields(tree, {name: value}, "")
+    else:
+        for field, leaf in dotted({name: value}, empty=True):
+            tree = _with(tree, field, leaf)
     return tree
 
 
-def _with(tree: Any, path: Sequence[str], value: Any) -> Any:
-    """Return a tree with a value at a path, in place of one of another kind that lies there."""
-    if isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            tree = _with(tree, [*path, str(key)], item)
-        return tree
-    if not path:
-        return value
-    kept = _undotted(tree, ".".join(path)) if isinstance(tree, Mapping) else {}
-    return kept | {path[0]: _with(kept.get(path[0]), path[1:], value)}
-
-
-def _undotted(tree: Mapping[str, Any], name: str, *, spelled: bool = False) -> dict[str, Any]:
-    """Return a mapping without what it says of a field by keys with dots.
-
-    Args:
-        spelled: the mapping lies below such a key.
-    """
-    kept = {}
-    for key, value in tree.items():
-        text = str(key)
-        gone = dotted = spelled or "." in text
-        if dotted and name.startswith(f"{text}."):
-            below = value if isinstance(value, Mapping) else {}
-            value = _undotted(below, name[len(text) + 1 :], spelled=True)
-            gone = not value
-        elif not lies_in(text, name):
-            gone = False
-        if not gone:
-            kept[key] = value
-    return kept
+def _with(tree: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """Return a tree with a value at a dotted name, where the tree has it, however it writes dots;
+    a value of another kind that lies there is replaced."""
+    if name in tree:
+        return {**tree, name: value}
+    kept = {key: item for key, item in tree.items() if not lies_in(str(key), name)}
+    above = [key for key in kept if lies_in(name, str(key)) and isinstance(kept[key], Mapping)]
+    head = max(above, key=lambda key: len(str(key)), default=name.partition(".")[0])
+    rest = name[len(str(head)) + 1 :]
+    below = kept[head] if head in above else {}
+    return kept | {head: _with(below, rest, value) if rest else value}
 
 
 def _quoted(value: str) -> str:
@@ -331,7 +311,7 @@ def _resolved(tree: dict[str, Any], overrides: Iterable[Override], name: str) ->
     """Return the tree of a file with overrides, its interpolations resolved, its paths absolute."""
     for override in overrides:
         tree = _overridden(tree, override)
-    with _mistakes(name), _without_environment():
+    with _mistakes(name):
         resolved = OmegaConf.to_container(OmegaConf.create(tree), resolve=True)
     assert isinstance(resolved, dict)
     check_values(resolved, name)
@@ -340,48 +320,23 @@ def _resolved(tree: dict[str, Any], overrides: Iterable[Override], name: str) ->
 
 def _tree(path: Path) -> dict[str, Any]:
     """Return the tree of a file with its `defaults`."""
-    config = _loaded(path)
-    with _mistakes(path.name), _without_environment():
-        if "defaults" in config:
-            search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
-            GlobalHydra.instance().clear()
-            with initialize_config_dir(str(path.parent), version_base="1.3"):
-                config = compose(path.stem, overrides=[search])
-        tree = OmegaConf.to_container(config)
-    assert isinstance(tree, dict)
-    return {str(key): value for key, value in tree.items()}
-
-
-@contextmanager
-def _without_environment() -> Iterator[None]:
-    """Refuse `${oc.env:...}`: plans are shared, and so would be what only this machine may know."""
-
-    def refuse(name: str = "...", *_: Any) -> None:
-        raise UserError(
-            f"${{oc.env:{name}}} would write this machine's environment into plans;"
-            " write the value itself"
-        )
-
-    OmegaConf.register_new_resolver("oc.env", refuse, replace=True)
-    try:
-        yield
-    finally:
-        OmegaConf.register_new_resolver("oc.env", read_environment, replace=True)
-
-
-def _loaded(path: Path) -> DictConfig:
-    """Load one file without its `defaults`."""
     text = checked_text(path)
     try:
         with _mistakes(path.name):
             config = OmegaConf.load(StringIO(text))
-    except (YAMLError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise not_yaml(path, error) from None
-    if not isinstance(config, DictConfig) or not config:
+            if isinstance(config, DictConfig) and "defaults" in config:
+                search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
+                GlobalHydra.instance().clear()
+                with initialize_config_dir(str(path.parent), version_base="1.3"):
+                    config = compose(path.stem, overrides=[search])
+            tree = OmegaConf.to_container(config)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        file = path if mark is None else Path(mark.name)  # which may be one of its `defaults`
+        raise not_yaml(file if file.is_file() else path, error) from None
+    if not isinstance(tree, dict) or not tree:
         raise UserError(f"{path}: expected `key: value` lines")
-    return config
+    return {str(key): value for key, value in tree.items()}
 
 
 @contextmanager
@@ -389,8 +344,10 @@ def _mistakes(name: str) -> Iterator[None]:
     """Whatever Hydra and OmegaConf raise about a file's contents is the user's mistake, said once.
 
     They know many exceptions of their own and let others through: of the YAML constructor, of their
-    grammar's parser, and failed assertions.
+    grammar's parser, and failed assertions. `${oc.env:...}` is a mistake, too: plans are shared,
+    and so would be what only this machine may know.
     """
+    OmegaConf.register_new_resolver("oc.env", _refuse_environment, replace=True)
     try:
         yield
     except YAMLError:
@@ -402,3 +359,12 @@ def _mistakes(name: str) -> Iterator[None]:
         if isinstance(error, RecursionError) or text.startswith(RecursionError.__name__):
             raise UserError(f"{place}: an interpolation needs its own value") from None
         raise UserError(f"{place}: {text}") from None
+    finally:
+        OmegaConf.register_new_resolver("oc.env", read_environment, replace=True)
+
+
+def _refuse_environment(name: str = "...", *_: Any) -> None:
+    raise UserError(
+        f"${{oc.env:{name}}} would write this machine's environment into plans;"
+        " write the value itself"
+    )

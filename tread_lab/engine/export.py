@@ -20,6 +20,7 @@ from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_text
+from tread_lab.records.evaluation_folder import sampled_with
 from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
@@ -68,7 +69,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     data = named(spec.data)
     config = {
         **_config(spec, model.step),
-        "sampler": folder.recorded_sampler(),
+        "sampler": sampled_with(folder.sampled())[0],
         "heldout": _recorded(folder, f"held-out data {data}"),
         "decoder": _recorded(folder, f"decoder of {data}"),
         "trained_with": folder.trained_with(),

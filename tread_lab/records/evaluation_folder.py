@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.metrics import METRICS
 
+Tree = Mapping[str, Any]
 _NONE = type(None)
 _MEASURED: Mapping[str, Kind] = {
     "metrics": (list, _NONE), "reference": (dict, _NONE), "sampler": (dict, _NONE),
@@ -78,8 +79,18 @@ def by_guidance(tree: Mapping[str, Any]) -> tuple[bool, float, float]:
     return not tree.get("metrics"), abs(known - 1), -count if isinstance(count, int) else 0
 
 
-def compares(tree: Mapping[str, Any]) -> bool:
-    """Return whether a metric of an evaluation compares images with real ones."""
+def sampled_with(
+    trees: Sequence[Tree], sampler: Tree | None = None, reference: Tree | None = None
+) -> tuple[Tree, Tree | None]:
+    """Return the sampler of the first of these evaluations, and the reference of the first that
+    compares with one (`None` for held-out images); what is given where none says it."""
+    samplers = (tree["sampler"] for tree in trees)
+    references = (tree.get("reference") for tree in trees if _compares(tree))
+    return next(samplers, sampler or {}), next(references, reference)
+
+
+def _compares(tree: Tree) -> bool:
+    """Return whether a metric of an evaluation compares images with real ones; `is` does not."""
     names = (name for name in tree.get("metrics") or () if isinstance(name, str))
     return any(name not in METRICS or METRICS[name].compares for name in names)
 

@@ -30,7 +30,6 @@ from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.evaluation_folder import (
     EvaluationFolder,
     by_guidance,
-    compares,
     is_former_end,
     last_step,
 )
@@ -332,33 +331,16 @@ class RunFolder:
             if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
                 yield EvaluationFolder(Path(folder, name), end)
 
-    def recorded_sampler(self) -> dict[str, Any]:
-        """Return the tree of the sampler that a run was measured with, empty for the default.
-
-        Of several it is that of a metric without guidance, before guided ones and pictures alone.
-        """
+    def sampled(self) -> list[dict[str, Any]]:
+        """Return the trees of the finished evaluations of samples: those with metrics before bare
+        pictures, of these the least guided first, then those of most images. An export begins with
+        the sampler that its run was measured with."""
+        trees = [tree["spec"] for one in self.evaluations() if (tree := one.read())]
+        trees = sorted((tree for tree in trees if tree.get("sampler")), key=by_guidance)
         if self.exported:
             config = read_json(self.path / CONFIG) or {}
-            return dict(config.get("sampler") or {})
-        return next((dict(tree["sampler"]) for tree in self._sampled()), {})
-
-    def recorded_reference(
-        self, otherwise: Mapping[str, Any] | None = None
-    ) -> Mapping[str, Any] | None:
-        """Return the tree of the reference that a run was measured with, `None` for held-out; a
-        metric that compares with nothing, such as `is`, does not say it.
-
-        Args:
-            otherwise: what is returned where no metric says it.
-        """
-        comparing = filter(compares, self._sampled())
-        return next((tree.get("reference") for tree in comparing), otherwise)
-
-    def _sampled(self) -> list[dict[str, Any]]:
-        """Return the trees of the finished evaluations of samples: those with metrics before bare
-        pictures, of these the least guided first, then those of most images."""
-        trees = [tree["spec"] for one in self.evaluations() if (tree := one.read())]
-        return sorted((tree for tree in trees if tree.get("sampler")), key=by_guidance)
+            trees = [{"sampler": config.get("sampler") or {}}, *trees]
+        return trees
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""

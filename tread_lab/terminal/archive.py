@@ -1,19 +1,15 @@
-"""Progress and results of exporting and importing sweeps."""
+"""What exporting or importing a sweep has done."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from tread_lab.records import sweep_archive
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_archive import Transfer
 from tread_lab.specs.units import amount, counted
 from tread_lab.terminal.console import answer
-from tread_lab.terminal.progress import shown
-
-T = TypeVar("T")
 
 # What became of runs -> what is said of so many.
 RUNS = {
@@ -23,18 +19,6 @@ RUNS = {
     sweep_archive.HERE: "{} here already",
     sweep_archive.DIFFERENT: "{} here with other records",
 }
-
-
-def show_bytes(steps: Generator[tuple[int, int], None, T], done_word: str) -> T:
-    """Go through the steps of an export or import, show how far it is; return what it returns."""
-    returned: list[T] = []
-
-    def work() -> Iterator[tuple[int, int]]:
-        returned.append((yield from steps))
-
-    for _ in shown(work(), done_word, amount):
-        pass
-    return returned[0]
 
 
 def show_exported(transfer: Transfer, out: Path) -> None:

@@ -59,14 +59,20 @@ def shown(
         say(f"{text(done)} {noun} in {duration(time.monotonic() - started)}")
 
 
-def with_progress(steps: Generator[tuple[int, int], None, T], noun: str) -> T:
-    """Show how far the work is until its end, and return what it returns."""
+def with_progress(
+    steps: Generator[tuple[int, int], None, T],
+    noun: str,
+    text: Callable[[float], str] = number,
+    *,
+    summary: bool = False,
+) -> T:
+    """Show how far the work is until its end, as `shown` does; return what it returns."""
     found: list[T] = []
 
     def kept() -> Iterator[tuple[int, int]]:
         found.append((yield from steps))
 
-    for _ in shown(kept(), noun, summary=False):
+    for _ in shown(kept(), noun, text, summary=summary):
         pass
     return found[0]
 
