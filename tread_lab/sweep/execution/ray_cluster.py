@@ -9,9 +9,8 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -32,7 +31,6 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor,
     monitor_addresses,
 )
-from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import TrialResources, cpus_here
 
 Node = dict[str, Any]
@@ -42,38 +40,22 @@ _LOOK = 0.1  # seconds between two looks at them
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 
 
-@dataclass
-class Driver:
-    """The process that uses a cluster; `stopping` tells whether it has been asked to stop."""
-
-    stopping: Callable[[], bool] = lambda: False
-
-    def leave(self, lost: str) -> None:
-        """End this process because its cluster is lost.
-
-        A signal to the whole process group ends the daemons too: that is an interruption.
-        """
-        if self.stopping():
-            message = "stopped; run the same command again to continue from the last checkpoints"
-            leave(message, code=Interrupted.exit_code)
-        else:
-            leave(lost)
-
-
 @contextmanager
-def cluster() -> Iterator[Driver]:
-    """Provide Ray within the block: the cluster at RAY_ADDRESS, else workers of this machine."""
-    driver = Driver()
+def cluster() -> Iterator[None]:
+    """Provide Ray within the block: the cluster at RAY_ADDRESS, else workers of this machine.
+
+    This process ends with one line once the cluster is lost.
+    """
     if ray.is_initialized():
-        yield driver
+        yield
         return
     address = os.environ.get("RAY_ADDRESS")
-    with _joined(address, driver) if address else _started(driver):
-        yield driver
+    with _joined(address) if address else _started():
+        yield
 
 
 @contextmanager
-def _joined(address: str, driver: Driver) -> Iterator[None]:
+def _joined(address: str) -> Iterator[None]:
     """Join a running cluster, and watch the addresses of its daemons.
 
     Raises:
@@ -82,7 +64,7 @@ def _joined(address: str, driver: Driver) -> Iterator[None]:
     _refuse_silence(address)
     try:
         _init(address)
-        with monitor_addresses(_addresses(), driver.leave):
+        with monitor_addresses(_addresses(), leave):
             yield
     finally:
         _shut_down()
@@ -113,12 +95,12 @@ def _refuse_silence(address: str) -> None:
 
 
 @contextmanager
-def _started(driver: Driver) -> Iterator[None]:
+def _started() -> Iterator[None]:
     """Start a cluster on this machine, and watch its daemons, which are child processes."""
     # Ray's sockets need a short path, whatever TMPDIR says, so this is not below the lab.
     scratch = tempfile.mkdtemp(prefix="tread-lab-", dir="/tmp")
     try:
-        with monitor(_lost_daemon, _LOOK, driver.leave):
+        with monitor(_lost_daemon, _LOOK, leave):
             with few_daemons():
                 options = {"include_dashboard": False, "_temp_dir": scratch}
                 _init(None, num_cpus=cpus_here(), **options)
