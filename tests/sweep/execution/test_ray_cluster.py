@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -189,6 +190,31 @@ def test_a_cluster_that_is_joined_is_watched_from_then_on(
         daemons = {("10.0.0.1", 7): 5.0, ("fe80::2", 6379): 30.0}  # of this node, and the head
         assert calls == [("10.0.0.2:6379", {}), daemons, ("gone", {})]
     assert calls[3:] == ["unwatched", "ended"]
+
+
+def test_the_nodes_of_a_batch_job_that_are_alive_are_waited_for_once(
+    module: Any, monkeypatch: pytest.MonkeyPatch, calls: list[Any]
+) -> None:
+    def head(*states: int) -> Any:
+        infos = {k: SimpleNamespace(state=state) for k, state in enumerate(states)}
+        return SimpleNamespace(get_all_node_info=lambda timeout: infos)
+
+    pauses, alive, dead = list[float](), 0, 1
+    nodes = [head(alive, dead), head(alive, dead, alive), head(alive)]
+    monkeypatch.setattr(module, "answers", lambda at, **how: at == ("fe80::1", 6379))
+    clients = Mock(side_effect=[RuntimeError("the head starts"), *nodes])
+    monkeypatch.setattr(module, "GcsClient", clients)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 0, sleep=pauses.append))
+    monkeypatch.setenv("RAY_ADDRESS", "fe80::1:6379")
+    monkeypatch.setenv("TREAD_LAB_NODES", "2")
+    for _ in range(2):
+        with module.cluster():
+            assert (pauses, clients.call_count) == ([1, 1], 3)
+    monkeypatch.setattr(module, "_JOINING", -1)
+    monkeypatch.setenv("TREAD_LAB_NODES", "2")
+    with pytest.raises(Unavailable, match=r"^1 of 2 nodes have joined the Ray cluster within"):
+        module.cluster().__enter__()
+    assert module._joined_nodes("10.0.0.9:6379") == 0 and clients.call_count == 4
 
 
 def test_a_cluster_of_this_machine_is_watched_before_it_starts_and_leaves_no_scratch_folder(

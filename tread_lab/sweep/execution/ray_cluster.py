@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +37,7 @@ from tread_lab.sweep.execution.executors import TrialResources, cpus_here
 Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
 _LOOK = 0.1  # seconds between two looks at them
+_JOINING = 600.0  # seconds in which all nodes of a batch job join
 # Half of what a start costs, for nodes on demand, workers' output in the driver, and Ray's pages.
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 
@@ -59,8 +61,11 @@ def _joined(address: str) -> Iterator[None]:
     """Join a running cluster, and watch the addresses of its daemons.
 
     Raises:
-        Unavailable: nothing answers at the address, or the cluster cannot be joined.
+        Unavailable: nothing answers at the address, the cluster lacks nodes of the batch job that
+            starts it, or it cannot be joined.
     """
+    # Once: a node that leaves later is not waited for.
+    _wait_for_nodes(int(os.environ.pop("TREAD_LAB_NODES", 0)), address)
     _refuse_silence(address)
     try:
         _init(address)
@@ -68,6 +73,34 @@ def _joined(address: str) -> Iterator[None]:
             yield
     finally:
         _shut_down()
+
+
+def _wait_for_nodes(count: int, address: str) -> None:
+    """Wait until as many nodes have joined; `ray.init` gives up a head whose start is repeated.
+
+    Raises:
+        Unavailable: they were not all there in time; says how many were.
+    """
+    deadline = time.monotonic() + _JOINING
+    while count and (joined := _joined_nodes(address)) < count:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{joined} of {count} nodes have joined the Ray cluster within {_JOINING:g} s; the"
+                " lines above say why"
+            )
+        time.sleep(1)
+
+
+def _joined_nodes(address: str) -> int:
+    """Return how many nodes are in the cluster at an address; 0 while it does not answer."""
+    host, _, port = address.rpartition(":")
+    if not answers((host, int(port)), within=1):  # the client would try for a minute
+        return 0
+    try:
+        infos = GcsClient(address=address).get_all_node_info(timeout=5)
+    except Exception:  # Ray raises many kinds while a head starts
+        return 0
+    return sum(info.state == 0 for info in infos.values())  # GcsNodeInfo.ALIVE
 
 
 def _refuse_silence(address: str) -> None:
