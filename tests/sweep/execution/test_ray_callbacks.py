@@ -273,14 +273,18 @@ def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
     assert (last.task, last.whole, last.place.required_resources) == (tasks[2], False, {"CPU": 2.0})
 
 
-def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
-    lab: Lab, ray: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "task",
+    [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))],
+    ids=["its own run", "the parent of its run"],
+)
+def test_a_worker_that_is_stopped_from_outside_is_killed_and_what_it_works_on_hung(
+    lab: Lab, ray: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, task: Task
 ) -> None:
     """It may be silent for as long as its watchdog says, and 10 seconds more."""
     killed, reached = list[Any](), [True]
     monkeypatch.setattr(ray, "kill_on", lambda *where: killed.append(where) or reached[0])
-    seen = Watched(lab, Task(tiny()))
-    attempts = lab.run(seen.task.run).attempts
+    seen, attempts = Watched(lab, task), lab.run_of(tiny()).attempts
 
     def passes(seconds: float, *, look: float = 5.0) -> int:
         for _ in range(int(seconds / look)):
