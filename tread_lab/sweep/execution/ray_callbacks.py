@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, kill_on, whole_device
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
@@ -97,9 +98,8 @@ class QueueSearcher(_InDriver, Searcher):
         with self.errors.collect():
             expected = self._expected(task.spec)
         resources, refusing = self.watcher.resources, self.watcher.refusing
-        if whole:
-            resources = whole_device(resources, refusing)
-        return {"task": SentTask(task, expected, place(resources, refusing), whole)}
+        needs = whole_device(resources, refusing) if whole else resources.of_run
+        return {"task": SentTask(task, expected, place(needs, refusing), whole)}
 
     def _next(self) -> tuple[Task | None, bool]:
         """Return the next task, and whether it gets a whole device: once all that it would keep
@@ -155,7 +155,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         on_report: ReportHandler,
         asked_to_stop: Callable[[], bool],
         user_errors: UserErrors,
-        resources: Mapping[str, float],
+        resources: TrialResources,
         hang_timeout: float | None = None,
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors

@@ -247,20 +247,19 @@ def alive_nodes() -> frozenset[str]:
     return frozenset(node["NodeID"] for node in nodes())
 
 
-def fitting_nodes(resources: Mapping[str, float]) -> frozenset[str]:
-    """Return the ids of the nodes that have such resources for a run."""
-    cpu, gpu = resources["cpu"], resources["gpu"]
-    fits = (n for n in nodes() if has(n, "CPU") >= cpu and has(n, "GPU") >= gpu)
-    return frozenset(node["NodeID"] for node in fits)
+def fitting_nodes(resources: TrialResources) -> frozenset[str]:
+    """Return the ids of the nodes that have room for a run."""
+    return frozenset(node["NodeID"] for node in nodes() if slots_on(node, resources))
 
 
-def whole_device(resources: Mapping[str, float], refusing: Collection[str]) -> dict[str, float]:
-    """Return resources that leave no room for another run: whole GPUs, or all cores of a node that
-    does not refuse."""
-    if resources["gpu"]:
-        return {**resources, "gpu": math.ceil(resources["gpu"])}
+def whole_device(resources: TrialResources, refusing: Collection[str]) -> dict[str, float]:
+    """Return what leaves no room for another run: whole GPUs, or all cores of a node that does not
+    refuse."""
+    of_run = resources.of_run
+    if resources.gpus:
+        return {**of_run, "gpu": math.ceil(resources.gpus)}
     cores = [has(node, "CPU") for node in nodes() if node["NodeID"] not in refusing]
-    return {**resources, "cpu": max(cores, default=resources["cpu"])}
+    return {**of_run, "cpu": max(cores, default=of_run["cpu"])}
 
 
 def kill_on(node: str, pid: int) -> bool:

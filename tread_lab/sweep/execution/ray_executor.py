@@ -71,7 +71,7 @@ class RayExecutor:
                 on_report,
                 lambda: stopping() or queue.stop,
                 user_errors,
-                self.resources.of_run,
+                self.resources,
                 self.hang_timeout,
             )
             worker = WorkerInfo(
