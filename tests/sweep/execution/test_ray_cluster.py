@@ -97,17 +97,6 @@ def test_ray_gives_back_sigterm_and_its_daemons_and_agents_are_killed_at_once(
     assert killed == [{"check_alive": False, "allow_graceful": False}]
 
 
-def test_a_cluster_in_use_is_neither_started_nor_ended(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(module.ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(module.ray, "shutdown", lambda: ended.append(1))
-    with module.cluster():
-        pass
-    assert ended == []
-
-
 @pytest.mark.parametrize(
     ("address", "head"),
     [
