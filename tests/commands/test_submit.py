@@ -84,7 +84,7 @@ def test_a_start_of_ray_that_takes_too_long_is_tried_again(
     with socket.socket() as head:
         head.bind(("127.0.0.1", 0))
         head.listen()
-        variables = {"SLURM_JOB_ID": 1, "SLURM_NODEID": node, "cores": 1, "gpus": 0, "patience": 60}
+        variables = {"SLURM_JOB_ID": 1, "SLURM_NODEID": node, "cores": 1, "gpus": 0}
         variables |= {"host": "127.0.0.1", "port": head.getsockname()[1], "python": python}
         said = called(printed(capsys, *ASKED), "node", "; echo $?", **variables)
     assert (said, log.read_text().count("\n")) == (str(code), tries)

@@ -17,7 +17,6 @@ from tests.faults.drivers import Zygote
 from tests.tracking.test_store import free_port
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.execution.cluster_heartbeat import answers
 
 pytestmark = pytest.mark.slow
 
@@ -98,11 +97,10 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
     try:
         small = "model={depth: 4, width: 16, heads: 2}", "train.steps=10", "evaluate=[]"
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
-        address = f"127.0.0.1:{port}"
+        joined = {"RAY_ADDRESS": f"127.0.0.1:{port}", "TREAD_LAB_NODES": "1"}  # once it is there
         axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow", "--concurrent=1")
         more = (*small, *axes)
-        assert answers(("127.0.0.1", port), within=100) and process.poll() is None
-        run(line, tmp_path, *more, zygote=zygote, **guarded, RAY_ADDRESS=address)
+        run(line, tmp_path, *more, zygote=zygote, **guarded, **joined)
     finally:
         process.terminate()
         process.wait(30)

@@ -70,11 +70,6 @@ class Network:
                 stderr=out,
             )
 
-    def run(self, module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        """Run a module to its end beside the head."""
-        command = [*_in(self.at(1)), sys.executable, "-m", module, *arguments]
-        return subprocess.run(command, env=self.client, cwd=self.folder)
-
     def at(self, number: int) -> str:
         """The namespace of a node."""
         return f"{self.name}n{number}"
@@ -91,7 +86,8 @@ class Network:
     @property
     def client(self) -> dict[str, str]:
         """The environment of what joins the cluster."""
-        return {**self.environment, "RAY_ADDRESS": f"{address(1)}:6379"}
+        at = f"{address(1)}:6379"
+        return {**self.environment, "RAY_ADDRESS": at, "TREAD_LAB_NODES": str(len(self.nodes))}
 
     def link(self, number: int, state: str) -> None:
         ip("link", "set", f"to{number}", state, within=self.bridge)
@@ -164,7 +160,6 @@ def test_a_link_is_cut_four_times_a_node_is_killed_and_another_joins(
     cut, killed, new = 2, 3, 5
     for number in (cut, killed, 4):
         network.add(number, *join)
-    network.run("tread_lab.sweep.execution.ray_join", "4", str(A_LONG_TIME)).check_returncode()
     lab, screen = Place(zygote, tmp_path).write(LONG_RUNS).lab, tmp_path / "screen.txt"
     with driving(network, tmp_path, screen) as driver:
 

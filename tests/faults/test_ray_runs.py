@@ -56,6 +56,7 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
 ) -> None:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution.executors import TrialResources
+    from tread_lab.sweep.execution.ray_cluster import cluster
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     unlucky = Task(
@@ -66,7 +67,7 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
     lock = threading.Lock()  # a live display has such, which nobody can pickle
 
     def watch(report: Report) -> None:
-        with lock:
+        with lock, cluster():  # the one in use, which is neither started nor ended
             ended.extend([report.run] if report.phase == "completed" else [])
 
     crowded.touch()

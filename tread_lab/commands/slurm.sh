@@ -12,7 +12,6 @@ if ((stop <= now)); then
   say "nothing is run: less than $margin s are left (squeue: $said): --time with more, or less --margin"
   exit 2
 fi
-patience=$((stop - now < 600 ? stop - now : 600)) # seconds for all nodes to join
 
 # Ports, a token and temporary folders of this job's own, so that jobs can share a node.
 free_port() { # the first one of this node, from $1 on
@@ -24,7 +23,7 @@ for port in range(int(sys.argv[1]), 65536):
         except OSError: continue
         sys.exit(print(port))' "$1"
 }
-export python gpus patience
+export python gpus
 export port=$(free_port $((20000 + SLURM_JOB_ID % 1200 * 10)))
 export cores=$SLURM_CPUS_PER_TASK
 export host=$("$python" -c 'import ray; print(ray.util.get_node_ip_address())')
@@ -46,8 +45,8 @@ node() { # Ray on one node, until srun is ended
     ray+=(--address="$host:$port")
   fi
   # Ray gives up a start after 30 s, too few for a disk that was not read from before.
-  local code tries=9 # which end with `patience`
-  while "${ray[@]}" >/dev/null; code=$?; ((code && --tries && SECONDS < patience)); do
+  local code tries=9 # while the driver waits for all nodes
+  while "${ray[@]}" >/dev/null; code=$?; ((code && --tries && SECONDS < 600)); do
     echo "Ray ended with code $code on node $SLURM_NODEID; it starts once more" >&2
   done
   return $((SLURM_NODEID == 0 ? code : 0)) # without its head the cluster is lost
@@ -56,7 +55,7 @@ unset RAY_ADDRESS
 each=(srun --quiet --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="$cores")
 "${each[@]}" --kill-on-bad-exit=1 bash -c "$(declare -f free_port node); node" &
 cluster=$!
-export RAY_ADDRESS=$host:$port
+export RAY_ADDRESS=$host:$port TREAD_LAB_NODES=$SLURM_JOB_NUM_NODES
 say "$SLURM_JOB_NUM_NODES nodes, Ray at $RAY_ADDRESS, runs until $(date '+%F %T' -d "@$stop")"
 
 # What this job leaves for the next one is newer than this file.
@@ -69,11 +68,9 @@ progress() {
 }
 
 code=3
-"$python" -m tread_lab.sweep.execution.ray_join "$SLURM_JOB_NUM_NODES" "$patience" &
-joining=$!
-wait -n "$joining" "$cluster"
-kill -0 "$cluster" 2>/dev/null || kill "$joining" 2>/dev/null # a head that ends, ends srun
-if wait "$joining"; then
+lives() { kill -0 "$cluster" 2>/dev/null; } # a head that ends, ends srun
+while lives && ((SECONDS < 600)) && ! (: <"/dev/tcp/$host/$port") 2>/dev/null; do sleep 1; done
+if lives; then
   left=$((stop - $(date +%s)))
   # SIGTERM by the clock: runs write checkpoints. What still runs near the end is killed.
   timeout --foreground --preserve-status --kill-after=$((margin * 2 / 3)) $((left > 0 ? left : 1)) \

@@ -15,10 +15,11 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import Interrupted, UserErrors
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.trial.task import ListQueue, Task
 from tread_lab.sweep.trial.trial import Report
 
-SHARE = {"cpu": 1, "gpu": 0.0}
+SHARE = TrialResources()
 
 
 @pytest.fixture(autouse=True)
@@ -256,7 +257,7 @@ def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
     monkeypatch.setattr("tread_lab.sweep.execution.ray_cluster.nodes", lambda: nodes)
     tasks = [Task(tiny(seed=seed)) for seed in (0, 1, 2)]
     queue = ListQueue(tasks, after={tasks[2].run: tasks[0].run})  # by which it is judged
-    searcher = searcher_of(ray, queue, {"cpu": 2, "gpu": 0.0})
+    searcher = searcher_of(ray, queue, TrialResources(cpus=2))
     searcher.watcher.refusing["refuses"] = "other code"
     assert [searcher.suggest(name)["task"].whole for name in ("0", "1")] == [False, False]
     for name in ("0", "1"):
@@ -273,14 +274,18 @@ def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
     assert (last.task, last.whole, last.place.required_resources) == (tasks[2], False, {"CPU": 2.0})
 
 
-def test_a_worker_that_is_stopped_from_outside_is_killed_and_its_run_hung(
-    lab: Lab, ray: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "task",
+    [Task(tiny()), Task(tiny(init_from={"run": encode(tiny())}))],
+    ids=["its own run", "the parent of its run"],
+)
+def test_a_worker_that_is_stopped_from_outside_is_killed_and_what_it_works_on_hung(
+    lab: Lab, ray: Any, clock: Any, monkeypatch: pytest.MonkeyPatch, task: Task
 ) -> None:
     """It may be silent for as long as its watchdog says, and 10 seconds more."""
     killed, reached = list[Any](), [True]
     monkeypatch.setattr(ray, "kill_on", lambda *where: killed.append(where) or reached[0])
-    seen = Watched(lab, Task(tiny()))
-    attempts = lab.run(seen.task.run).attempts
+    seen, attempts = Watched(lab, task), lab.run_of(tiny()).attempts
 
     def passes(seconds: float, *, look: float = 5.0) -> int:
         for _ in range(int(seconds / look)):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -96,17 +97,6 @@ def test_ray_gives_back_sigterm_and_its_daemons_and_agents_are_killed_at_once(
     assert killed == [{"check_alive": False, "allow_graceful": False}]
 
 
-def test_a_cluster_in_use_is_neither_started_nor_ended(
-    module: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(module.ray, "is_initialized", lambda: True)
-    monkeypatch.setattr(module.ray, "shutdown", lambda: ended.append(1))
-    with module.cluster() as driver:
-        assert not driver.stopping()
-    assert ended == []
-
-
 @pytest.mark.parametrize(
     ("address", "head"),
     [
@@ -159,7 +149,7 @@ def test_a_cluster_that_is_silent_or_wants_a_token_is_one_line_and_is_not_joined
 
 @pytest.fixture
 def calls(module: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What becomes of a cluster, and how its driver is asked to leave when it is lost."""
+    """What becomes of a cluster, and of its driver when it is lost."""
     calls: list[Any] = []
 
     @contextmanager
@@ -191,21 +181,42 @@ def test_a_cluster_that_is_joined_is_watched_from_then_on(
     assert calls[3:] == ["unwatched", "ended"]
 
 
+def test_the_nodes_of_a_batch_job_that_are_alive_are_waited_for_once(
+    module: Any, monkeypatch: pytest.MonkeyPatch, calls: list[Any]
+) -> None:
+    def head(*states: int) -> Any:
+        infos = {k: SimpleNamespace(state=state) for k, state in enumerate(states)}
+        return SimpleNamespace(get_all_node_info=lambda timeout: infos)
+
+    pauses, alive, dead = list[float](), 0, 1
+    nodes = [head(alive, dead), head(alive, dead, alive), head(alive)]
+    monkeypatch.setattr(module, "answers", lambda at, **how: at == ("fe80::1", 6379))
+    clients = Mock(side_effect=[RuntimeError("the head starts"), *nodes])
+    monkeypatch.setattr(module, "GcsClient", clients)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 0, sleep=pauses.append))
+    monkeypatch.setenv("RAY_ADDRESS", "fe80::1:6379")
+    monkeypatch.setenv("TREAD_LAB_NODES", "2")
+    for _ in range(2):
+        with module.cluster():
+            assert (pauses, clients.call_count) == ([1, 1], 3)
+    monkeypatch.setattr(module, "_JOINING", -1)
+    monkeypatch.setenv("TREAD_LAB_NODES", "2")
+    with pytest.raises(Unavailable, match=r"^1 of 2 nodes have joined the Ray cluster within"):
+        module.cluster().__enter__()
+    assert module._joined_nodes("10.0.0.9:6379") == 0 and clients.call_count == 4
+
+
 def test_a_cluster_of_this_machine_is_watched_before_it_starts_and_leaves_no_scratch_folder(
     module: Any, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "usable_cpus", lambda: 0.5)
-    with module.cluster() as driver:
+    with module.cluster():
         watched, left, (address, options) = calls
         assert (watched, left, address) == ("raylet", ("gone", {}), None)
         assert (options["include_dashboard"], options["num_cpus"]) == (False, 1)
         scratch = Path(options["_temp_dir"])
         assert scratch.parent == Path("/tmp") and scratch.name.startswith("tread-lab-")
-        driver.stopping = lambda: True
-        driver.leave("lost")
-        stopped = "stopped; run the same command again to continue from the last checkpoints"
-        assert calls[3:] == [(stopped, {"code": 130})]
-    assert calls[4:] == ["unwatched", "ended"] and not scratch.exists()
+    assert calls[3:] == ["unwatched", "ended"] and not scratch.exists()
 
 
 def test_runs_are_packed_on_nodes_that_are_there(
@@ -222,15 +233,15 @@ def test_runs_are_packed_on_nodes_that_are_there(
     assert most == [4, 4, 1]
     for name, node in zip("abcd", nodes):
         node["NodeID"] = name
-    fitting = [module.fitting_nodes({"cpu": 2, "gpu": gpu}) for gpu in (0.0, 1.0, 1.5)]
+    fitting = [module.fitting_nodes(TrialResources(cpus=2, gpus=gpu)) for gpu in (0.0, 1.0, 2.0)]
     assert fitting == [{"a", "b"}, {"a"}, set()]
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}, {}) == {"cpu": 4.0, "gpu": 0.0}
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}, {"a"}) == {"cpu": 2.0, "gpu": 0.0}
-    assert module.whole_device({"cpu": 2, "gpu": 1.5}, {}) == {"cpu": 2, "gpu": 2}
+    assert module.whole_device(TrialResources(), {}) == {"cpu": 4.0, "gpu": 0.0}
+    assert module.whole_device(TrialResources(), {"a"}) == {"cpu": 2.0, "gpu": 0.0}
+    assert module.whole_device(TrialResources(cpus=2, gpus=0.5), {}) == {"cpu": 2, "gpu": 1}
     nodes[:] = [{**of(memory=1.0), "NodeID": "a"}]  # a head that runs nothing
     assert module.most_on_one_device(TrialResources()) == 0
-    assert module.whole_device({"cpu": 1, "gpu": 0.0}, {}) == {"cpu": 0, "gpu": 0.0}
+    assert module.whole_device(TrialResources(), {}) == {"cpu": 0, "gpu": 0.0}
     nodes[:] = [of(CPU=4.0)]
     assert module.most_on_one_device(TrialResources(gpus=0.5)) == 0
     nodes.clear()
-    assert module.whole_device({"cpu": 3, "gpu": 0.0}, {}) == {"cpu": 3, "gpu": 0.0}
+    assert module.whole_device(TrialResources(cpus=3), {}) == {"cpu": 3, "gpu": 0.0}

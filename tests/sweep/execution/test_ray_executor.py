@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,14 +28,10 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
     pytest.importorskip("ray")
     from tread_lab.sweep.execution import ray_cluster, ray_executor
 
-    @contextmanager
-    def cluster() -> Any:
-        yield SimpleNamespace()
-
     for name in ray_executor._ENVIRONMENT:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    monkeypatch.setattr(ray_executor, "cluster", cluster)
+    monkeypatch.setattr(ray_executor, "cluster", nullcontext)
     node = {"Alive": True, "Resources": {"CPU": 8.0}}
     monkeypatch.setattr(ray_cluster, "nodes", lambda: [node])
     return ray_executor

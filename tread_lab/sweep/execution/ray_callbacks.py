@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,9 +16,11 @@ from ray.tune.search import Searcher
 
 from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
 from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
+from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, kill_on, whole_device
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
@@ -96,9 +98,8 @@ class QueueSearcher(_InDriver, Searcher):
         with self.errors.collect():
             expected = self._expected(task.spec)
         resources, refusing = self.watcher.resources, self.watcher.refusing
-        if whole:
-            resources = whole_device(resources, refusing)
-        return {"task": SentTask(task, expected, place(resources, refusing), whole)}
+        needs = whole_device(resources, refusing) if whole else resources.of_run
+        return {"task": SentTask(task, expected, place(needs, refusing), whole)}
 
     def _next(self) -> tuple[Task | None, bool]:
         """Return the next task, and whether it gets a whole device: once all that it would keep
@@ -154,7 +155,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         on_report: ReportHandler,
         asked_to_stop: Callable[[], bool],
         user_errors: UserErrors,
-        resources: Mapping[str, float],
+        resources: TrialResources,
         hang_timeout: float | None = None,
     ) -> None:
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
@@ -218,55 +219,55 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         stopped from outside, and its watchdog with it."""
         passed = min(time.monotonic() - self._looked, _MOST_BETWEEN_LOOKS)
         self._looked = time.monotonic()
-        for run in [_task(trial).run for trial in trials if trial.status == "RUNNING"]:
+        for task in [_task(trial) for trial in trials if trial.status == "RUNNING"]:
+            run = task.run
             self._silence[run] = silence = self._silence.get(run, 0.0) + passed
             if silence > self._limits.get(run, self._first_limit) + _LATER:
                 self._silence[run] = 0.0
                 with self.errors.collect():
-                    self._end(run, silence)
+                    self._end(task, silence)
 
-    def _end(self, run: str, silence: float) -> None:
-        attempts = self.lab.run(run).attempts
+    def _end(self, task: Task, silence: float) -> None:
+        attempts = self._worked_on(task).attempts
         last = next(reversed(attempts.read()), None)
         if last is not None and not last.ended and kill_on(last.node, last.pid):
             reason = f"process {last.pid} on {last.host} said nothing for {silence:.0f} s"
             attempts.close(last, "hung", reason=f"{reason}; its driver has ended it")
 
+    def _worked_on(self, task: Task) -> RunFolder:
+        """Return the run that a task's worker trains or measures; a parent comes first."""
+        family = [self.lab.run_of(spec) for spec in (*task.spec.ancestors, task.spec)]
+        return next((run for run in family if run.result() is None), family[-1])
+
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Note why a worker has died; Ray starts the task again."""
         with self.errors.collect():
             task, error = _task(trial), _error(trial)
-            self._close_attempt(task, error)
-            self._say_lost(task, error)
+            note = self._lost(task, error)
+            self.on_report(Report(task.run, QUEUED, 0, task.spec.train.steps, math.nan, note=note))
             self._count_start(task, error)
 
-    def _close_attempt(self, task: Task, error: Exception) -> None:
-        """Record what only the driver knows: Ray killed the worker for its memory, or cannot reach
-        it, as when the network is cut."""
-        attempts = self.lab.run(task.run).attempts
-        last = next(reversed(attempts.read()), None)
-        if last is None or last.ended:
-            return
-        if isinstance(error, ray.exceptions.OutOfMemoryError):
-            attempts.close(last, "oom", reason=first_line(error))
-        elif isinstance(error, ray.exceptions.ActorUnavailableError):  # it names an RPC error
-            attempts.close(last, "lost", reason=unreachable(last))
+    def _lost(self, task: Task, error: Exception) -> str:
+        """Return what was lost with a worker, and what follows.
 
-    def _say_lost(self, task: Task, error: Exception) -> None:
-        """Say in one line what was lost, and what follows."""
-        family = [self.lab.run_of(spec) for spec in (*task.spec.ancestors, task.spec)]
-        folder = next((run for run in family if run.result() is None), family[-1])
+        What only the driver knows is recorded: Ray killed the worker for its memory, or cannot
+        reach it, as when the network is cut.
+        """
+        folder = self._worked_on(task)
         attempts = folder.attempts.read()
         if not attempts or (attempts[-1].ended and not attempts[-1].reason):  # that one ended well
-            note = f"its worker did not start: {first_line(error)}"
-        else:
-            left = attempts[-1]
-            if not left.ended:
+            return f"its worker did not start: {first_line(error)}"
+        left = attempts[-1]
+        if not left.ended:
+            if isinstance(error, ray.exceptions.OutOfMemoryError):
+                left = folder.attempts.close(left, "oom", reason=first_line(error))
+            elif isinstance(error, ray.exceptions.ActorUnavailableError):  # it names an RPC error
+                left = folder.attempts.close(left, "lost", reason=unreachable(left))
+            else:
                 worker = WorkerInfo(driver=left.driver, alive=alive_nodes())
                 ended, reason = why_open(folder, left, worker)
-                attempts[-1] = replace(left, ended=ended, reason=reason)
-            note = f"{attempts[-1].reason}; {consequence(attempts)}"
-        self.on_report(Report(task.run, QUEUED, 0, task.spec.train.steps, math.nan, note=note))
+                left = replace(left, ended=ended, reason=reason)
+        return f"{left.reason}; {consequence([*attempts[:-1], left])}"
 
     def _count_start(self, task: Task, error: Exception) -> None:
         """Give up on the cluster if starts of a worker keep making no attempt."""

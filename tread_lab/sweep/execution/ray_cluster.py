@@ -9,9 +9,9 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -32,60 +32,75 @@ from tread_lab.sweep.execution.cluster_heartbeat import (
     monitor,
     monitor_addresses,
 )
-from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import TrialResources, cpus_here
 
 Node = dict[str, Any]
 _DAEMONS = ("raylet", "gcs_server")  # without which a cluster is lost
 _LOOK = 0.1  # seconds between two looks at them
+_JOINING = 600.0  # seconds in which all nodes of a batch job join
 # Half of what a start costs, for nodes on demand, workers' output in the driver, and Ray's pages.
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 
 
-@dataclass
-class Driver:
-    """The process that uses a cluster; `stopping` tells whether it has been asked to stop."""
-
-    stopping: Callable[[], bool] = lambda: False
-
-    def leave(self, lost: str) -> None:
-        """End this process because its cluster is lost.
-
-        A signal to the whole process group ends the daemons too: that is an interruption.
-        """
-        if self.stopping():
-            message = "stopped; run the same command again to continue from the last checkpoints"
-            leave(message, code=Interrupted.exit_code)
-        else:
-            leave(lost)
-
-
 @contextmanager
-def cluster() -> Iterator[Driver]:
-    """Provide Ray within the block: the cluster at RAY_ADDRESS, else workers of this machine."""
-    driver = Driver()
+def cluster() -> Iterator[None]:
+    """Provide Ray within the block: the cluster at RAY_ADDRESS, else workers of this machine.
+
+    This process ends with one line once the cluster is lost.
+    """
     if ray.is_initialized():
-        yield driver
+        yield
         return
     address = os.environ.get("RAY_ADDRESS")
-    with _joined(address, driver) if address else _started(driver):
-        yield driver
+    with _joined(address) if address else _started():
+        yield
 
 
 @contextmanager
-def _joined(address: str, driver: Driver) -> Iterator[None]:
+def _joined(address: str) -> Iterator[None]:
     """Join a running cluster, and watch the addresses of its daemons.
 
     Raises:
-        Unavailable: nothing answers at the address, or the cluster cannot be joined.
+        Unavailable: nothing answers at the address, the cluster lacks nodes of the batch job that
+            starts it, or it cannot be joined.
     """
+    # Once: a node that leaves later is not waited for.
+    _wait_for_nodes(int(os.environ.pop("TREAD_LAB_NODES", 0)), address)
     _refuse_silence(address)
     try:
         _init(address)
-        with monitor_addresses(_addresses(), driver.leave):
+        with monitor_addresses(_addresses(), leave):
             yield
     finally:
         _shut_down()
+
+
+def _wait_for_nodes(count: int, address: str) -> None:
+    """Wait until as many nodes have joined; `ray.init` gives up a head whose start is repeated.
+
+    Raises:
+        Unavailable: they were not all there in time; says how many were.
+    """
+    deadline = time.monotonic() + _JOINING
+    while count and (joined := _joined_nodes(address)) < count:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{joined} of {count} nodes have joined the Ray cluster within {_JOINING:g} s; the"
+                " lines above say why"
+            )
+        time.sleep(1)
+
+
+def _joined_nodes(address: str) -> int:
+    """Return how many nodes are in the cluster at an address; 0 while it does not answer."""
+    host, _, port = address.rpartition(":")
+    if not answers((host, int(port)), within=1):  # the client would try for a minute
+        return 0
+    try:
+        infos = GcsClient(address=address).get_all_node_info(timeout=5)
+    except Exception:  # Ray raises many kinds while a head starts
+        return 0
+    return sum(info.state == 0 for info in infos.values())  # GcsNodeInfo.ALIVE
 
 
 def _refuse_silence(address: str) -> None:
@@ -113,12 +128,12 @@ def _refuse_silence(address: str) -> None:
 
 
 @contextmanager
-def _started(driver: Driver) -> Iterator[None]:
+def _started() -> Iterator[None]:
     """Start a cluster on this machine, and watch its daemons, which are child processes."""
     # Ray's sockets need a short path, whatever TMPDIR says, so this is not below the lab.
     scratch = tempfile.mkdtemp(prefix="tread-lab-", dir="/tmp")
     try:
-        with monitor(_lost_daemon, _LOOK, driver.leave):
+        with monitor(_lost_daemon, _LOOK, leave):
             with few_daemons():
                 options = {"include_dashboard": False, "_temp_dir": scratch}
                 _init(None, num_cpus=cpus_here(), **options)
@@ -232,20 +247,19 @@ def alive_nodes() -> frozenset[str]:
     return frozenset(node["NodeID"] for node in nodes())
 
 
-def fitting_nodes(resources: Mapping[str, float]) -> frozenset[str]:
-    """Return the ids of the nodes that have such resources for a run."""
-    cpu, gpu = resources["cpu"], resources["gpu"]
-    fits = (n for n in nodes() if has(n, "CPU") >= cpu and has(n, "GPU") >= gpu)
-    return frozenset(node["NodeID"] for node in fits)
+def fitting_nodes(resources: TrialResources) -> frozenset[str]:
+    """Return the ids of the nodes that have room for a run."""
+    return frozenset(node["NodeID"] for node in nodes() if slots_on(node, resources))
 
 
-def whole_device(resources: Mapping[str, float], refusing: Collection[str]) -> dict[str, float]:
-    """Return resources that leave no room for another run: whole GPUs, or all cores of a node that
-    does not refuse."""
-    if resources["gpu"]:
-        return {**resources, "gpu": math.ceil(resources["gpu"])}
+def whole_device(resources: TrialResources, refusing: Collection[str]) -> dict[str, float]:
+    """Return what leaves no room for another run: whole GPUs, or all cores of a node that does not
+    refuse."""
+    of_run = resources.of_run
+    if resources.gpus:
+        return {**of_run, "gpu": math.ceil(resources.gpus)}
     cores = [has(node, "CPU") for node in nodes() if node["NodeID"] not in refusing]
-    return {**resources, "cpu": max(cores, default=resources["cpu"])}
+    return {**of_run, "cpu": max(cores, default=of_run["cpu"])}
 
 
 def kill_on(node: str, pid: int) -> bool:

@@ -64,15 +64,14 @@ class RayExecutor:
         user_errors = UserErrors()
         count = self.resources.devices
         processes = OneProcess() if count == 1 else HereProcesses(count)
-        with cluster() as driver, stop_signals() as stopping:
-            driver.stopping = stopping
+        with cluster(), stop_signals() as stopping:
             queue = as_queue(work)
             watcher = TrialWatcher(
                 lab,
                 on_report,
                 lambda: stopping() or queue.stop,
                 user_errors,
-                self.resources.of_run,
+                self.resources,
                 self.hang_timeout,
             )
             worker = WorkerInfo(
