@@ -269,6 +269,8 @@ def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds something else; name a new folder"):
         export(lab.run_of(RUN), tmp_path)
+    with pytest.raises(UserError, match=r"notes.txt/x: cannot make this folder: Not a directory$"):
+        export(lab.run_of(RUN), tmp_path / "notes.txt" / "x")
     with pytest.raises(UserError, match=r"holds no model.safetensors with spec.yaml"):
         load_exported(tmp_path)
     broken = tmp_path / "broken"
