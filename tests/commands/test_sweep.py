@@ -184,7 +184,7 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
     exact = "{samples: {metrics: [fd], count: 1024, sampler: {precision: fp32}}}"
-    measured = [f"evaluate=[{exact}]", "budget.trials=1"]
+    measured = [f"evaluate=[heldout_loss,{exact}]", "budget.trials=1"]
     command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
     assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large, *measured]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -205,6 +205,7 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
     searched = [*COMMAND, "--plan", RANDOM, "baseline=null"]
     for words, said in (
         (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
+        (["evaluate=[{heldout_loss: {images: 10001}}]"], "and the data hold out 10000; write "),
         (["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"], "no run is judged: grace is"),
     ):
         assert main([*searched, *words]) == 2 and said in capsys.readouterr().err

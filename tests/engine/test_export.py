@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from tests.backbones.published_dit import published_shapes
@@ -33,7 +34,7 @@ from tread_lab.engine.export import (
 )
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json, write_text
-from tread_lab.records.lab import Lab, digest_of
+from tread_lab.records.lab import Lab, digest_of, with_parents
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
 
@@ -119,6 +120,22 @@ def test_no_folder_of_a_run_or_of_those_it_descends_from_is_exported() -> None:
     spec = small_run(**folders, init_from={"run": encode(small_run(**folders))})
     assert "/home" not in str(encode(without_folders(spec)))
     assert signature(without_folders(spec)) == signature(spec)
+
+
+@pytest.mark.parametrize(("drop", "known"), [(1, False), (0.5, True)])
+def test_a_run_that_starts_from_an_export_knows_labels_as_the_run_of_it(
+    drop: float, known: bool, tmp_path: Path
+) -> None:
+    first = encode(small_run(train={"label_drop": drop}))
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(first))
+    (file := tmp_path / "model.safetensors").write_bytes(b"weights")
+    start = {"file": str(file), "digest": digest_of(file)}
+    written = with_parents({"init_from": start}, Lab(tmp_path))
+    as_it_is = small_run(**written, train={"steps": 0})
+    trained_on = small_run(**written, train={"steps": 4, "label_drop": drop})
+    assert as_it_is.may_know("class") == trained_on.may_know("class") == known
+    unsaid = small_run(init_from=start, train={"steps": 4, "label_drop": drop})
+    assert signature(unsaid) == signature(trained_on), "as earlier versions named it"
 
 
 def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
@@ -252,6 +269,8 @@ def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="holds something else; name a new folder"):
         export(lab.run_of(RUN), tmp_path)
+    with pytest.raises(UserError, match=r"notes.txt/x: cannot make this folder: Not a directory$"):
+        export(lab.run_of(RUN), tmp_path / "notes.txt" / "x")
     with pytest.raises(UserError, match=r"holds no model.safetensors with spec.yaml"):
         load_exported(tmp_path)
     broken = tmp_path / "broken"

@@ -92,6 +92,17 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     assert (ground[::17] == 255).all() and (ground[:, ::17] == 255).all()
 
 
+def test_images_that_are_drawn_are_done_in_part_until_they_are_described(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "describing_share", lambda run, spec: 0.75)
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
+    done = list(measuring(folder, SPEC, CPU, cache=folder.cache))
+    drawn, described = [0, 16, 32, 48, 64, 75], [123, 171, 219, 267, 300]
+    assert done == [(images, COUNT) for images in drawn + described]
+    shutil.rmtree(folder.evaluation(SPEC).path)
+
+
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Leave the images of an evaluation that stopped within its third batch."""
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)

@@ -87,6 +87,7 @@ def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -
             "where: start == 0", 6, tuple({"start": n, "end": n + 1} for n in range(1, 6))
         ),
     )
+    assert not expansion(axes=axes, where=None).excluded
     with pytest.raises(UserError) as error:
         expansion(axes=axes, where=["start < 0", "end < 0"])
     assert str(error.value) == (

@@ -37,6 +37,7 @@ from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
     check_guided,
+    check_planned,
     check_provenance,
     preflight,
 )
@@ -131,6 +132,7 @@ def sweep(options: Sweep) -> int:
         _say_extension(lab, plan)
     open_tasks = pending_tasks(plan, lab)
     if options.plan:  # which reopens none
+        check_planned(open_tasks)
         open_runs = {task.run for task in open_tasks}
         open_tasks += [task for task in retried if task.run not in open_runs]
         place = {task.run: number for number, task in enumerate(begun)}

@@ -15,6 +15,7 @@ from torch import Tensor
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.compiled import compile_for
+from tread_lab.engine.cost.sampling import describing_share
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.provenance import code_digest
@@ -51,6 +52,7 @@ class Drawing:
         self.model = self.networks[branches[0].step]
         self.condition = condition_of(run, folder, device)
         self._data = open_data(run.data, "heldout")
+        self._describing = describing_share(run, spec)
 
     def images(self) -> SampleImages:
         """Return the images on the disk."""
@@ -97,6 +99,12 @@ class Drawing:
             )
         return pixels(self._data, x_BCHW), labels_B
 
+    def progress(self, images: SampleImages, described: int = 0) -> tuple[int, int]:
+        """Return how many images are done, of how many: one that is drawn is done in part, as far
+        as there is something to describe."""
+        drawn, share = images.drawn, self._describing
+        return round((1 - share) * drawn + share * described), images.count
+
     def _shape(self) -> tuple[int, int, int]:
         """Return (C, H, W) of the images, if need be of one that is decoded."""
         if (known := image_shape(self._data)) is not None:
@@ -110,19 +118,18 @@ class Drawing:
 def draw_open(
     drawing: Drawing, images: SampleImages, ranks: Ranks | None
 ) -> Iterator[tuple[int, int]]:
-    """As rank 0, draw the images that are not on the disk, yielding their number and that of all
-    at first and after each batch; closed there, the next process goes on. Of n processes each draws
-    every n-th batch.
+    """As rank 0, draw the images that are not on the disk, yielding the progress at first and after
+    each batch; closed there, the next process goes on. Of n processes each draws every n-th batch.
     """
     todo = images.open_batches()
-    yield images.progress
+    yield drawing.progress(images)
     if todo and ranks is not None and ranks.count > 1:
         ranks.told(partial(_follow, drawing.folder.path, drawing.spec, todo))
         yield from _rounds(drawing, images, todo, ranks)
         images.check()  # processes of several machines write in one file
     for rows in images.open_batches():  # all, or what another process could not draw
         images.keep(rows.start, *drawing.draw(rows))
-        yield images.progress
+        yield drawing.progress(images)
 
 
 def _follow(
@@ -141,7 +148,7 @@ def _rounds(
     rounds of all, and rank 0, which draws what is left, meets it again."""
     for k in range(0, len(todo), ranks.count):
         try:
-            yield images.progress
+            yield drawing.progress(images)
         except GeneratorExit:
             ranks.stop()
             raise

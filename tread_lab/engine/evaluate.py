@@ -230,7 +230,7 @@ def _samples(
         for scorer in scorers.values():
             scorer.add(images_BCHW)
         labels += labels_B.tolist()
-        yield images.progress
+        yield drawing.progress(images, described=len(labels))
     _write_samples(place.path / "samples.npz", images, labels)
     if drawing.condition is not None:
         drawing.condition.write(place.path, labels)

@@ -60,7 +60,10 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
     facts = {"format": "pt", "run": folder.name, "step": str(model.step), "weights": "ema"}
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot make this folder: {error.strerror}") from None
     with replacing(out / EXPORTED) as temporary:
         save_file(tensors, temporary, metadata=facts)
         _sort_facts(temporary)

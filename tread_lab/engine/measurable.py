@@ -71,14 +71,10 @@ def check_measurable(
     for system, run in files_read(runs):
         system.check(run, *opened[run.data])
     sampled: dict[Hashable, tuple[DataSpec, SamplesSpec]] = {}
-    probed: dict[Hashable, tuple[RunSpec, HeldoutSpec | SimilaritySpec]] = {}
     for run, spec in asked:
-        if not isinstance(spec, SamplesSpec):
-            probed[run.data, run.model, replace(spec, step=None)] = run, spec
-        elif spec.metrics:
+        if isinstance(spec, SamplesSpec) and spec.metrics:
             sampled[run.data, spec.metrics, spec.reference] = run.data, spec
-    for run, probe in probed.values():
-        check_probe(probe, run.model, opened[run.data][1])
+    check_probes(asked, {data: heldout for data, (_, heldout) in opened.items()})
     for data, spec in sampled.values():
         heldout = opened[data][1]
         shape, preview = image_shape(heldout), heldout.preview
@@ -86,6 +82,19 @@ def check_measurable(
     for data in dict.fromkeys(data for data, _ in sampled.values()):
         check_decoded(data, opened[data][1])
     return [*stand_ins(runs, asked)]
+
+
+def check_probes(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]], heldout: Mapping[DataSpec, Samples]
+) -> None:
+    """Refuse, once for each distinct requirement, probes that these held-out samples do not allow;
+    those of data that are not among them are passed over."""
+    probed: dict[Hashable, tuple[RunSpec, HeldoutSpec | SimilaritySpec]] = {}
+    for run, spec in asked:
+        if not isinstance(spec, SamplesSpec) and run.data in heldout:
+            probed[run.data, run.model, replace(spec, step=None)] = run, spec
+    for run, probe in probed.values():
+        check_probe(probe, run.model, heldout[run.data])
 
 
 def stand_ins(

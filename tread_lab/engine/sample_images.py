@@ -71,9 +71,9 @@ class SampleImages(ResumableArrays):
         self.write(first, {_IMAGES: images_BCHW.cpu().numpy(), _LABELS: labels_B.cpu().numpy()})
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """How many images are drawn, of how many."""
-        return int(np.count_nonzero(self.marks())), self.count
+    def drawn(self) -> int:
+        """How many images are drawn."""
+        return int(np.count_nonzero(self.marks()))
 
     def open_batches(self) -> list[range]:
         """Return the batches that are still to be drawn."""

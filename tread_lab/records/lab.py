@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from tread_lab.records.durable import writing
 from tread_lab.records.locks import exclusive
-from tread_lab.records.run_folder import RunFolder, safe
+from tread_lab.records.run_folder import EXPORTED, RunFolder, safe
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, suggest
@@ -155,6 +155,8 @@ def with_parents(tree: Any, lab: Lab) -> Any:
     if isinstance(start, dict) and isinstance(start.get("file"), str):
         path = Path(start["file"]).expanduser().resolve()
         named = {**start, "file": str(path), "digest": digest_of(path)}
+        if _is_unlabelled(path):
+            named["unlabelled"] = True
         written["init_from"] = {k: v for k, v in named.items() if k != "weights" or _averages(path)}
     return written
 
@@ -169,6 +171,13 @@ def _parent(folder: RunFolder) -> RunSpec:
             stacklevel=2,
         )
     return spec
+
+
+def _is_unlabelled(path: Path) -> bool:
+    """Return whether a file is the export of a run that saw no class."""
+    folder = RunFolder(path.parent)
+    spec = folder.readable_spec() if folder.exported and path.name == EXPORTED else None
+    return spec is not None and not spec.may_know("class")
 
 
 def _averages(path: Path) -> bool:

@@ -175,7 +175,7 @@ def _split(
     some of them bring it and `run`, the experiment's, does not. A system that is fixed as a whole
     (`repa: {...}`) is for all.
     """
-    rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where)
+    rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where or ())
     kept: list[tuple[Cell, dict[str, Any]]] = []
     missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
     fixed = leaves_of(sweep.fixed)

@@ -52,6 +52,8 @@ class InitSpec:
         published_as: `sit` for a SiT or a LightningDiT as published, whose names and shapes are
             those of a network here, but whose time and velocity run from noise to data; for runs
             of flow matching.
+        unlabelled: whether the run whose export a file is saw no class in any step; written like
+            the digest, which stands for it in the signature.
     """
 
     run: RunSpec | None = None
@@ -59,6 +61,7 @@ class InitSpec:
     file: str | None = added(None)
     digest: str | None = added(None)
     published_as: Literal["sit"] | None = added(None)
+    unlabelled: bool = added(False)
 
     def __post_init__(self) -> None:
         if (self.run is None) == (self.file is None):
@@ -206,10 +209,12 @@ class RunSpec:
 
     def may_know(self, label: Literal["class", "none"]) -> bool:
         """Return whether a step of the run, or of one before it, saw classes or the null class;
-        weights of a file may have."""
+        weights of a file may have, unless their export says otherwise."""
         family, never = (*self.ancestors, self), {"class": 1, "none": 0}[label]
-        of_file = any(one.init_from is not None and one.init_from.file for one in family)
-        return of_file or any(one.train.label_drop != never for one in family)
+        starts = (one.init_from for one in family if one.init_from is not None)
+        of_file = any(start.file and not start.unlabelled for start in starts)
+        trained = (one.train for one in family if one.train.steps)
+        return of_file or any(train.label_drop != never for train in trained)
 
     @property
     def parent(self) -> RunSpec | None:

@@ -163,7 +163,7 @@ class SweepSpec:
         axes: field -> values; a mapping is a grid over its keys, a list of axes several grids; the
             axes under a key `zip` vary together.
         trials: further cells, each written out as {field: value}.
-        where: expressions that a cell must meet; the others are holes.
+        where: expressions that a cell must meet; the others are holes. `None` is no condition.
         match: what every trial spends as much of as its baseline: its steps follow. An axis
             `spend: [0.5, 1, 2]` varies what both spend; `None` keeps the steps that are written.
         seeds: every cell and its baseline run once per seed; a list, or a range such as `0..4`.
@@ -182,7 +182,7 @@ class SweepSpec:
     variants: dict[str, Any] = field(default_factory=dict)
     axes: Any = field(default_factory=dict)
     trials: tuple[dict[str, Any], ...] = ()
-    where: tuple[str, ...] | str = ()
+    where: tuple[str, ...] | str | None = ()
     seeds: Seeds = (0,)
     evaluate: tuple[Any, ...] | None = None
     sampler_axes: Any = field(default_factory=dict)

@@ -15,6 +15,7 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.sampling import (
     call_macs,
     decoder_macs,
+    describing_share,
     image_work,
     pass_flops,
     reference_images,
@@ -147,9 +148,12 @@ def test_fid_decodes_and_describes_images_and_references() -> None:
     assert (image_work(S2, by_file), reference_work(S2, by_file)) == (both, {})
     near = replace(by_file, metrics=("fid", "recall"))
     assert reference_work(S2, near) == {"features": 10_000 * 11.4e9}
+    work = sum(both.values())
+    assert describing_share(S2, FID) == both["features"] / (work + pass_flops(S2, FID))
     score = SamplesSpec(metrics=("is",), count=100)
     assert image_work(S2, score) == {"decoding": 100 * decode_one, "features": 100 * 11.4e9}
     grid = SamplesSpec(count=64)
+    assert describing_share(S2, grid) == 0
     assert image_work(S2, grid) == {"decoding": 64 * decode_one}
     for nothing in (score, grid, HeldoutSpec()):
         assert reference_work(S2, nothing) == {}

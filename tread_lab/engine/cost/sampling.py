@@ -117,6 +117,12 @@ def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
     return _image_flops(spec, evaluation.count, evaluation.metrics, decoded=True)
 
 
+def describing_share(spec: RunSpec, evaluation: SamplesSpec) -> float:
+    """Return the part that features have in the FLOPs of an evaluation of samples."""
+    work = image_work(spec, evaluation)
+    return work.get("features", 0.0) / (pass_flops(spec, evaluation) + sum(work.values()))
+
+
 def reference_work(spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
     """Return the FLOPs on the images that one evaluation compares with, once for a lab.
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tread_lab.data.deviation import check_deviation
-from tread_lab.data.source import open_data
+from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.measurable import check_measurable
+from tread_lab.engine.measurable import check_measurable, check_probes
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import (
@@ -23,7 +24,7 @@ from tread_lab.records.provenance import (
 )
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
-from tread_lab.specs.data import SOURCES
+from tread_lab.specs.data import SOURCES, DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     SOLVERS,
@@ -80,6 +81,16 @@ def check_files(tasks: Sequence[Task]) -> list[str]:
         check_start(spec)
     asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
     return check_measurable(asked, specs, opened)
+
+
+def check_planned(tasks: Sequence[Task]) -> None:
+    """Refuse in a plan what data that are here do not allow to measure; it is made without, too."""
+    heldout: dict[DataSpec, Samples] = {}
+    for data in dict.fromkeys(task.spec.data for task in tasks):
+        with contextlib.suppress(UserError):  # said once they are to be read
+            heldout[data] = open_data(data, "heldout")
+    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
+    check_probes(asked, heldout)
 
 
 def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]:
