@@ -36,6 +36,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
         "weights_bytes": this.weights_bytes,
         "checkpoint_bytes": this.checkpoint_bytes,
         "memory_bytes_estimate": this.memory_bytes,
+        "memory_bytes_compiled_estimate": cost(spec, compiled=True).memory_bytes,
     }
 
 
@@ -68,6 +69,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
         ("checkpoint", amount(this.checkpoint_bytes)),
         ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
+        ("with compiled blocks", f"about {amount(cost(spec, compiled=True).memory_bytes)}"),
     ]
 
 
