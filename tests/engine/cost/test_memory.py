@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.engine.runs import CPU, small_run
+from tests.engine.runs import CPU, measured_on_a_gpu, small_run
 from tread_lab.engine.compiled import compile_blocks
-from tread_lab.engine.cost.memory import check_memory, fitting_micro_batch
+from tread_lab.engine.cost.memory import check_memory, cost_on, fitting_micro_batch
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
@@ -89,6 +89,12 @@ def test_activations_are_those_that_autograd_keeps_here(
     kept = sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in weights)
     expected = cost(spec, compiled=compiled).activation_bytes
     assert kept / 8 == pytest.approx(expected, rel=0.03)
+
+
+def test_a_gpu_needs_a_little_less_than_is_forecast() -> None:
+    for row, step in measured_on_a_gpu():
+        forecast = cost_on(step, "cuda").memory_bytes / 1e9
+        assert 1.03 < forecast / row["GB"] < 1.07, row["variant"]
 
 
 EAGER, COMPILED = ({"execution": {"compile": how}} for how in ("none", "blocks"))
