@@ -160,6 +160,17 @@ def test_a_run_counts_that_was_of_this_kind_and_made_as_runs_are_now(
     assert sorted(times(lab, routed)) == [*[0.5] * counts, 9.0]
 
 
+@pytest.mark.parametrize(("attempts", "counts"), [(1, True), (5, True), (6, False)])
+def test_of_ten_entries_those_in_which_an_attempt_compiles_are_a_minority(
+    attempts: int, counts: bool, lab: Lab
+) -> None:
+    spec = ours(32, None)
+    folder = lab.run(record(lab, spec, 0.5).run)
+    for _ in range(attempts - 1):
+        folder.attempts.open(fingerprint={"blocks of dit": "eager"})
+    assert times(lab, spec) == [0.5] * counts
+
+
 @pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
 def test_a_run_that_lacks_a_record_is_passed_over(lab: Lab, lack: str) -> None:
     spec = ours(32, None)

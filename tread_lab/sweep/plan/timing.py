@@ -141,7 +141,8 @@ def setting(evaluation: EvaluationSpec) -> str:
 
 def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     """Return whether the last attempt at a run had such a device, as much of it and the compiler of
-    now, and its median is of steps after the warm-up, all alike."""
+    now, and its median is of steps after the warm-up, all alike. Each attempt compiles in its first
+    entry of the log; the median leaves out that of the first one, and forgets a minority."""
     origins, attempts = folder.origin(), folder.attempts.read()
     if not origins or not attempts:
         return False
@@ -150,7 +151,8 @@ def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     had = origin.get("threads") if on_cpu else None, attempt.runs_per_device, attempt.devices
     has = devices.threads if on_cpu else None, devices.runs_per_device, devices.per_run
     models = {kind.model for kind in devices.kinds if kind.model}
-    warm = spec.train.steps > spec.execution.log_every and len(spec.phases) == 1
+    entries = spec.train.steps / spec.execution.log_every
+    warm = entries > 2 * len(attempts) - 1 and len(spec.phases) == 1
     there = origin.get("model", origin.get("device")) in models and had == has
     return there and warm and computed == arithmetic(spec, devices.type)
 
