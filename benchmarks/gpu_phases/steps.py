@@ -11,6 +11,7 @@ import torch
 from plain_dit import PlainDiT, PlainRun
 
 from gpu_phases.shared import INNER, ROUTE, TINY, Bench
+from tread_lab.engine.cost.memory import cost_on
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import RunSpec
 
@@ -104,7 +105,7 @@ def _say_step(
 
     `MFU, executed` is the utilisation of the hardware; `MFU, as if dense` the speed of images.
     """
-    costs, images = cost(spec), spec.train.batch
+    costs, images = cost_on(spec, bench.device.type), spec.train.batch
     flops = {"executed": costs.train_flops / spec.train.steps}
     flops["as if dense"] = cost(spec.dense()).train_flops / spec.train.steps
     row: dict[str, Any] = {"model": size, "variant": name, "batch": images, "ms": 1e3 * seconds}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
+from tread_lab.specs.recipe import ExecutionSpec, TrainSpec
 
 CPU = torch.device("cpu")
 T = TypeVar("T")
@@ -46,6 +48,25 @@ def imagenet(
         ),
         **fields,  # type: ignore[arg-type]
     )
+
+
+def measured_on_a_gpu() -> list[tuple[dict[str, Any], RunSpec]]:
+    """The steps of B/2 that one H200 has measured, each with a run of one such step."""
+    lines = (Path(__file__).parents[2] / "benchmarks" / "performance_gpu.jsonl").read_text()
+    rows = [row for row in map(json.loads, lines.splitlines()) if row["what"] == "step"]
+    measured = []
+    for row in rows:
+        name = row["variant"]
+        if not name.startswith("plain"):
+            fields = {
+                "precision": "bf16",
+                "fp32_block": "off" if "no fp32 block" in name else "j+1",
+                "execution": ExecutionSpec(compile="blocks" if "compiled" in name else "none"),
+                "train": TrainSpec(steps=1, batch=row["batch"]),
+            }
+            routes = ["2->8"] if "routed" in name else []
+            measured.append((row, imagenet(row["model"], *routes, **fields)))
+    return measured
 
 
 def train_until(

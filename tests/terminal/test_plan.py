@@ -106,6 +106,7 @@ def test_the_time_left_stands_behind_the_flops(lab: Lab, screen: Screen) -> None
         "earlier runs": RemainingTime(60.0, 1, "from 3 earlier runs"),
         "two runs": RemainingTime(7200.0, 2),
         "one of them trained": RemainingTime(7200.0, 2, "", 1),
+        "stated rates": RemainingTime(7200.0, 2, "from stated rates of H100", 0, (0.8, 1.5)),
     }.items():
         screen(title, show, answers, placements(axes={}), lab, remaining)
 
@@ -168,7 +169,7 @@ def of_hours(train: float, measuring: float, **more: Any) -> Any:
     """A forecast of so many device-hours for each run."""
     return SimpleNamespace(
         device_seconds=lambda tasks: (3600 * train * len(tasks), 3600 * measuring * len(tasks)),
-        **{"rates": None, "timed": True, **more},
+        **{"rates": None, "timed": True, "spread": lambda tasks: (1.0, 1.0), **more},
     )
 
 
@@ -176,10 +177,11 @@ def test_a_price_is_that_of_training_and_evaluations(lab: Lab, screen: Screen) -
     plan = placements()
     speed = Speed(overhead=4 * 3600 / 400, per_flop=0)
     timings = {kind_of(task.spec): Timing(speed) for task in plan.tasks}
+    stated = {"rates": RATES["H200"], "timed": False, "spread": lambda tasks: (0.8, 1.5)}
     for title, forecast, price in (
         ("timed, at a price", Forecast(lab, timings), 2.5),
         ("timed", Forecast(lab, timings), None),
-        ("by stated rates", of_hours(2, 1 / 6, rates=RATES["H200"], timed=False), 2.0),
+        ("by stated rates", of_hours(2, 1 / 6, **stated), 2.0),
         ("timed, with rates stated", Forecast(lab, timings, rates=RATES["H200"]), None),
         ("no time", Forecast(lab), None),
         ("three digits", of_hours(12345.6 / 3, 78.9876 / 3), 1.23456789),

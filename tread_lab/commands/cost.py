@@ -14,7 +14,7 @@ from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
-from tread_lab.specs.units import duration
+from tread_lab.specs.units import duration, durations
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import with_whole_parents
 from tread_lab.terminal.console import show_pairs
@@ -46,7 +46,7 @@ def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str
     """Return rows with the times of training and of every evaluation by the device's rates."""
     rates = lookup(RATES, device, "--device-rates")
     times = Forecast(Lab.at(), rates=rates)
-    rows = [("training time", duration(times.training(spec)))]
+    rows = [("training time", durations(times.training(spec), times.timing(spec).spread))]
     for evaluation in decode_evaluations(
         experiment.evaluate, experiment.sampler, reference=experiment.reference
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from typing import TypeVar
 
 Word = TypeVar("Word", bound=str)
@@ -45,6 +46,11 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return form.format(seconds / unit)
     return f"{seconds / _YEAR:,.0f} years"
+
+
+def durations(seconds: float, spread: Iterable[float]) -> str:
+    """Return `10.2 h to 19.1 h` for parts of seconds, once what is the same."""
+    return " to ".join(dict.fromkeys(duration(seconds * part) for part in spread))
 
 
 def amount(count: float, unit: str = "B") -> str:

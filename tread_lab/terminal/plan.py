@@ -25,7 +25,7 @@ from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
-from tread_lab.specs.units import counted, duration
+from tread_lab.specs.units import counted, duration, durations
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.sweep.search.budget import Budget
@@ -153,9 +153,8 @@ def _matched(plan: Plan) -> Iterator[str]:
         yield f"{labels[run]} spends {off[run]:+.1f} steps of its baseline's: nothing is nearer"
 
 
-def _span(numbers: Collection[int], form: str = "") -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low:{form}}" if low == high else f"{low:{form}} to {high:{form}}"
+def _span(numbers: Collection[float], form: str = "") -> str:
+    return " to ".join(dict.fromkeys(f"{n:{form}}" for n in (min(numbers), max(numbers))))
 
 
 def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
@@ -170,7 +169,7 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     if remaining.seconds is None:
         return f"{runs}; no time is predicted (a trial step would take long on this device)"
     source = f", {remaining.source}" if remaining.source else ""
-    return f"{runs}: about {duration(remaining.seconds)}{source}"
+    return f"{runs}: about {durations(remaining.seconds, remaining.spread)}{source}"
 
 
 def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> Iterator[str]:
@@ -213,11 +212,17 @@ def price_lines(
         if price is not None:
             raise UserError("--price-per-hour: no time is predicted here; add --device-rates H200")
         return
-    train, measuring = (part / 3600 for part in seconds)
+    measuring = seconds[1] / 3600
+    train = {part * seconds[0] / 3600 for part in forecast.spread(open_tasks)}
+    total = {hours + measuring for hours in train}
     rates = f" of {forecast.rates.device}" if forecast.rates and not forecast.timed else ""
-    hours = f"{train + measuring:,.3g} device-hours{rates}"
-    bill = f"; at {price:g} an hour {(train + measuring) * price:,.2f}" if price is not None else ""
-    yield f"{hours}: training {train:,.3g}, evaluations {measuring:,.3g}{bill}"
+    bill = ""
+    if price is not None:
+        bill = f"; at {price:g} an hour {_span({hours * price for hours in total}, ',.2f')}"
+    yield (
+        f"{_span(total, ',.3g')} device-hours{rates}: training {_span(train, ',.3g')}, evaluations"
+        f" {measuring:,.3g}{bill}"
+    )
 
 
 def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:

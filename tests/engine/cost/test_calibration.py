@@ -105,6 +105,8 @@ def test_the_time_of_a_flop_is_what_routing_saves(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(calibration, "_median", lambda step, device: seconds[step])
     speed = calibration.measure(tiny(routes=["0->2"]), CPU)
     assert (speed.overhead, speed.per_flop) == (pytest.approx(0.5), pytest.approx(per_flop))
+    on_gpu = calibration.measure(tiny(routes=["0->2"]), torch.device("cuda"))
+    assert (speed.fp32_block, on_gpu.fp32_block) == (1, 3)
 
 
 def test_a_step_is_timed_beside_the_threads_that_draw_its_batches(

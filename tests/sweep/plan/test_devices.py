@@ -84,16 +84,16 @@ def test_runs_are_timed_where_they_will_run_and_wait_for_cpus_that_are_not_their
 
     def calibrate(*what: Any, **how: Any) -> list[Speed]:
         asked.append((*what, how))
-        return [Speed(3.0, 5.0)]
+        return [Speed(3.0, 5.0, 7.0)]
 
     monkeypatch.setattr(module, "calibrate", calibrate)
     monkeypatch.setattr(module, "usable_cpus", lambda: cpus)
     away: Any = lambda specs: [len(specs)]  # noqa: E731
     cpu = torch.device("cpu")
     here = Devices((OLD,), 9, local=cpu, threads=threads, timer=away, per_run=processes)
-    assert here.time([tiny()], at_once=2) == [Speed(3.0 * times, 5.0 * times)]
+    assert here.time([tiny()], at_once=2) == [Speed(3.0 * times, 5.0 * times, 7.0)]
     assert asked == [([tiny()], cpu, {"slots": 2, "threads": threads})]
     on_gpu = replace(here, local=torch.device("cuda"))
-    assert on_gpu.time([tiny()], at_once=2) == [Speed(3.0, 5.0)]
+    assert on_gpu.time([tiny()], at_once=2) == [Speed(3.0, 5.0, 7.0)]
     assert Devices((OLD,), timer=away).time([tiny(), tiny()], at_once=1) == [2]
     assert Devices((OLD,)).time([tiny()], at_once=1) is None

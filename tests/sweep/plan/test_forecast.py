@@ -166,7 +166,12 @@ def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab) -> No
     assert timed.total([]) == RemainingTime(0.0, 0)
     assert Forecast(lab).total(tasks) == RemainingTime(None, 3)
     assert Forecast(lab).device_seconds(tasks) is None
-    assert Forecast(lab, rates=RATES["H100"]).total(tasks).source == "from stated rates of H100"
+    stated = Forecast(lab, rates=RATES["H200"])
+    assert stated.total(tasks).source == "from stated rates of H200"
+    like = [Task(imagenet("B", "2->8", precision="bf16"))]
+    assert stated.total(like).source == "from steps of DiT-B/2 measured on one H200"
+    spreads = [stated.total(some).spread for some in (tasks, like, tasks + like)]
+    assert spreads == [(0.8, 1.5), (1.0, 1.0), (0.8, 1.5)] and stated.spread([]) == (1.0, 1.0)
 
 
 def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(lab: Lab) -> None:
@@ -209,7 +214,7 @@ def test_seconds_to_match_are_by_stored_speeds_else_by_those_of_now(lab: Lab) ->
     seconds = cost(tiny()).train_flops / 7.9e10
     assert stated(tiny()) == pytest.approx(seconds)
     (kind,) = stated.stored
-    assert stated.stored == {kind: [0.0, pytest.approx(1 / 7.9e10)]}
+    assert stated.stored == {kind: [0.0, pytest.approx(1 / 7.9e10), 1.0]}
     assert TrainSeconds(lab, devices, "cpu", {kind: [2.0, 0.0]})(tiny(steps=20)) == 40.0
     says = r"^match: train_seconds: no time is predicted here; add .* or say `match: train_flops`$"
     with pytest.raises(UserError, match=says):

@@ -19,6 +19,7 @@ from tests.sweep.plans import carry_out, tiny
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
 from tread_lab.engine import precision, provenance
+from tread_lab.engine.cost.memory import cost_on
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
 from tread_lab.engine.provenance import code_digest, fingerprint, measured_with
@@ -85,7 +86,7 @@ def test_the_largest_run_decides_how_many_share_the_smallest_device(
     kind: str, memory: tuple[int, int], packed: int, room: int | None
 ) -> None:
     small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
-    need = cost(large.spec).memory_bytes
+    need = cost_on(large.spec, kind).memory_bytes
     sizes = (memory[0] * need + memory[1] * CONTEXT, 9 * need + 8 * CONTEXT)
     kinds = tuple(DeviceFacts(kind, "x", ("fp32",), size) for size in sizes)
     devices = Devices(kinds, runs_per_device=packed)

@@ -160,6 +160,17 @@ def test_a_run_counts_that_was_of_this_kind_and_made_as_runs_are_now(
     assert sorted(times(lab, routed)) == [*[0.5] * counts, 9.0]
 
 
+@pytest.mark.parametrize(("attempts", "counts"), [(1, True), (5, True), (6, False)])
+def test_of_ten_entries_those_in_which_an_attempt_compiles_are_a_minority(
+    attempts: int, counts: bool, lab: Lab
+) -> None:
+    spec = ours(32, None)
+    folder = lab.run(record(lab, spec, 0.5).run)
+    for _ in range(attempts - 1):
+        folder.attempts.open(fingerprint={"blocks of dit": "eager"})
+    assert times(lab, spec) == [0.5] * counts
+
+
 @pytest.mark.parametrize("lack", ["metrics", "time", "spec", "origin", "attempt", "completion"])
 def test_a_run_that_lacks_a_record_is_passed_over(lab: Lab, lack: str) -> None:
     spec = ours(32, None)
@@ -183,7 +194,7 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     record(lab, spec, 0.1, origin={"model": H100.kinds[0].model, "threads": 4}, compiled=compiled)
     routed = Task(replace(imagenet("B", "2->8", seed=5), precision="bf16"))
     found = forecast(lab, [routed], H100, start=0.0)
-    share = step_flops(routed.spec) / step_flops(spec)
+    share = step_flops(routed.spec, 3) / step_flops(spec)  # its fp32 block counts three times
     assert found.training(routed.spec) == pytest.approx(0.1 * share * spec.train.steps)
     assert found.total([routed]).source == "from 1 earlier run on H100"
     assert found.seconds(routed) is not None  # it binds a budget
@@ -191,7 +202,7 @@ def test_a_gpu_size_run_is_predicted_from_earlier_ones_on_its_gpu(lab: Lab) -> N
     attempt = {"fingerprint": {"blocks of dit": compiled}, "runs_per_device": 4}
     record(lab, replace(spec, seed=1), 0.4, model=H100.kinds[0].model, attempt=attempt)
     assert forecast(lab, [routed], four, start=0.0).total([routed]) == found.total([routed])
-    ratio, losses = 0.25 * 989 / (0.3 * 67), HeldoutSpec()
+    ratio, losses = 989 / 67, HeldoutSpec()
     seconds = 0.1 / step_flops(spec) * ratio * pass_flops(spec, losses)
     assert found.parts(spec, losses) == {"sampling": pytest.approx(seconds)}
 

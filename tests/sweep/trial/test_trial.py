@@ -235,8 +235,8 @@ def test_a_run_that_does_not_fit_its_device_is_not_begun(
     lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    def check_memory(spec: RunSpec, device: str, *_: Any) -> None:
-        raise UserError(f"seed {spec.seed} on {device} needs more")
+    def check_memory(spec: RunSpec, device_type: str, label: str, *_: Any) -> None:
+        raise UserError(f"seed {spec.seed} on {label} needs more")
 
     monkeypatch.setattr(trial, "check_memory", check_memory)
     task = Task(tiny(seed=4))
@@ -269,7 +269,7 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     worker = WorkerInfo(runs_per_device=runs, processes=Several(count))
     reports = run_trial(lab, task, CPU, worker)
     assert next(reports).step == 10 and training.closed == 0
-    assert given == [(CPU, runs), (task.spec, f"cpu ({name(CPU)})", memory(CPU), count)]
+    assert given == [(CPU, runs), (task.spec, "cpu", f"cpu ({name(CPU)})", memory(CPU), count)]
     ((spec, folder, *rest),) = training.given
     meter = "meter of cpu" if runs == count == 1 else None
     assert (spec, folder.name, *rest) == (task.spec, task.run, CPU, meter, Several(count))

@@ -15,7 +15,7 @@ FP32 = 4  # bytes
 
 @dataclass(frozen=True)
 class BlockCost:
-    """The three numbers of an architecture's block.
+    """The numbers of an architecture's block.
 
     Attributes:
         macs: (model, n) -> multiply-accumulates; elementwise work is not counted, a scan's
@@ -23,6 +23,7 @@ class BlockCost:
         parameters: model -> trainable parameters.
         kept: (model, n, low) -> bytes kept for the backward pass, matrix operands of `low` bytes,
             under CUDA's rules of autocast: what autograd saves, counted once for each storage.
+        compiled: the same of a compiled block; `None` where only a bound is known, `kept`.
         place_parameters: (model, side) -> trainable parameters beside them that depend on the side
             of the grid of tokens.
     """
@@ -30,6 +31,7 @@ class BlockCost:
     macs: Callable[[ModelSpec, int], int]
     parameters: Callable[[ModelSpec], int]
     kept: Callable[[ModelSpec, int, int], int]
+    compiled: Callable[[ModelSpec, int, int], int] | None = None
     place_parameters: Callable[[ModelSpec, int], int] = lambda model, side: 0
 
 
@@ -77,6 +79,21 @@ def _dit_kept(model: ModelSpec, n: int, low: int) -> int:
         kept += 2 * d * low
     if model.qk_norm:
         kept += 16 * model.heads + (2 * d * FP32 + d * low if low < FP32 else 0)
+    if model.relative_bias:
+        kept += n * model.heads * low
+    return n * kept + 24 * d
+
+
+def _dit_compiled(model: ModelSpec, n: int, low: int) -> int:
+    """Inductor keeps the residual stream in fp32 (d) and, all low, what a matrix product or
+    attention takes or gives: two modulated inputs, qkv 3, attention, projection and the MLP's
+    output (8 d), its hidden layer before and after the activation (2 h; SwiGLU 3 h). Elementwise
+    work is done again. Turned or normalised queries and keys, and what attention gives for them
+    in its own order, are kept as well."""
+    d, h = model.width, model.hidden
+    kept = d * FP32 + (8 * d + _matrices(model) * h) * low + 16 + 4 * model.heads
+    if model.rope or model.qk_norm:
+        kept += 3 * d * low + 16 * model.heads * model.qk_norm
     if model.relative_bias:
         kept += n * model.heads * low
     return n * kept + 24 * d
@@ -136,7 +153,7 @@ def _scan(model: ModelSpec) -> tuple[int, int, int]:
 
 OfBlock = Callable[[ModelSpec, int], BlockCost]
 BUILT_IN: dict[str, BlockCost | OfBlock] = {
-    "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept, _dit_place_parameters),
+    "dit": BlockCost(_dit_macs, _dit_parameters, _dit_kept, _dit_compiled, _dit_place_parameters),
     "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
     "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
 }

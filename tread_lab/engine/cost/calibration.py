@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tread_lab.engine.cost.speed import Speed, fitted, step_flops
+from tread_lab.engine.cost.speed import Speed, fitted, fp32_block_on, step_flops
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.system import systems_of
 from tread_lab.engine.trainer import Trainer
@@ -96,12 +96,12 @@ def measure(spec: RunSpec, device: torch.device) -> Speed:
     dense = spec.dense()
     for system in systems_of(dense):
         dense = system.timed_as(dense)
-    steps = []
+    steps, fp32_block = [], fp32_block_on(device.type)
     for timed in (dense, dataclasses.replace(dense, routes=half)):
         with tempfile.TemporaryDirectory() as folder:
             with Trainer(timed, RunFolder(Path(folder)), device) as run:
-                steps.append((step_flops(timed), _median(_step(run), device)))
-    return fitted(steps)
+                steps.append((step_flops(timed, fp32_block), _median(_step(run), device)))
+    return dataclasses.replace(fitted(steps), fp32_block=fp32_block)
 
 
 def _step(run: Trainer) -> Callable[[], None]:

@@ -6,7 +6,7 @@ import dataclasses
 from itertools import groupby
 from typing import Any
 
-from tread_lab.engine.cost.training import Cost, cost
+from tread_lab.engine.cost.training import FP32_BLOCK, Cost, cost
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
@@ -36,6 +36,7 @@ def report(spec: RunSpec) -> dict[str, Any]:
         "weights_bytes": this.weights_bytes,
         "checkpoint_bytes": this.checkpoint_bytes,
         "memory_bytes_estimate": this.memory_bytes,
+        "memory_bytes_compiled_estimate": cost(spec, compiled=True).memory_bytes,
     }
 
 
@@ -68,6 +69,7 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
         ("checkpoint", amount(this.checkpoint_bytes)),
         ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
+        ("with compiled blocks", f"about {amount(cost(spec, compiled=True).memory_bytes)}"),
     ]
 
 
@@ -75,8 +77,8 @@ def on_gpu(spec: RunSpec) -> str:
     """Return what the speed-up of a GPU is with the fp32 block of a run, and without it."""
     price = cost(spec)
     return (
-        f"{price.speedup_on_gpu:.2f}x at most on a GPU, its products in tf32 at half the rate;"
-        f" {price.speedup:.2f}x with fp32_block=off"
+        f"about {price.speedup_on_gpu:.2f}x on a GPU, where it takes {FP32_BLOCK} times as long"
+        f" (B/2 on one H200); {price.speedup:.2f}x at most with fp32_block=off"
     )
 
 

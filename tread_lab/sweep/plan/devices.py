@@ -132,7 +132,10 @@ class Devices:
         # Steps are timed in CPU seconds: with more threads than CPUs a run waits for its turn.
         threads = self.per_run * self.threads if self.local.type == "cpu" else 0
         wait = max(1.0, threads / usable_cpus())
-        return [Speed(wait * speed.overhead, wait * speed.per_flop) for speed in speeds]
+        return [
+            dataclasses.replace(s, overhead=wait * s.overhead, per_flop=wait * s.per_flop)
+            for s in speeds
+        ]
 
     @property
     def type(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from tread_lab.engine.cost.sampling import image_work, pass_flops, reference_work
 from tread_lab.engine.cost.speed import FLOPS, PASS, RATES, Kind, Rates, Speed, kind_of, rates_of
@@ -30,6 +30,7 @@ class RemainingTime:
     open_runs: int
     source: str = ""  # what the prediction rests on: `from 3 earlier runs on H100`
     trained: int = 0  # of the open runs, those that are only measured
+    spread: tuple[float, float] = (1.0, 1.0)  # the least and the most of `seconds` it may take
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,13 @@ class Forecast:
         trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
         by = Counter(self.timing(task.spec).source for task in todo)
         source = ", ".join(f"{counted(n, 'run')} {source}" for source, n in by.items())
-        return RemainingTime(
-            seconds, len(todo), next(iter(by)) if len(by) == 1 else source, trained
-        )
+        source = next(iter(by)) if len(by) == 1 else source
+        return RemainingTime(seconds, len(todo), source, trained, self.spread(todo))
+
+    def spread(self, todo: Sequence[Task]) -> tuple[float, float]:
+        """Return the least and the most that open tasks may take of their predicted time."""
+        spreads = [self.timing(task.spec).spread for task in todo] or [(1.0, 1.0)]
+        return min(low for low, _ in spreads), max(high for _, high in spreads)
 
     def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
         """Return the seconds of devices that training and evaluations of open tasks take; `None`
@@ -218,7 +223,7 @@ class TrainSeconds:
         return train_seconds(self.stored, spec)
 
     def _speed(self, spec: RunSpec) -> list[float]:
-        """Return the seconds of a step that do not depend on its FLOPs, and those of a FLOP."""
+        """Return the fields of a `Speed`; of earlier versions the first two of them are stored."""
         at_once = [Task(spec)] * self._devices.slots  # as the sweep will have them
         times = forecast(self._lab, at_once, self._devices, start=0.0, rates=self._rates)
         if not times.known:
@@ -226,14 +231,12 @@ class TrainSeconds:
                 "match: train_seconds: no time is predicted here; add --device-rates H200, or say"
                 " `match: train_flops`"
             )
-        speed = times.timing(spec).speed
-        return [speed.overhead, speed.per_flop]
+        return [*astuple(times.timing(spec).speed)]
 
 
 def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
     """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
-    overhead, per_flop = speeds[_name_of_kind(spec)]
-    return Speed(overhead, per_flop).train_seconds(spec)
+    return Speed(*speeds[_name_of_kind(spec)]).train_seconds(spec)
 
 
 def _name_of_kind(spec: RunSpec) -> str:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from tread_lab.engine.compiled import EAGER, arithmetic
 from tread_lab.engine.cost.calibration import STEPS, trial_batch
 from tread_lab.engine.cost.sampling import pass_flops
-from tread_lab.engine.cost.speed import Kind, Rates, Speed, fitted, kind_of, step_flops
+from tread_lab.engine.cost.speed import (
+    Kind,
+    Rates,
+    Speed,
+    fitted,
+    fp32_block_on,
+    kind_of,
+    step_flops,
+)
 from tread_lab.engine.device import PEAK_FLOPS
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -39,18 +47,22 @@ class Timing:
         source: a phrase such as `from 3 earlier runs on H100`.
         evaluations: by setting, seconds for a FLOP of the passes, all else included.
         stated: nothing was timed.
+        spread: the least and the most that steps may take of their predicted time.
     """
 
     speed: Speed
     source: str = ""
     evaluations: Mapping[str, float] = field(default_factory=dict)
     stated: bool = False
+    spread: tuple[float, float] = (1.0, 1.0)
 
     @staticmethod
     def of_rates(rates: Rates, spec: RunSpec, share: float) -> Timing:
         """Return what stated rates say of a run on so many devices, or on a part of one."""
-        speed = Speed(0.0, 1 / share / rates.training[spec.precision])
-        return Timing(speed, f"from stated rates of {rates.device}", stated=True)
+        source, spread = f"from stated rates of {rates.device}", rates.spread(spec, share)
+        if rates.measured and spread == (1.0, 1.0):
+            source = f"from steps of {rates.measured} measured on one {rates.device}"
+        return Timing(rates.speed(spec, share), source, stated=True, spread=spread)
 
 
 def timings(
@@ -89,9 +101,9 @@ def _recorded(lab: Lab, todo: Sequence[Task], devices: Devices, part: float) -> 
     asked = {setting(spec): spec for task in todo for spec in task.evaluations}
     found = {}
     for kind, runs in earlier_runs(lab, todo, devices).items():
-        steps = [(step_flops(spec), seconds) for _, spec, seconds in runs]
-        speed = fitted(steps)
-        speed = replace(speed, per_flop=part * speed.per_flop)
+        fp32_block = fp32_block_on(devices.type)
+        speed = fitted([(step_flops(spec, fp32_block), seconds) for _, spec, seconds in runs])
+        speed = replace(speed, per_flop=part * speed.per_flop, fp32_block=fp32_block)
         source = f"from {counted(len(runs), 'earlier run')} on {_short(devices)}"
         evaluations = {name: part * value for name, value in _evaluations(runs, asked).items()}
         found[kind] = Timing(speed, source, evaluations)
@@ -129,7 +141,8 @@ def setting(evaluation: EvaluationSpec) -> str:
 
 def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     """Return whether the last attempt at a run had such a device, as much of it and the compiler of
-    now, and its median is of steps after the warm-up, all alike."""
+    now, and its median is of steps after the warm-up, all alike. Each attempt compiles in its first
+    entry of the log; the median leaves out that of the first one, and forgets a minority."""
     origins, attempts = folder.origin(), folder.attempts.read()
     if not origins or not attempts:
         return False
@@ -138,7 +151,8 @@ def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     had = origin.get("threads") if on_cpu else None, attempt.runs_per_device, attempt.devices
     has = devices.threads if on_cpu else None, devices.runs_per_device, devices.per_run
     models = {kind.model for kind in devices.kinds if kind.model}
-    warm = spec.train.steps > spec.execution.log_every and len(spec.phases) == 1
+    entries = spec.train.steps / spec.execution.log_every
+    warm = entries > 2 * len(attempts) - 1 and len(spec.phases) == 1
     there = origin.get("model", origin.get("device")) in models and had == has
     return there and warm and computed == arithmetic(spec, devices.type)
 
@@ -163,8 +177,11 @@ def _measured(
     share: float,
 ) -> dict[Kind, Timing]:
     """Return the speeds of a few steps, of fewer images where a step of all would take long."""
-    of_gpu = rates.training if rates is not None and devices.type != "cpu" else {}
-    batches = {kind: trial_batch(spec, of_gpu.get(spec.precision)) for kind, spec in specs.items()}
+    of_gpu = rates if devices.type != "cpu" else None
+    batches = {
+        kind: trial_batch(spec, 1 / of_gpu.speed(spec).per_flop if of_gpu else None)
+        for kind, spec in specs.items()
+    }
     cheap = [kind for kind, images in batches.items() if images]
     trials = [
         replace(specs[kind], train=replace(specs[kind].train, batch=batches[kind]))

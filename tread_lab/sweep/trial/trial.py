@@ -258,7 +258,7 @@ def _train(
     ranks: Ranks,
 ) -> Generator[Report, None, Report]:
     """Train to the end and write the result; return the last report."""
-    check_memory(spec, f"{device} ({name(device)})", memory(device), ranks.count)
+    check_memory(spec, device.type, f"{device} ({name(device)})", memory(device), ranks.count)
     facts = {"devices": ranks.count, "started": time.time()}
     folder.write_origin({**origin(spec, device), **facts})
     progress, peak = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
