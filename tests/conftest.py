@@ -57,7 +57,6 @@ LONGEST = (
     "faults/test_nodes.py",
     "end_to_end/test_whole_tasks.py",
     "faults/test_ray_runs.py",
-    "test_benchmarks.py",
     "seeing/test_dashboard.py",
     "end_to_end/test_sweep.py",
     "tracking/test_live_server.py",
