@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounterWithBackend
 
 from tread_lab.backbones.parts import rotary_positions, rotate, turned
 from tread_lab.engine.assemble import build_network
@@ -36,8 +35,15 @@ def _fresh_compiler() -> None:
     torch._dynamo.reset()
 
 
+def counting() -> Any:
+    """Return a backend that counts its graphs, and whose import takes seconds."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    return CompileCounterWithBackend("eager")
+
+
 def test_a_rate_sweep_needs_one_graph_for_each_length(tmp_path: Path) -> None:
-    counter = CompileCounterWithBackend("eager")
+    counter = counting()
     for start, rate in itertools.product((0, 1), (0.25, 0.75)):
         routed = spec(routes=[{"start": start, "end": start + 1, "rate": rate}])
         folder = RunFolder(tmp_path / f"{start} {rate}")
@@ -70,7 +76,7 @@ def test_every_backbone_compiles_without_a_break(
 ) -> None:
     routes = {"route": ["1->2 by rows"], "mask": ["0->B-1"], "sprint": ["1->2"]}[bypass]
     run = spec(model, routes, precision=precision, bypass={"kind": bypass})
-    network, counter = build_network(run), CompileCounterWithBackend("eager")
+    network, counter = build_network(run), counting()
     names = list(network.state_dict())
     compile_blocks(network, backend=counter)
     assert list(network.state_dict()) == names

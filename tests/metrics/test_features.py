@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_fidelity.metric_kid import kid_features_to_metric
 
 from tests.metrics.conftest import score
 from tests.metrics.test_frechet import adm as distance
@@ -32,6 +31,8 @@ ALL = ("fd", "kid", "precision", "recall")
 def test_every_metric_is_its_definition_of_the_features_of_all_images(
     real: Tensor, reference: Tensor
 ) -> None:
+    from torch_fidelity.metric_kid import kid_features_to_metric
+
     model = load_extractor(OWN)
     x_ND, y_MD = (model(images)[0].double() for images in (real, reference))
     kernel = kid_features_to_metric(x_ND, y_MD, kid_subset_size=len(real), verbose=False)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from torch_fidelity import feature_extractor_inceptionv3 as theirs
-from torch_fidelity.metric_kid import kid_features_to_metric
 
 from tests.metrics.conftest import score
 from tread_lab.metrics import fidelity
@@ -65,6 +63,8 @@ def test_real_fid_is_proven_only_where_the_published_weights_are(real: Tensor) -
 
 
 def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path) -> None:
+    from torch_fidelity import feature_extractor_inceptionv3 as theirs
+
     images = torch.randint(0, 256, (2, 3, 20, 20), dtype=torch.uint8)
     found = inception_features(random_inception, CPU)(images)
     assert {layer: tuple(x.shape) for layer, x in found.items()} == {
@@ -95,10 +95,15 @@ def test_the_spatial_layer_is_the_first_branch_of_mixed_6(random_inception: Path
     assert places.std() > 0.01
 
 
-@pytest.mark.parametrize(("real", "size"), [(1100, 1000), (9, 9)])
+@pytest.mark.parametrize(("real", "size", "subsets"), [(1100, 1000, 2), (9, 9, 100)])
 def test_subsets_of_the_kernel_distance_have_1000_images_where_there_are_as_many(
-    real: int, size: int
+    real: int, size: int, subsets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two subsets show it as well as the hundred there are."""
+    from torch_fidelity.defaults import DEFAULTS
+    from torch_fidelity.metric_kid import kid_features_to_metric
+
+    monkeypatch.setitem(DEFAULTS, "kid_subsets", subsets)
     x_N2, y_M2 = torch.randn(1050, 2).double(), torch.randn(real, 2).double()
     kernel = kid_features_to_metric(x_N2, y_M2, kid_subset_size=size, verbose=False)
     assert kernel_distance(x_N2, y_M2) == kernel["kernel_inception_distance_mean"]

@@ -57,8 +57,9 @@ def test_only_what_is_there_is_drawn(tmp_path: Path) -> None:
 
 
 def test_figures_of_what_a_sweep_was_do_not_stay_beside_the_new_ones(
-    tmp_path: Path, undrawn: None
+    tmp_path: Path, undrawn: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(catalogue, "KINDS", (placement_figures.spans,))
     lab = write_sweep(tmp_path, small(rates=(0.5,)))
     folder = lab.sweep("placement").figures
     first = {path.name for path in write_figures(lab, "placement")}

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounter
 
 from tests.faults.drivers import Zygote
 from tests.sweep.plans import carry_out, tiny
@@ -109,6 +108,8 @@ class Doubling(torch.nn.Module):
 
 
 def test_a_compiled_block_keeps_its_graph_from_one_evaluation_to_the_next() -> None:
+    from torch._dynamo.testing import CompileCounter  # which takes seconds
+
     torch._dynamo.reset()
     counter = CompileCounter()
     network = torch.nn.Sequential(Doubling())
