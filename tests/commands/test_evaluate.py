@@ -184,7 +184,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     assert json.loads(capsys.readouterr().out) == [
         {**row, "heldout/loss": 0.25}, {**row, "step": 10, "heldout/loss": 0.25}
     ]  # fmt: skip
-    with pytest.raises(UserError, match=r"^name what to measure, e\.g\. `tread-lab evaluate RUN"):
+    with pytest.raises(UserError, match=r"RUN heldout_loss fd@1k`$"):
         evaluate_with(run[:6], **how)
     with pytest.raises(UserError, match=r"^another decoder$"):
         evaluate_with(run[:6], *named, root=str(lab.root))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from tests.synthetic import small, write_sweep
-from tread_lab.analysis.figures.effects import two_ways
+from tread_lab.analysis.figures.effects import two_ways, ways
+from tread_lab.analysis.figures.kind import SweepRecords
 from tread_lab.analysis.figures.loss_gap import with_the_baselines_loss
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.frames import trials_frame
@@ -54,14 +57,22 @@ def crossed(seeds: int = 3) -> pd.DataFrame:
 def test_a_seed_without_a_number_is_left_out_of_its_pairs() -> None:
     frame = crossed()
     frame.loc[frame["run"] == "2->8 s=0.5 process=ddpm 2", METRIC] = np.nan
-    ways = two_ways(frame, METRIC)
-    assert ways is not None and list(ways["seeds"]) == [3, 3, 2, 3, 3, 2, 3]
-    effects = dict(zip(ways["name"].str.replace(MINUS, "-"), ways["value"]))
+    found = two_ways(frame, METRIC)
+    assert found is not None and list(found["seeds"]) == [3, 3, 2, 3, 3, 2, 3]
+    effects = dict(zip(found["name"].str.replace(MINUS, "-"), found["value"]))
     assert effects["ddpm - edm, dense"] == pytest.approx(11)
     assert effects["2→8 s=0.5 - dense, ddpm"] == pytest.approx(1.5)  # of seeds 0 and 1
     assert effects["2→8 s=0.5: ddpm - edm"] == pytest.approx(0.0)
     assert effects["2→8 by rows s=0.5 - dense, edm"] == pytest.approx(2.5)
-    assert (ways["low"] < ways["value"]).all() and (ways["value"] < ways["high"]).all()
+    assert (found["low"] < found["value"]).all() and (found["value"] < found["high"]).all()
+
+
+def test_a_single_effect_with_two_seeds_is_drawn() -> None:
+    frame = crossed()
+    others = (frame["process"] == "ddpm") & (frame["seed"] > 0)
+    frame.loc[others | frame["cell"].str.contains("by rows", na=False), METRIC] = np.nan
+    (drawn,) = ways.draw(cast("SweepRecords", SimpleNamespace(frame=frame)))
+    assert drawn.name.startswith("two_ways")
 
 
 def test_one_seed_or_a_shared_baseline_shows_no_effects() -> None:
