@@ -73,9 +73,12 @@ def test_as_many_processes_as_slots_time_and_end_and_one_is_heard(
     assert [process.returncode is not None for process in started] == [True] * processes
 
 
-def test_a_gpu_is_timed_by_a_process_of_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_timed_by_a_process_of_its_own_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """What a driver had cached on a GPU stayed beside its runs: 91 GB for XL/2. No machine here has
-    an eighth GPU: a warning says that it cannot be timed."""
+    an eighth GPU: a warning says that it cannot be timed, and the traceback of its process nothing.
+    """
     monkeypatch.delattr(calibration, "measure")
     eighth = torch.device("cuda", 7)
     with pytest.raises(Unavailable, match=r"^cuda:7 cannot be timed$"):
@@ -83,6 +86,7 @@ def test_a_gpu_is_timed_by_a_process_of_its_own_alone(monkeypatch: pytest.Monkey
     here = Devices((DeviceFacts("cuda", "H100", ("fp32",), 2**36),), 4, 4, eighth)
     with pytest.warns(UserWarning, match=r"^cuda:7 cannot be timed, so no time is predicted$"):
         assert here.time([tiny()], at_once=4) is None
+    assert capfd.readouterr().err == ""
     if torch.cuda.is_available():
         [speed] = calibrate([tiny()], torch.device("cuda", 0), slots=4)
         assert speed.per_flop > 0

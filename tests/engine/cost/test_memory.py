@@ -127,7 +127,7 @@ def test_a_run_of_no_steps_needs_its_weights_and_their_average_alone() -> None:
     assert cost(spec).memory_bytes == 4 * (675_111_184 + 674_816_272)
 
 
-@pytest.mark.parametrize(("spare", "fit"), [(0, 0), (7, 5), (10**9, 10**9)])
+@pytest.mark.parametrize(("spare", "fit"), [(0, 0), (1, 1), (7, 5), (10**9, 10**9)])
 def test_the_largest_divisor_that_fits_is_found_at_once(spare: int, fit: int) -> None:
     """Of a batch of 10^9, whose divisors are 2^a 5^b."""
     price = cost(small_run())
