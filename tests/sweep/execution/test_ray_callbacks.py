@@ -55,7 +55,9 @@ def error_file(lab: Lab, error: Exception | None) -> str:
 class Watched:
     """A watcher of one task, with all that it tells others."""
 
-    def __init__(self, lab: Lab, task: Task, error: Exception | None = None) -> None:
+    def __init__(
+        self, lab: Lab, task: Task, error: Exception | None = None, hang_timeout: float = 7.0
+    ) -> None:
         from tread_lab.sweep.execution.ray_callbacks import TrialWatcher
         from tread_lab.sweep.execution.ray_worker import SentTask
 
@@ -66,7 +68,7 @@ class Watched:
             config=config, pickled_error_file=error_file(lab, error), status="RUNNING"
         )
         self.watcher = TrialWatcher(
-            lab, self.reports.append, lambda: self.stop, self.mistakes, SHARE, 7.0
+            lab, self.reports.append, lambda: self.stop, self.mistakes, SHARE, hang_timeout
         )
 
     def starts_again(self) -> str:
@@ -312,6 +314,18 @@ def test_a_worker_that_is_stopped_from_outside_is_killed_and_what_it_works_on_hu
     reached[0] = False  # as of a node that is cut off, whose run is no try
     assert passes(5.0) == 2 and seen.watcher.errors.first is None
     assert [one.ended for one in attempts.read()] == ["hung", ""]
+
+
+def test_without_a_limit_a_silent_worker_is_waited_for(lab: Lab, ray: Any, clock: Any) -> None:
+    seen = Watched(lab, Task(tiny()), hang_timeout=0.0)
+    seen.watcher.on_trial_start(0, [], seen.trial)
+    opened = lab.run_of(tiny()).attempts
+    opened.open(node="there", host="h", pid=7)
+    for _ in range(10_000):
+        clock.now += 5.0
+        seen.watcher.on_step_end(0, [seen.trial])
+    assert seen.watcher.errors.first is None
+    assert [one.ended for one in opened.read()] == [""]
 
 
 def test_the_loss_of_a_worker_is_one_line_that_says_what_follows(lab: Lab) -> None:

@@ -97,6 +97,8 @@ def test_costs_of_a_gpu_hold_its_mfu_and_those_of_a_child_its_parents(
     assert costs["throughput/step_seconds"] == 8 / 50.0  # the median of 40 and 60
     assert costs["cost/mfu"] == pytest.approx(flops / 20 / 0.16 / 2e9)  # of two devices
     assert costs["throughput/images_per_s"] == 50.0 and costs["cost/peak_memory_bytes"] == 7
+    costs = trial._costs(lab.run("b"), tiny(steps=1), CPU, 1, 0.5, None)
+    assert (costs["cost/train_seconds"], costs["throughput/step_seconds"]) == (0.5, 0.5)
     evaluated = tiny(steps=0, init_from={"run": encode(tiny(steps=5))})
     costs = trial._costs(lab.run("b"), evaluated, CPU, 1, 0.0, None)
     assert costs == {"cost/train_flops": 0, "cost/family_flops": parent}
