@@ -64,6 +64,7 @@ def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:
     run = encode(run_on(path))
     fixed = {"model": MODEL, "data": run["data"]}
     tree = {"experiment": "tiny", "fixed": fixed, "axes": {"route": ["1->1"]}}
+    tree["evaluate"] = [{"heldout_loss": {"images": 20}}]  # all that are held out
     file.write_text(json.dumps({**tree, **more}))
     return file
 
