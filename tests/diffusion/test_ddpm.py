@@ -157,18 +157,23 @@ def reference_image(
 
 
 @pytest.mark.parametrize(
-    ("solver", "steps", "channels", "guided"),
-    [("ddpm", 250, "first3", 3), ("ddpm", 10, "all", 4), ("ddim", 50, "all", 4)],
+    ("solver", "steps", "channels", "guided", "w"),
+    [
+        ("ddpm", 250, "first3", 3, 1.5),
+        ("ddpm", 10, "all", 4, 1.5),
+        ("ddpm", 10, "all", 4, 1.0),
+        ("ddim", 50, "all", 4, 1.5),
+    ],
 )
 def test_images_are_those_of_the_formulas(
-    solver: str, steps: int, channels: str, guided: int
+    solver: str, steps: int, channels: str, guided: int, w: float
 ) -> None:
-    guidance = GuidanceSpec(weight=1.5, channels=channels)
+    guidance = GuidanceSpec(weight=w, channels=channels)
     sampler = SamplerSpec(solver=solver, steps=steps, seed=7, labels="balanced", guidance=guidance)
     images, _ = drawn(denoiser, sampler, 3, process=ddpm, shape=SHAPE, batch=2)
     for i, image in enumerate(images.numpy()):
         expected = reference_image(
-            steps, w=1.5, guided=guided, seed=7 + i, label=i, chain=solver == "ddpm"
+            steps, w=w, guided=guided, seed=7 + i, label=i, chain=solver == "ddpm"
         )
         np.testing.assert_allclose(image, expected, rtol=1e-4, atol=1e-4)
 

@@ -20,6 +20,8 @@ def test_a_direction_adds_one_minus_the_cosine_over_channels() -> None:
     cosine_B = ((v * u).sum(1) / v.norm(dim=1) / u.norm(dim=1)).mean(dim=(1, 2))
     expected_B = (v - u).square().mean(dim=(1, 2, 3)) + 2 * (1 - cosine_B)
     torch.testing.assert_close(found, expected_B)
+    exact = Flow(FlowSpec()).loss_terms(lambda z, t: u, x, noise, t_B)
+    torch.testing.assert_close(exact.denoised_BCHW, x)
 
 
 def test_a_process_without_code_is_refused() -> None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.routing import BatchRoute, draw_routing, select
+from tread_lab.routing.select import dense_routing
 from tread_lab.specs import RouteSpec, decode
 from tread_lab.specs import routes as routes_spec
 
@@ -169,6 +170,16 @@ def test_a_plan_is_named_by_its_key(selection: str) -> None:
     assert all(map(torch.equal, first, again))
     for other in (other_step[0], other_seed[0], first[1]):
         assert not torch.equal(first[0], other)
+
+
+def test_a_dense_batch_loses_the_same_paths_through_the_same_blocks() -> None:
+    routes = [decode(RouteSpec, "2->5")]
+    (routed,) = draw_routing(routes, (64, 16), "key", path_drop=0.5) or ()
+    (dense,) = dense_routing(routes, (64, 16), "key", path_drop=0.5) or ()
+    assert (dense.start, dense.end) == (routed.start, routed.end) == (2, 5)
+    assert routed.dropped_B is not None and dense.dropped_B is not None
+    assert torch.equal(dense.dropped_B, routed.dropped_B) and 0 < dense.dropped_B.sum() < 64
+    assert torch.equal(dense.keep_BK, torch.arange(16).expand(64, 16))
 
 
 def test_no_route_is_no_plan() -> None:
