@@ -48,9 +48,14 @@ def duration(seconds: float) -> str:
     return f"{seconds / _YEAR:,.0f} years"
 
 
+def span(ends: Iterable[str]) -> str:
+    """Return `10.2 h to 19.1 h` of the least and the most, one text where both are the same."""
+    return " to ".join(dict.fromkeys(ends))
+
+
 def durations(seconds: float, spread: Iterable[float]) -> str:
-    """Return `10.2 h to 19.1 h` for parts of seconds, once what is the same."""
-    return " to ".join(dict.fromkeys(duration(seconds * part) for part in spread))
+    """Return the `span` of seconds that may be so many times as long."""
+    return span(duration(seconds * times) for times in spread)
 
 
 def amount(count: float, unit: str = "B") -> str:

@@ -25,7 +25,7 @@ from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
-from tread_lab.specs.units import counted, duration, durations
+from tread_lab.specs.units import counted, duration, durations, span
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.sweep.search.budget import Budget
@@ -154,7 +154,7 @@ def _matched(plan: Plan) -> Iterator[str]:
 
 
 def _span(numbers: Collection[float], form: str = "") -> str:
-    return " to ".join(dict.fromkeys(f"{n:{form}}" for n in (min(numbers), max(numbers))))
+    return span(f"{n:{form}}" for n in (min(numbers), max(numbers)))
 
 
 def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:

@@ -33,3 +33,8 @@ def test_runs_of_many_parts_are_told_whole() -> None:
     for name, spec in runs.items():
         lines += [f"===== {name}", *(": ".join(row) for row in table(spec)), *said(report(spec))]
     same_as_stored(STORED / "reports.txt", "\n".join(lines) + "\n")
+
+
+def test_memory_of_compiled_blocks_is_told_where_more_than_a_bound_is_known() -> None:
+    told = [dict(table(with_parts(model=name))) for name in ("DiT-S/2", "RWKV-12x384/2")]
+    assert ["with compiled blocks" in rows for rows in told] == [True, False]
