@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.sweep.plans import tiny
+from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
@@ -123,6 +124,24 @@ def test_a_task_is_attempted_until_an_attempt_ends_it(
     assert len(attempts) == 3 + 50
     said = f"run {task.run}: no attempt comes to an end; the last one: ValueError: bad"
     assert str(end.value) == said
+
+
+def test_what_a_signal_breaks_is_no_failure_of_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C ends a compiler, too, which is a child process, and whose end is an exception."""
+
+    def stopped_while_it_compiles(*_: Any, lr: float) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise RuntimeError("C++ compile error")
+
+    task = Task(tiny(steps=2))
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Trainer, "train_step", stopped_while_it_compiles)
+        InlineExecutor(device="cpu").run(lab, [task], lambda report: None)
+    InlineExecutor(device="cpu").run(lab, [task], lambda report: None)
+    ends = [attempt.ended for attempt in lab.run(task.run).attempts.read()]
+    assert ends == ["interrupted", "completed"]
 
 
 def test_a_signal_interrupts_a_task_that_is_under_way(

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from types import FrameType
 from typing import Protocol
 
@@ -74,22 +75,26 @@ class InlineExecutor:
 
             while (task := queue.next()) is not None:
                 with user_errors.collect():
-                    self._task(lab, task, device, watch)
+                    self._task(lab, task, device, replace(self.worker, stopping=stopping), watch)
                 queue.ended(task)
         assert queue.finished
         user_errors.raise_first()
 
-    def _task(self, lab: Lab, task: Task, device: torch.device, watch: ReportHandler) -> None:
+    def _task(
+        self, lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, watch: ReportHandler
+    ) -> None:
         """Attempt the task until its record says that it has ended."""
         for _ in range(_MOST_ATTEMPTS):
             try:
-                with closing(run_trial(lab, task, device, self.worker)) as reports:  # type: ignore[type-var]
+                with closing(run_trial(lab, task, device, worker)) as reports:  # type: ignore[type-var]
                     for report in reports:
                         watch(report)
                 return
             except (UserError, Interrupted):
                 raise
             except Exception as error:
+                if worker.stopping():
+                    raise Interrupted from error
                 # As text: the traceback would keep the failed run, and its memory, alive.
                 last = f"{type(error).__name__}: {first_line(error)}"
         raise RuntimeError(f"run {task.run}: no attempt comes to an end; the last one: {last}")

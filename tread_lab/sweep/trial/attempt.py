@@ -7,7 +7,7 @@ import functools
 import os
 import traceback
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class WorkerInfo:
         expected: what the driver found of that which must be equal on all nodes; empty where the
             driver itself trains.
         token: a file of the driver's in the lab, which every node must see.
+        stopping: whether a signal to this process has asked it to stop.
     """
 
     driver: str = field(default_factory=lambda: _session(os.getpid()))
@@ -58,6 +59,7 @@ class WorkerInfo:
     hang_timeout: float | None = None
     expected: Mapping[str, str] = field(default_factory=dict)
     token: Path | None = None
+    stopping: Callable[[], bool] = bool
 
 
 class NodeMismatch(UserError):
@@ -112,6 +114,8 @@ def attempt(
             yield under_way
     except BaseException as error:
         ended = kind_of(error)
+        if ended == "exception" and worker.stopping():
+            ended = "interrupted"  # Ctrl-C ends child processes, too, such as a compiler
         facts = {}
         if ended != "interrupted":
             mistake = isinstance(error, UserError)
