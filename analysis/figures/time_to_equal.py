@@ -161,7 +161,7 @@ def _factors(found: Curves) -> tuple[Factor, ...]:
     Of several dense curves none is the baseline of every route, and there are no factors.
     """
     sign = 1 if lower_is_better(found.metric) else -1
-    lower = found.rows.assign(value=sign * found.rows["value"])  # is better
+    lower = found.rows.assign(value=sign * found.rows["value"])  # lower is better here
     curves = {name: rows for name, rows in lower.groupby("curve", sort=False) if len(rows) > 1}
     several = [name for name, rows in curves.items() if rows["dense"].all()]
     if len(several) != 1:

@@ -88,8 +88,8 @@ def _dit_compiled(model: ModelSpec, n: int, low: int) -> int:
     """Inductor keeps the residual stream in fp32 (d) and, all low, what a matrix product or
     attention takes or gives: two modulated inputs, qkv 3, attention, projection and the MLP's
     output (8 d), its hidden layer before and after the activation (2 h; SwiGLU 3 h). Elementwise
-    work is done again. Turned or normalised queries and keys, and what attention gives for them
-    in its own order, are kept as well."""
+    work is done again. Rotated or normalised queries and keys are kept as well, and what attention
+    gives for them in its own memory layout."""
     d, h = model.width, model.hidden
     kept = d * FP32 + (8 * d + _matrices(model) * h) * low + 16 + 4 * model.heads
     if model.rope or model.qk_norm:

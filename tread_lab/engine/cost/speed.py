@@ -19,7 +19,7 @@ PASS = 1.25  # on a CPU a FLOP of a forward pass takes 1 / 1.25 of the time of o
 # Of the dense bf16 peak, what training of B/2 in bf16 reaches with and without compiled blocks:
 # measured on one H200 (benchmarks/performance_gpu.jsonl).
 COMPILED, EAGER = 0.39, 0.28
-SPREAD = 0.8, 1.5  # of the time by these shares, what other runs and GPUs take: XL/2, S/2 predicted
+SPREAD = 0.8, 1.5  # factors on that time for other runs and GPUs: predicted of XL/2 and S/2
 _LEAST = 0.2  # of the time of the costliest step that is taken to scale with its FLOPs
 Kind = tuple[object, ...]
 
@@ -124,7 +124,7 @@ class Rates:
         return Speed(0.0, 1 / share / rate, fp32_block_on(self.type))
 
     def spread(self, spec: RunSpec, share: float = 1.0) -> tuple[float, float]:
-        """Return the least and the most that steps of a run take of the time by these rates."""
+        """Return the least and the greatest factor on the time by these rates."""
         own = (spec.model.name, spec.tokens, spec.precision, cost(spec).micro_batch)
         like = own == (self.measured, 256, "bf16", 256) and share <= 1 and not systems_of(spec)
         return (1.0, 1.0) if like or self.type == "cpu" else SPREAD

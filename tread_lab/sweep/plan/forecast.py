@@ -30,7 +30,7 @@ class RemainingTime:
     open_runs: int
     source: str = ""  # what the prediction rests on: `from 3 earlier runs on H100`
     trained: int = 0  # of the open runs, those that are only measured
-    spread: tuple[float, float] = (1.0, 1.0)  # the least and the most of `seconds` it may take
+    spread: tuple[float, float] = (1.0, 1.0)  # the least and the greatest factor on `seconds`
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Forecast:
         return RemainingTime(seconds, len(todo), source, trained, self.spread(todo))
 
     def spread(self, todo: Sequence[Task]) -> tuple[float, float]:
-        """Return the least and the most that open tasks may take of their predicted time."""
+        """Return the least and the greatest factor on the predicted time of open tasks."""
         spreads = [self.timing(task.spec).spread for task in todo] or [(1.0, 1.0)]
         return min(low for low, _ in spreads), max(high for _, high in spreads)
 

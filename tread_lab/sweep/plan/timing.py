@@ -47,7 +47,7 @@ class Timing:
         source: a phrase such as `from 3 earlier runs on H100`.
         evaluations: by setting, seconds for a FLOP of the passes, all else included.
         stated: nothing was timed.
-        spread: the least and the most that steps may take of their predicted time.
+        spread: the least and the greatest factor on the predicted time of steps.
     """
 
     speed: Speed
