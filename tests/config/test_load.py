@@ -126,7 +126,7 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
     }  # fmt: skip
     with pytest.raises(UserError, match=r"^'steps=4': fields of the sampler alone can be set"):
         sampler_settings(["steps=4"])
-    with pytest.raises(UserError, match=r"the value of sampler.steps cannot be read; quote each"):
+    with pytest.raises(UserError, match=r"the value of sampler.steps cannot be read; close each"):
         sampler_settings(["sampler.steps=[1"])
 
 
@@ -153,9 +153,16 @@ def test_settings_of_the_sampler_are_its_dotted_fields() -> None:
         (
             "seed: 1",
             ["name=a =="],
-            "the value of name cannot be read; quote each text in it, as in 'name=\"a",
+            "the value of name cannot be read; quote texts and no keys, as in 'name=\"a",
         ),
         ("seed: 1", ["a=[2->8, 3->4]"], r"as in 'a=\[\"2->8\", \"3->4\"\]'$"),
+        ("seed: 1", ['a=[{"w": 2, "b": "c"}]'], r"as in 'a=\[{w: 2, b: \"c\"}\]'$"),
+        ("seed: 1", ["a={b: {rate: 0.6->0}}"], r"as in 'a={b: {rate: \"0.6->0\"}}'$"),
+        (
+            "seed: 1",
+            ["a={b: 2"],
+            "of a cannot be read; close each bracket, brace and quotation mark$",
+        ),
         ("a: {b: 1}", ["a.b=[→]"], "the value of a.b cannot be read; .* -> for an arrow$"),
         ("model: DiT-S/2\nseed: 9007199254740993", [], r"e.yaml.seed: a whole number of 54 bits"),
         (

@@ -45,6 +45,12 @@ _LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, Va
 OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")
 _OF_RUN = (*TOP, *SHORT, "then", "fixed")
+# The parts of an override's value: `key:`, text in quotes, anything else up to a bracket or comma.
+_PARTS = re.compile(
+    r"""(?<=[{,\s])["']?(?P<key>\w+)["']?\s*:(?=[\s\w"'{\[])"""
+    r"""|"[^"]*"|'[^']*'|[^\[\]{},\s][^\[\]{},]*"""
+)
+_PLAIN = re.compile(r"[\w.+-]+")
 _HERE = Path(__file__).parents[1]
 
 
@@ -264,14 +270,16 @@ def _with(tree: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
 
 
 def _quoted(value: str) -> str:
-    """Return the value of an override with each text in it in quotes."""
-    if value.startswith("{"):
-        return value
+    """Return the value of an override with each text in it in quotes, but no key, word or number:
+    JSON, whose keys Hydra does not read, becomes what it reads."""
 
-    def in_quotes(text: re.Match[str]) -> str:
-        return text[0] if text[0][0] in "\"'" else f'"{text[0].strip()}"'
+    def in_quotes(part: re.Match[str]) -> str:
+        text = part[0].strip()
+        if part["key"]:
+            return f"{part['key']}:"
+        return text if text[0] in "\"'" or _PLAIN.fullmatch(text) else f'"{text}"'
 
-    return re.sub(r""""[^"]*"|'[^']*'|[^\[\],\s][^\[\],]*""", in_quotes, value)
+    return _PARTS.sub(in_quotes, value)
 
 
 def _parsed(override: str) -> Override:
@@ -289,10 +297,10 @@ def _parsed(override: str) -> Override:
         arrow = "; write -> for an arrow" if "\u2192" in value else ""
         several = re.match(r"[^\[{(]*,", value) is not None
         quoted = _listed(key, _quoted(value)) if several else f"{key}={_quoted(value)}"
-        raise UserError(
-            f"{override!r}: the value of {key} cannot be read; quote each text in it, as in"
-            f" '{quoted}'{arrow}"
-        ) from None
+        how = f"quote texts and no keys, as in '{quoted}'"
+        if quoted == override:
+            how = "close each bracket, brace and quotation mark"
+        raise UserError(f"{override!r}: the value of {key} cannot be read; {how + arrow}") from None
     if parsed.is_sweep_override():
         raise UserError(f"{override!r}: several values are a list; write '{_listed(key, value)}'")
     check_values(parsed.value(), key)
