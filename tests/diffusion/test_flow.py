@@ -20,6 +20,10 @@ def test_a_direction_adds_one_minus_the_cosine_over_channels() -> None:
     cosine_B = ((v * u).sum(1) / v.norm(dim=1) / u.norm(dim=1)).mean(dim=(1, 2))
     expected_B = (v - u).square().mean(dim=(1, 2, 3)) + 2 * (1 - cosine_B)
     torch.testing.assert_close(found, expected_B)
+    still = torch.zeros_like(x, requires_grad=True)
+    lost = Flow(FlowSpec(direction=2.0)).loss_terms(lambda z, t: still, x, noise, t_B).loss()
+    (gradient,) = torch.autograd.grad(lost.sum(), still)
+    torch.testing.assert_close(gradient, -2 * u / u[0].numel())  # that of the squared error alone
     exact = Flow(FlowSpec()).loss_terms(lambda z, t: u, x, noise, t_B)
     torch.testing.assert_close(exact.denoised_BCHW, x)
 

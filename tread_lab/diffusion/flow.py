@@ -58,7 +58,8 @@ class Flow(Process):
         target_BCHW = noise_BCHW - x_BCHW
         error_BCHW = (v - target_BCHW).square()
         if self.spec.direction:
-            cosine_BHW = F.cosine_similarity(v, target_BCHW, dim=1)
+            # Where v is 0, as at the start, it has no direction, and a gradient of up to 1e8.
+            cosine_BHW = F.cosine_similarity(v, target_BCHW, dim=1) * v.any(dim=1)
             error_BCHW = error_BCHW + self.spec.direction * (1 - cosine_BHW)[:, None]
         denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(v) * v
         return LossTerms(x_BCHW, z_BCHW, denoised_BCHW, error_BCHW, torch.ones_like(level_B))
