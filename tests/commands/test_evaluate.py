@@ -14,10 +14,12 @@ import torch
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
 from tests.sweep.search.test_budget import planned
+from tread_lab.cli import main
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
 from tread_lab.commands.options import UNFINISHED, Evaluate
 from tread_lab.engine.cost.speed import RATES
+from tread_lab.metrics.fidelity import sha256
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -336,6 +338,22 @@ def test_a_sampler_that_the_run_cannot_have_is_refused_before_anything_is_measur
 ) -> None:
     with pytest.raises(UserError, match=r"sampler\.solver"):
         evaluate_with(completed(lab), "fd@1k", "sampler.solver=ddpm", root=str(lab.root))
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep", "train"])
+def test_another_file_under_the_name_of_a_reference_is_refused_where_all_is_measured(
+    command: str, lab: Lab, in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, file = completed(lab), in_folder / "coco.npz"
+    (spec,) = decode_evaluations(["fid@1k"], reference=ReferenceSpec(name="coco", path=str(file)))
+    lab.run(run).evaluation(spec).write(spec, {"fid@1k": 1.0})
+    words = {"evaluate": [run, "fid@1k", "--reference", str(file)]}
+    planned = ["tiny", "evaluate=[fid@1k]", f"reference={file}"]
+    file.write_bytes(b"one")
+    lab.run(run).keep_reference("coco", sha256(file), file)
+    file.write_bytes(b"other")
+    assert main([command, *words.get(command, planned), "--root", str(lab.root)]) == 2
+    assert "which evaluations of this lab compare with under" in capsys.readouterr().err
 
 
 def test_exported_weights_are_measured_at_their_step_alone(lab: Lab) -> None:

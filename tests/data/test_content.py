@@ -168,7 +168,9 @@ def test_a_file_is_read_unless_its_size_and_time_are_those_of_its_manifest(tmp_p
     assert content_digest(spec) != first
 
 
-def test_what_had_to_be_read_is_kept_until_a_size_or_a_time_changes(tmp_path: Path) -> None:
+def test_what_had_to_be_read_is_kept_until_a_file_or_its_size_or_time_changes(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "tars").mkdir()
     spec, cache = tars_set(tmp_path / "tars"), tmp_path / "cache"
     tars = [tmp_path / "tars" / name for name in ("a.tar", "b.tar")]
@@ -183,6 +185,11 @@ def test_what_had_to_be_read_is_kept_until_a_size_or_a_time_changes(tmp_path: Pa
     assert content_digest(spec, cache) != first
     tars[0].rename(tmp_path / "tars" / "c.tar")  # equal sizes and times
     assert content_digest(spec, cache) != first
+    assert content_digest(spec, cache) == content_digest(spec)
+    shutil.copytree(tmp_path / "tars", tmp_path / "v2")  # with the times of the files
+    rewritten(tmp_path / "v2" / "b.tar")
+    (tmp_path / "tars").rename(tmp_path / "v1")
+    (tmp_path / "tars").symlink_to("v2")
     assert content_digest(spec, cache) == content_digest(spec)
 
 

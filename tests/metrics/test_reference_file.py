@@ -157,7 +157,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path, arrays: Arrays) -> None:
         list(file.batches(64))
 
 
-def test_the_folder_of_references_comes_before_the_path(
+def test_the_path_that_is_typed_comes_before_the_folder_of_references(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TREAD_LAB_REFERENCES", raising=False)
@@ -172,7 +172,10 @@ def test_the_folder_of_references_comes_before_the_path(
     assert reference_path(named).name == "own.npz"
     for file in ("VIRTUAL_imagenet256_labeled.npz", "imagenet256.npz"):
         (tmp_path / file).touch()
-        assert reference_path(named).name == file
+        assert reference_path(ReferenceSpec(name="imagenet256")).name == file
+        assert reference_path(named).name == "own.npz"
+    (tmp_path / "own.npz").unlink()  # as on another machine
+    assert reference_path(named).name == "imagenet256.npz"
 
 
 def test_images_are_looked_at_where_moments_are_not_enough(tmp_path: Path, arrays: Arrays) -> None:

@@ -328,7 +328,7 @@ def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
     for name in ("model.safetensors", "spec.yaml"):
         assert not run.exported
         write_text(run.path / name, "x")
-    run.check_same_reference("coco", "a" * 64, Path("/x/coco.npz"))
+    run.keep_reference("coco", "a" * 64, Path("/x/coco.npz"))
     assert run.exported and (run.path / "references" / "coco.json").exists()
     assert run.sampled() == [{"sampler": {}}]
     write_json(run.path / "config.json", {"sampler": {"steps": 9}})
@@ -396,14 +396,15 @@ def test_weights_are_chosen_only_where_a_file_has_two_kinds(
 
 def test_another_file_under_the_name_of_a_reference_is_refused(tmp_path: Path) -> None:
     run, file = Lab(tmp_path).run("3f2a"), tmp_path / "references" / "coco.json"
-    run.check_same_reference("coco", "a" * 64, Path("/x/coco.npz"))
+    run.check_same_reference("coco", "b" * 64, Path("/y/coco.npz"))  # which keeps none
+    run.keep_reference("coco", "a" * 64, Path("/x/coco.npz"))
     record = json.loads(file.read_text())
     assert (record["sha256"], record["file"]) == ("a" * 64, "/x/coco.npz")
-    run.check_same_reference("coco", "a" * 64, Path("/y/coco.npz"))
-    run.check_same_reference("other", "b" * 64, Path("/y/other.npz"))
+    run.keep_reference("coco", "a" * 64, Path("/y/coco.npz"))
+    run.keep_reference("other", "b" * 64, Path("/y/other.npz"))
     assert json.loads(file.read_text())["file"] == "/x/coco.npz"
     with pytest.raises(UserError) as refusal:
-        run.check_same_reference("coco", "b" * 64, Path("/y/coco.npz"))
+        run.keep_reference("coco", "b" * 64, Path("/y/coco.npz"))
     assert str(refusal.value).startswith(
         "reference coco: /y/coco.npz (SHA-256 bbbbbbbbbbbb...) is another file than /x/coco.npz"
         " (aaaaaaaaaaaa...), which evaluations of this lab compare with under this name;"

@@ -35,7 +35,7 @@ from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.plan import started_tasks
-from tread_lab.sweep.plan.preflight import check_measured
+from tread_lab.sweep.plan.preflight import check_measured, check_references
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
@@ -57,6 +57,7 @@ def evaluate(options: Evaluate) -> int:
     processes = together(options.gpus, options.processes, device_name)
     rows, user_errors = [], UserErrors()
     measurements = _to_measure(lab, name, options.evaluations, options.reference)
+    check_references(measurements)
     if options.plan:
         devices = Devices.here(device_name, threads=options.threads)
         devices = replace(devices, per_run=processes.count)

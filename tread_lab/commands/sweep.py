@@ -39,6 +39,7 @@ from tread_lab.sweep.plan.preflight import (
     check_guided,
     check_planned,
     check_provenance,
+    check_references,
     preflight,
 )
 from tread_lab.sweep.plan.storage import (
@@ -122,6 +123,7 @@ def sweep(options: Sweep) -> int:
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
     check_guided(lab, plan.possible_tasks)
+    check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     retried: list[Task] = []
     begun = started_tasks(plan, lab)

@@ -15,7 +15,7 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.plan import never_routed, with_whole_parents
-from tread_lab.sweep.plan.preflight import check_guided, preflight
+from tread_lab.sweep.plan.preflight import check_guided, check_references, preflight
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 from tread_lab.terminal.console import notices, say, show_lines
@@ -59,6 +59,7 @@ def train(options: Train) -> int:
 
 def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
     """Carry out what the run and its parents lack."""
+    check_references([(lab.run(task.run), task.evaluations)])
     if is_complete(lab, task):
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]

@@ -40,7 +40,8 @@ def content_digest(
 
     They cover the training and the held-out part, labels, captions and, where the spec normalises
     by them, statistics. Files that a manifest names are not read while they have the size and the
-    time that it says; others are read once, and again when a size or a time has changed.
+    time that it says; others are read once, and again when a size, a time or an inode has changed:
+    a link or a name may lead to other files of equal times.
 
     Args:
         cache: folder of a lab that keeps the digests of sets that had to be read.
@@ -125,7 +126,7 @@ def _digest(
     """Return the digest of files: from a manifest beside them, from the cache, or by reading."""
     facts = [file.stat() for _, file in files]
     stamp = hashed(
-        f"{name} {file} {fact.st_size} {fact.st_mtime_ns}"
+        f"{name} {file} {fact.st_size} {fact.st_mtime_ns} {fact.st_ino}"
         for (name, file), fact in zip(files, facts)
     )
     kept = None if cache is None else cache / FOLDER / f"{hashed([str(path)])}.json"

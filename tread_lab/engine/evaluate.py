@@ -278,11 +278,11 @@ def _facts(
 
 
 def _reference_file(spec: SamplesSpec, folder: RunFolder) -> ReferenceFile | None:
-    """Return the file of the reference, which must be the one that the lab knows by its name."""
+    """Return the file of the reference: the one that the lab knows by its name, or will know."""
     if spec.reference is None:
         return None
     file = open_reference(spec.reference, spec.metrics)
-    folder.check_same_reference(file.name, file.digest, file.path)
+    folder.keep_reference(file.name, file.digest, file.path)
     return file
 
 

@@ -81,14 +81,14 @@ class ReferenceFile:
 
 
 def reference_path(spec: ReferenceSpec) -> Path:
-    """Return the file of a reference: in TREAD_LAB_REFERENCES under one of its names, else `path`.
+    """Return the file of a reference: `path`, else in TREAD_LAB_REFERENCES under one of its names.
 
     Raises:
         UserError: there is none.
     """
     folder = os.environ.get(VARIABLE)
-    places = [Path(folder).expanduser() / name for name in spec.files] if folder else []
-    places += [Path(spec.path).expanduser()] if spec.path else []
+    places = [Path(spec.path).expanduser()] if spec.path else []
+    places += [Path(folder).expanduser() / name for name in spec.files] if folder else []
     for place in places:
         if place.is_file():
             return place

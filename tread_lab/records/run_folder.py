@@ -78,18 +78,24 @@ class RunFolder:
         """Refuse another file under a name that evaluations of this lab were made with.
 
         Args:
-            digest: SHA-256 of the file; that of a new name is recorded.
+            digest: SHA-256 of the file.
         """
-        record = self._beside("references") / f"{name}.json"
-        known = read_json(record)
-        if not fits(known, {"sha256": str, "file": str}):
-            write_json(record, {"sha256": digest, "file": str(file)})
-        elif known["sha256"] != digest:
+        known = read_json(self._reference(name))
+        if fits(known, _REFERENCE) and known["sha256"] != digest:
             raise UserError(
                 f"reference {name}: {file} (SHA-256 {digest[:12]}...) is another file than"
                 f" {known['file']} ({known['sha256'][:12]}...), which evaluations of this lab"
                 " compare with under this name; give it a name of its own by reference.name"
             )
+
+    def keep_reference(self, name: str, digest: str, file: Path) -> None:
+        """Record the file of a name that is new to this lab; refuse another one than is known."""
+        self.check_same_reference(name, digest, file)
+        if not fits(read_json(self._reference(name)), _REFERENCE):
+            write_json(self._reference(name), {"sha256": digest, "file": str(file)})
+
+    def _reference(self, name: str) -> Path:
+        return self._beside("references") / f"{name}.json"
 
     @property
     def checkpoints(self) -> Path:
@@ -350,6 +356,7 @@ class RunFolder:
                 yield evaluation
 
 
+_REFERENCE: Mapping[str, Kind] = {"sha256": str, "file": str}  # of a name
 _RESULT: Mapping[str, Kind] = {"step": int, "devices": int, "kind": str, "reason": str}
 
 

@@ -186,8 +186,8 @@ class ReferenceSpec:
 
     Attributes:
         name: what the statistics are of; it is signed, and one lab never has two files of one name.
-        path: the file; it is not signed. A file of this name in the folder TREAD_LAB_REFERENCES
-            comes before it.
+        path: the file; it is not signed. Where it is absent, the file of this name in the folder
+            TREAD_LAB_REFERENCES is taken.
     """
 
     name: str

@@ -14,6 +14,8 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.device import CONTEXT
 from tread_lab.engine.measurable import check_measurable, check_probes
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
+from tread_lab.metrics.fidelity import sha256
+from tread_lab.metrics.reference_file import reference_path
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import (
     NOW,
@@ -169,6 +171,23 @@ def check_guided(lab: Lab, tasks: Iterable[Task]) -> None:
             except UserError:
                 if not lab.run(task.run).evaluation(evaluation).done:
                     raise
+
+
+def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:
+    """Refuse another file under a used name of a reference, whether or not the evaluations by it
+    are measured already: their numbers are of the file before."""
+    compared = {
+        spec.reference: folder
+        for folder, specs in asked
+        for spec in specs
+        if isinstance(spec, SamplesSpec) and spec.reference is not None
+    }
+    for reference, folder in compared.items():
+        try:
+            file = reference_path(reference)
+        except UserError:  # said once it is to be read
+            continue
+        folder.check_same_reference(reference.name, sha256(file), file)
 
 
 def check_provenance(
