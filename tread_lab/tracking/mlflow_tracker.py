@@ -42,7 +42,6 @@ from tread_lab.tracking.store import (
     identity,
     in_short,
     one_writer,
-    sqlite_path,
 )
 from tread_lab.tracking.stored_run import (
     AUTHORED,
@@ -91,17 +90,12 @@ class MlflowTracker:
         check_store(self._uri)
         with one_writer(self._lab, self._uri), in_one_line(self._uri):
             client = open_client(self._uri)
-            experiment = open_experiment(client, self._experiment, self._artifacts())
+            experiment = open_experiment(client, self._uri, self._experiment)
             memory = self._memory[json.dumps([sweep.name, *plan.planned])]
             projection = Projection(self._lab, plan, memory)
             return _SweepSync(client, experiment, self._lab, sweep, plan, projection).run(
                 closing=closing
             )
-
-    def _artifacts(self) -> str | None:
-        """Beside a SQLite store lie its artifacts; a server has its own place for them."""
-        path = sqlite_path(self._uri)
-        return (path.parent / "mlartifacts").as_uri() if path else None
 
 
 class _SweepSync:
