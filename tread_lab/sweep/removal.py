@@ -134,9 +134,9 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
                 users.setdefault(run, {})[f"sweep {name}"] = None
     for folder in lab.runs():
         spec = folder.readable_spec() if folder.name not in own else None
-        start = spec.init_from if spec else None
-        parents = [_run_with(lab, start.file), *map(signature, spec.ancestors)] if start else []
-        for parent in parents:
+        if spec is None or spec.init_from is None:
+            continue
+        for parent in (_run_with(lab, spec.init_from.file), *map(signature, spec.ancestors)):
             if parent in own:
                 users.setdefault(parent, {})[f"run {folder.name}"] = None
     return {run: tuple(names) for run, names in users.items()}
