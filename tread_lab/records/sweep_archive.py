@@ -359,8 +359,10 @@ def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) ->
     mine = sweep.stored_plan()
     if mine is None:
         if any(path.name != LOCK for path in sweep.path.glob("*")):
-            away = "move it away, or --as NAME imports the sweep under another name"
-            raise UserError(f"{sweep.path} has files and no plan; {away}")
+            raise UserError(
+                f"{sweep.path} has files and no plan; move it away, or --as NAME imports the sweep"
+                " under another name"
+            )
         return
     here, there = _cells(sweep.plan()), _cells(SweepFolder(unpacked / "sweep").plan())
     if mine.search != stored.search or here != there:

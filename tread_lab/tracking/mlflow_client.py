@@ -96,9 +96,11 @@ def open_experiment(client: MlflowClient, uri: str, name: str) -> Experiment:
         found = client.get_experiment_by_name(name)
         assert found is not None
     if found.lifecycle_stage == "deleted":
-        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
-        where = f"MLFLOW_TRACKING_URI={shlex.quote(shown(uri))}"
-        raise UserError(f"experiment {name!r} is deleted in this MLflow store; `{where} {command}`")
+        raise UserError(
+            f"experiment {name!r} is deleted in this MLflow store;"
+            f" `MLFLOW_TRACKING_URI={shlex.quote(shown(uri))} mlflow experiments restore"
+            f" --experiment-id {found.experiment_id}`"
+        )
     place = found.artifact_location
     if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
         _follow_lab(client, place, artifacts)
