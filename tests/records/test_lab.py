@@ -353,6 +353,8 @@ def test_a_parent_by_name_keeps_which_weights_are_taken(lab: Lab) -> None:
     written = with_parents({"variants": ({"init_from": start}, "a")}, lab)
     whole = {"variants": ({"init_from": {"run": encode(spec), "weights": "model"}}, "a")}
     assert written == whole == with_parents(whole, lab)
+    written = with_parents({"init_from.run": signature(spec), "seed": 1}, lab)
+    assert written == {"init_from.run": encode(spec), "seed": 1}
     with pytest.raises(UserError, match="no run 'ffff' in"):
         with_parents({"init_from": "ffff"}, lab)
     lab.run("0ld").create(spec)
@@ -370,6 +372,8 @@ def test_a_file_that_a_run_starts_from_gets_its_whole_path_and_its_digest(
         digest = hashlib.sha256(b"weights").hexdigest()[:16]
         whole = {"file": str(tmp_path / "w.pt"), "weights": "model", "digest": digest}
         assert with_parents({"init_from": start}, lab) == {"init_from": whole}
+        typed, whole_typed = ({f"init_from.{k}": v for k, v in t.items()} for t in (start, whole))
+        assert with_parents({"fixed": typed}, lab) == {"fixed": whole_typed}
     with pytest.raises(UserError, match=r"init_from.file: cannot read .*absent: No such file"):
         with_parents({"init_from": {"file": str(tmp_path / "absent")}}, lab)
 

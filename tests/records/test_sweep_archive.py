@@ -415,10 +415,14 @@ def test_another_sweep_of_the_same_name_is_refused_unless_it_gets_another_name(
         assert "sweep placement of this lab has another plan: " in str(refusal.value)
         assert "--as NAME imports it under another name" in str(refusal.value)
         assert records(lab) == before
+    (sweep := lab.sweep("placement")).plan_path.rename(sweep.path / "notes.md")
+    with pytest.raises(UserError, match=r"/sweeps/placement has files and no plan; move it away"):
+        merged(lab, archive)
+    assert (sweep.path / "notes.md").exists()
     with pytest.raises(UserError, match=r"'\.\./x' is not a name"):
         merged(lab, archive, "../x")
     assert merged(lab, archive, "theirs").sweep == "theirs"
-    assert lab.sweeps() == ["placement", "theirs"]
+    assert lab.sweeps() == ["theirs"]
     assert lab.sweep("theirs").plan().name == "theirs"
     theirs, ours = trials_frame(lab, "theirs"), trials_frame(source, "placement")
     assert theirs.drop(columns="sweep", errors="ignore").equals(

@@ -17,7 +17,7 @@ from tests.sweep.plans import carry_out, plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.engine.assemble import trained
 from tread_lab.engine.checkpoint import list_checkpoints, step_of
-from tread_lab.records.lab import Lab
+from tread_lab.records.lab import Lab, digest_of
 from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -104,6 +104,22 @@ def test_steps_that_a_later_attempt_was_asked_to_keep_stay(lab: Lab) -> None:
     carry_out(lab, Task(tiny(execution={**fast, "keep_steps": [10]})))
     clear(lab, find(lab))
     assert steps(folder) == [20, 10]
+
+
+@pytest.mark.parametrize("planned_only", [True, False])
+def test_a_checkpoint_that_is_the_file_another_run_starts_from_stays(
+    lab: Lab, finished: RunFolder, planned_only: bool
+) -> None:
+    last, _, earlier, _ = list_checkpoints(finished.checkpoints)
+    for path in (last, earlier):
+        start = {"file": str(path.resolve()), "digest": digest_of(path)}
+        child = decode(RunSpec, {**encode(tiny(steps=4)), "init_from": start})
+        if planned_only:
+            planned(lab, child, path.stem)
+        else:
+            lab.run_of(child).create(child)
+    clear(lab, find(lab))
+    assert steps(finished) == [20, 10, 5] and last.exists() and earlier.exists()
 
 
 def test_a_run_that_is_not_measured_as_planned_keeps_everything(lab: Lab) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.plans import tiny
+from tests.sweep.plans import plan_of, tiny
 from tests.sweep.trial.test_task import family_plan
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.records.lab import Lab
@@ -52,13 +52,21 @@ def test_a_run_that_a_sweep_needs_stays(lab: Lab) -> None:
     assert str(error.value) == f"run {run} is needed by sweep a, sweep b; remove that first"
 
 
-def test_a_run_that_another_one_began_from_stays(lab: Lab) -> None:
+@pytest.mark.parametrize("by", ["run", "file"])
+def test_a_run_that_another_one_began_from_stays(lab: Lab, by: str) -> None:
     parent = tiny_spec((1, 4), steps=400)
-    child = replace(tiny_spec(None), init_from=InitSpec(run=parent))
+    file = str(
+        lab.run_of(parent).checkpoints.resolve() / "step-00000002-0123456789abcdef.safetensors"
+    )
+    start = InitSpec(run=parent) if by == "run" else InitSpec(file=file, digest="0123456789abcdef")
+    child = replace(tiny_spec(None), init_from=start)
     lab.run_of(child).create(child)
     removal = removal_of(lab, "a")
     assert removal.runs == ()
     assert removal.kept[signature(parent)] == (f"run {signature(child)}",)
+    store_plan(lab.sweep("c"), plan_of(child, "c", baseline=None, axes={"route": ["1->2"]}))
+    delete(lab.run_of(child).path)
+    assert removal_of(lab, "a").kept[signature(parent)] == ("sweep c",)
 
 
 def test_a_run_that_trials_started_from_stays_until_it_is_removed_itself(tmp_path: Path) -> None:

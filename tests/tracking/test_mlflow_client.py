@@ -58,7 +58,8 @@ def test_a_deleted_experiment_says_what_to_do(lab: Lab, sweeps: Sweeps, store: S
     sweeps.plan()
     sweeps.sync()
     store.rows("UPDATE experiments SET lifecycle_stage = 'deleted' WHERE name = 'tread-lab'")
-    with pytest.raises(UserError, match="`mlflow experiments restore --experiment-id 1`"):
+    command = f"MLFLOW_TRACKING_URI={lab.mlflow_uri} mlflow experiments restore --experiment-id 1"
+    with pytest.raises(UserError, match=f"`{command}`"):
         sweeps.sync()
 
 

@@ -145,7 +145,8 @@ def test_saved_views_are_of_the_trials_of_this_sweep_at_their_last_step(
         packed = tree["state"].removeprefix("deflate;")
         views[tree["name"]] = json.loads(zlib.decompress(base64.b64decode(packed)))
     cells, pictures = views["placement"], views["placement pictures"]
-    own = f"tags.`tread_lab.sweep` = 'placement' AND tags.`tread_lab.lab` = '{identity(lab)}'"
+    name = identity(lab, lab.mlflow_uri)
+    own = f"tags.`tread_lab.sweep` = 'placement' AND tags.`tread_lab.lab` = '{name}'"
     assert cells["searchFilter"] == f"{own} AND tags.`role` != 'sweep'"
     assert pictures["searchFilter"] == f"{cells['searchFilter']} AND params.`seed` = '0'"
     assert cells["orderByKey"] == "metrics.`gap/heldout`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -146,12 +147,24 @@ def test_waiting_has_an_end(lab: Lab) -> None:
             pass
 
 
-def test_a_lab_keeps_its_identity_when_it_moves(lab: Lab, tmp_path: Path) -> None:
-    name = identity(lab)
-    assert identity(lab) == name
-    lab.root.rename(tmp_path / "moved")
-    assert identity(Lab(tmp_path / "moved")) == name
-    assert identity(Lab(tmp_path / "other")) != name
+def test_a_lab_keeps_its_identity_when_it_moves_and_its_copy_gets_another(
+    lab: Lab, tmp_path: Path
+) -> None:
+    lab.root.mkdir()
+    (lab.root / ".identity").write_text("0123456789ab\n")  # as earlier versions wrote it
+    assert identity(lab, "http://host") == identity(lab, "http://host") == "0123456789ab"
+    moved, copied = Lab(tmp_path / "moved"), Lab(tmp_path / "copied")
+    lab.root.rename(moved.root)
+    assert identity(moved, "http://host") == "0123456789ab"
+    assert identity(Lab(tmp_path / "other"), "http://host") != "0123456789ab"
+    shutil.copytree(moved.root, copied.root)
+    (tmp_path / "link").symlink_to(moved.root)
+    assert identity(Lab(tmp_path / "link"), "http://host") == "0123456789ab"
+    assert identity(copied, copied.mlflow_uri) == "0123456789ab"  # whose rows came with it
+    own = identity(copied, "http://host")
+    assert identity(copied, copied.mlflow_uri) == "0123456789ab"
+    assert own == identity(copied, "http://host") != "0123456789ab"
+    assert identity(moved, "http://host") == "0123456789ab"
 
 
 def free_port() -> int:

@@ -150,15 +150,25 @@ def with_parents(tree: Any, lab: Lab) -> Any:
     start = written.get("init_from")
     if isinstance(start, str):
         start = {"run": start}
-    if isinstance(start, dict) and isinstance(start.get("run"), str):
-        written["init_from"] = {**start, "run": encode(_parent(lab.known_run(start["run"])))}
-    if isinstance(start, dict) and isinstance(start.get("file"), str):
-        path = Path(start["file"]).expanduser().resolve()
-        named = {**start, "file": str(path), "digest": digest_of(path)}
-        if _is_unlabelled(path):
-            named["unlabelled"] = True
-        written["init_from"] = {k: v for k, v in named.items() if k != "weights" or _averages(path)}
-    return written
+    if isinstance(start, dict):
+        written["init_from"] = _whole_start(start, lab)
+    dotted = {key: value for key, value in written.items() if str(key).startswith("init_from.")}
+    typed = {key.removeprefix("init_from."): value for key, value in dotted.items()}
+    kept = {key: value for key, value in written.items() if key not in dotted}
+    return kept | {f"init_from.{key}": x for key, x in _whole_start(typed, lab).items()}
+
+
+def _whole_start(start: Mapping[str, Any], lab: Lab) -> dict[str, Any]:
+    """Return a start with the spec of its parent, or with the whole path and digest of its file."""
+    if isinstance(start.get("run"), str):
+        return {**start, "run": encode(_parent(lab.known_run(start["run"])))}
+    if not isinstance(start.get("file"), str):
+        return dict(start)
+    path = Path(start["file"]).expanduser().resolve()
+    named = {**start, "file": str(path), "digest": digest_of(path)}
+    if _is_unlabelled(path):
+        named["unlabelled"] = True
+    return {k: v for k, v in named.items() if k != "weights" or _averages(path)}
 
 
 def _parent(folder: RunFolder) -> RunSpec:

@@ -222,7 +222,7 @@ def _import(lab: Lab, path: Path, name: str | None) -> Steps:
             if sweep.plan_path.exists():
                 lines.append(f"sweep {sweep.name} is here, and stays: its plan, stops and hours")
             else:
-                if sweep.path.exists():  # without a plan
+                if sweep.path.exists():  # with the lock of a killed driver
                     _move(sweep.path, stage / "old")
                 _move(unpacked / "sweep", sweep.path)
             sweep.drawn_path.unlink(missing_ok=True)  # its figures may be of fewer runs
@@ -355,9 +355,14 @@ def _checked_plan(files: Iterable[str], unpacked: Path, name: str | None) -> Sto
 
 
 def _check_same_sweep(sweep: SweepFolder, stored: StoredPlan, unpacked: Path) -> None:
-    """Refuse a sweep of which the lab has another plan under its name."""
+    """Refuse a sweep of which the lab has another plan, or other files, under its name."""
     mine = sweep.stored_plan()
     if mine is None:
+        if any(path.name != LOCK for path in sweep.path.glob("*")):
+            raise UserError(
+                f"{sweep.path} has files and no plan; move it away, or --as NAME imports the sweep"
+                " under another name"
+            )
         return
     here, there = _cells(sweep.plan()), _cells(SweepFolder(unpacked / "sweep").plan())
     if mine.search != stored.search or here != there:

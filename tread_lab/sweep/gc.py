@@ -19,6 +19,7 @@ from tread_lab.records.run_folder import LOCK, RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_archive import STAGE
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.removal import delete
@@ -55,6 +56,7 @@ def find(
 
     A run that has ended and has every planned evaluation keeps its last weights and those of
     `execution.keep_steps`; nothing needs more. Any other run keeps all that it could resume from.
+    A checkpoint that is the file of another run's `init_from` stays as it is.
     What lies behind a link is not the lab's.
 
     Args:
@@ -66,16 +68,26 @@ def find(
     problems = [] if problems is None else problems
     plans = lab.of_sweeps(load_plan, problems)
     planned = _planned(task for plan in plans.values() for task in plan.tasks)
+    starts = {_start(task.spec) for plan in plans.values() for task in plan.tasks}
     removable: list[Removable] = []
     for folder in lab.runs():
+        if (spec := folder.readable_spec()) is not None:
+            starts.add(_start(spec))
         if not folder.locked:
-            removable += _of_run(folder, planned.get(folder.name, set()))
+            removable += _of_run(folder, spec, planned.get(folder.name, set()))
             removable += _samples(folder) if samples else []
     if problems:
         removable = [r for r in removable if r.what not in (EARLIER, OPTIMIZER_STATE)]
     root = lab.root.resolve()
     found = [*removable, *_orphans(lab)]
-    return [item for item in found if _place(item.path).is_relative_to(root)]
+    places = ((item, _place(item.path)) for item in found)
+    return [item for item, place in places if place.is_relative_to(root) and place not in starts]
+
+
+def _start(spec: RunSpec) -> Path | None:
+    """Return the file that a run starts from, `None` for none."""
+    start = spec.init_from
+    return Path(start.file).resolve() if start is not None and start.file is not None else None
 
 
 def _place(path: Path) -> Path:
@@ -125,7 +137,9 @@ def _planned(tasks: Iterable[Task]) -> dict[str, set[str]]:
     return evaluations
 
 
-def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
+def _of_run(
+    folder: RunFolder, spec: RunSpec | None, planned: Collection[str]
+) -> Iterator[Removable]:
     for path in _unfinished(folder.path):
         yield Removable(UNFINISHED, path, path.stat().st_size, folder.name)
     state = folder.state()
@@ -134,7 +148,7 @@ def _of_run(folder: RunFolder, planned: Collection[str]) -> Iterator[Removable]:
     done = {evaluation.path.name for evaluation in folder.evaluations() if evaluation.done}
     if state is not RunState.DIVERGED and not set(planned) <= done:
         return
-    spec, asked = folder.readable_spec(), folder.asked_steps()
+    asked = folder.asked_steps()
     for age, path in enumerate(list_checkpoints(folder.checkpoints)):
         if age > 0 and spec is not None and step_of(path) not in asked:
             yield Removable(EARLIER, path, path.stat().st_size, folder.name)

@@ -127,12 +127,24 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
         raise problems[0]
     users: dict[str, dict[str, None]] = {}
     for name, planned in plans.items():
-        for run in planned if name != without else ():
+        starts = ((tree.get("init_from") or {}).get("file") for tree in planned.values())
+        sources = (_run_with(lab, file) for file in starts)
+        for run in (*planned, *sources) if name != without else ():
             if run in own:
                 users.setdefault(run, {})[f"sweep {name}"] = None
     for folder in lab.runs():
         spec = folder.readable_spec() if folder.name not in own else None
-        for parent in map(signature, spec.ancestors if spec else ()):
+        if spec is None or spec.init_from is None:
+            continue
+        for parent in (_run_with(lab, spec.init_from.file), *map(signature, spec.ancestors)):
             if parent in own:
                 users.setdefault(parent, {})[f"run {folder.name}"] = None
     return {run: tuple(names) for run, names in users.items()}
+
+
+def _run_with(lab: Lab, file: str | None) -> str:
+    """Return the run of this lab whose checkpoint a file is; "" for none."""
+    if file is None:
+        return ""
+    folder = Path(file).parent.parent
+    return folder.name if folder.parent == (lab.root / "runs").resolve() else ""

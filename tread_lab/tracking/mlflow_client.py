@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
-from tread_lab.tracking.store import explained, sqlite_path
+from tread_lab.tracking.store import explained, shown, sqlite_path
 
 __all__ = [
     "Experiment",
@@ -75,12 +76,16 @@ def open_client(uri: str) -> MlflowClient:
     return MlflowClient(tracking_uri=f"{uri}{'&' if '?' in uri else '?'}timeout={60 + opened}")
 
 
-def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> Experiment:
-    """Return the experiment `name`, made if it is absent.
+def open_experiment(client: MlflowClient, uri: str, name: str) -> Experiment:
+    """Return the experiment `name` of the store `uri`, made if it is absent.
+
+    Beside a SQLite store lie its artifacts; a server has its own place for them.
 
     Raises:
-        UserError: the experiment is deleted, or its artifacts lie where the lab once was.
+        UserError: the experiment is deleted.
     """
+    store = sqlite_path(uri)
+    artifacts = (store.parent / "mlartifacts").as_uri() if store else None
     found = client.get_experiment_by_name(name)
     if found is None:
         try:
@@ -91,8 +96,11 @@ def open_experiment(client: MlflowClient, name: str, artifacts: str | None) -> E
         found = client.get_experiment_by_name(name)
         assert found is not None
     if found.lifecycle_stage == "deleted":
-        command = f"mlflow experiments restore --experiment-id {found.experiment_id}"
-        raise UserError(f"experiment {name!r} is deleted in this MLflow store; `{command}`")
+        raise UserError(
+            f"experiment {name!r} is deleted in this MLflow store;"
+            f" `MLFLOW_TRACKING_URI={shlex.quote(shown(uri))} mlflow experiments restore"
+            f" --experiment-id {found.experiment_id}`"
+        )
     place = found.artifact_location
     if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
         _follow_lab(client, place, artifacts)

@@ -42,7 +42,6 @@ from tread_lab.tracking.store import (
     identity,
     in_short,
     one_writer,
-    sqlite_path,
 )
 from tread_lab.tracking.stored_run import (
     AUTHORED,
@@ -91,17 +90,13 @@ class MlflowTracker:
         check_store(self._uri)
         with one_writer(self._lab, self._uri), in_one_line(self._uri):
             client = open_client(self._uri)
-            experiment = open_experiment(client, self._experiment, self._artifacts())
+            experiment = open_experiment(client, self._uri, self._experiment)
             memory = self._memory[json.dumps([sweep.name, *plan.planned])]
             projection = Projection(self._lab, plan, memory)
-            return _SweepSync(client, experiment, self._lab, sweep, plan, projection).run(
+            owner = {SWEEP: sweep.name, LAB: identity(self._lab, self._uri)}
+            return _SweepSync(client, experiment, owner, sweep, plan, projection).run(
                 closing=closing
             )
-
-    def _artifacts(self) -> str | None:
-        """Beside a SQLite store lie its artifacts; a server has its own place for them."""
-        path = sqlite_path(self._uri)
-        return (path.parent / "mlartifacts").as_uri() if path else None
 
 
 class _SweepSync:
@@ -111,15 +106,14 @@ class _SweepSync:
         self,
         client: MlflowClient,
         experiment: Experiment,
-        lab: Lab,
+        owner: Mapping[str, str],
         sweep: SweepFolder,
         plan: StoredPlan,
         projection: Projection,
     ) -> None:
         self._client, self._experiment = client, experiment
-        self._lab, self._sweep, self._plan = lab, sweep, plan
-        self._owner = {SWEEP: sweep.name, LAB: identity(lab)}
-        self._condition = " AND ".join(f"tags.`{k}` = '{v}'" for k, v in self._owner.items())
+        self._owner, self._sweep, self._plan = owner, sweep, plan
+        self._condition = " AND ".join(f"tags.`{k}` = '{v}'" for k, v in owner.items())
         self._projection = projection
         self._alone = threading.RLock()  # whoever reads records or counts
         self._done: Counter[str] = Counter()
@@ -253,7 +247,7 @@ class _SweepSync:
         return self._client.create_run(
             self._experiment.experiment_id,
             start_time=started,
-            tags=self._owner | tags,
+            tags={**self._owner, **tags},
             run_name=name,
         )
 
