@@ -55,7 +55,10 @@ def rm(options: Rm) -> int:
     from tread_lab.sweep.removal import removal_of, remove
 
     lab = Lab.existing(options.root)
-    removal = removal_of(lab, lab.known(options.name).name)
+    name = lab.known(options.name).name
+    if options.yes and name != options.name:  # a sweep of that name may have been removed just now
+        raise UserError(f"--yes: a run is removed by its whole name, {name}")
+    removal = removal_of(lab, name)
     show_lines(answers, removal.lines())
     if options.yes:
         remove(removal)

@@ -142,9 +142,7 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
     return {run: tuple(names) for run, names in users.items()}
 
 
-def _run_with(lab: Lab, file: str | None) -> str:
-    """Return the run of this lab whose checkpoint a file is; "" for none."""
-    if file is None:
-        return ""
-    folder = Path(file).parent.parent
-    return folder.name if folder.parent == (lab.root / "runs").resolve() else ""
+def _run_with(lab: Lab, file: str | None) -> str | None:
+    """Return the run of this lab whose checkpoint a file is, `None` for none."""
+    folder = None if file is None else Path(file).parent.parent
+    return folder.name if folder and folder.parent == (lab.root / "runs").resolve() else None
