@@ -25,7 +25,13 @@ from tread_lab.analysis.figures.kind import (
 from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
 from tread_lab.analysis.figures.sentences import listed, routed
 from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, require_metric, with_metrics
-from tread_lab.records.metric_names import GAP_HELDOUT, SAMPLE_FLOPS, TRAIN_FLOPS, metric_kind
+from tread_lab.records.metric_names import (
+    FAMILY_FLOPS,
+    GAP_HELDOUT,
+    SAMPLE_FLOPS,
+    TRAIN_FLOPS,
+    metric_kind,
+)
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import quantity, ratio
@@ -69,7 +75,8 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     if metric_kind(metric).nature != "quality":
         raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
     require_metric(frame, TRAIN_FLOPS)
-    return front_of_cells(cells_frame(with_metrics(frame, metric, TRAIN_FLOPS)), metric)
+    cells = cells_frame(with_metrics(frame, metric, TRAIN_FLOPS, FAMILY_FLOPS))
+    return front_of_cells(cells, metric, training_price(cells))
 
 
 def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
@@ -88,7 +95,16 @@ def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
     return front_of_cells(pd.concat(rows, ignore_index=True), metric, SAMPLE_FLOPS)
 
 
-def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -> Front:
+def training_price(rows: pd.DataFrame) -> str:
+    """Return the metric of what it takes to train cells: with their parents, where some have any
+    and the costs of all are recorded."""
+    whole, own = rows.get(FAMILY_FLOPS), rows.get(TRAIN_FLOPS)
+    if whole is None or own is None or not (whole > own).any():
+        return TRAIN_FLOPS
+    return FAMILY_FLOPS if whole[own.notna()].notna().all() else TRAIN_FLOPS
+
+
+def front_of_cells(cells: pd.DataFrame, metric: str, price: str) -> Front:
     """Return the points of rows as `cells_frame` has them."""
     kind = metric_kind(metric)
     if kind.compared == "gap":
@@ -106,8 +122,8 @@ def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -
 
 
 def vary_in_cost(rows: pd.DataFrame) -> bool:
-    """Return whether trials or cells differ in training FLOPs by more than matching leaves."""
-    flops = rows.get(TRAIN_FLOPS, pd.Series(dtype=float)).dropna()
+    """Return whether trials or cells differ in their price by more than matching leaves."""
+    flops = rows.get(training_price(rows), pd.Series(dtype=float)).dropna()
     return len(flops) > 0 and bool(flops.max() > 1.01 * flops.min())
 
 

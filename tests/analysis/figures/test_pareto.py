@@ -77,6 +77,15 @@ def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str)
         pareto(paper_frame, metric)
 
 
+def test_a_run_that_goes_on_from_another_costs_what_both_did(metered_frame: pd.DataFrame) -> None:
+    own = {"cost/train_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 1.0]}
+    family = {"cost/family_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 16.0]}
+    assert pareto(metered_frame.assign(**own)).rows["cost"].iloc[-1] == 0.125
+    whole = pareto(metered_frame.assign(**own, **family))
+    assert whole.rows["cost"].tolist() == [1.0, 0.5, 0.5, 0.625, 0.75, 2.0]
+    assert whole.heading == "training FLOPs with parents relative to dense"
+
+
 def test_cells_without_a_number_are_told_within_the_figure(metered_frame: pd.DataFrame) -> None:
     cells = [f"{name} process=flow precision=bf16" for name in metered_frame["cell"]]
     frame = metered_frame.assign(cell=cells, **{"cost/train_flops": 1.0})
