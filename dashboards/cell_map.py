@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
+from tread_lab.analysis.figures.pareto import front_of_cells, training_price, vary_in_cost
 from tread_lab.analysis.report.page import typeset
 from tread_lab.frames import (
     HIGH,
@@ -27,6 +27,7 @@ from tread_lab.frames import (
 )
 from tread_lab.frames.columns import plain
 from tread_lab.records.metric_names import (
+    FAMILY_FLOPS,
     GAP_HELDOUT,
     GAP_ROUTE,
     GAP_TRAIN,
@@ -80,7 +81,8 @@ def cells(frame: pd.DataFrame, metric: str | None, plan: StoredPlan | None = Non
     unread, frame = "unread" in set(frame["state"]), settled(frame)
     known = metric if metric in frame else None
     key = str(ranking_key(frame))
-    trials, shown, column = with_metrics(frame, known or "", key, TRAIN_FLOPS), "", known
+    prices = (TRAIN_FLOPS, FAMILY_FLOPS)
+    trials, shown, column = with_metrics(frame, known or "", key, *prices), "", known
     if known:
         busy = disturbed(frame, known).astype(float)
         trials, shown = with_delta(trials.assign(**{BUSY: busy}), known), shows(frame, known)
@@ -232,11 +234,13 @@ def front(rows: pd.DataFrame, metric: str, key: str) -> Tree | None:
         metric = key
     if metric_kind(metric).nature != "quality" or metric not in rows or not vary_in_cost(rows):
         return None
-    index, points = cell_numbers(rows), front_of_cells(rows, metric)
+    price = training_price(rows)
+    index, points = cell_numbers(rows), front_of_cells(rows, metric, price)
     measured = points.measured
     return {
         "metric": metric,
         "relative": points.relative,
+        "heading": points.heading + " (1 = dense)" * points.relative,
         "cell": [index[key] for key in zip(measured["role"], measured["name"])],
         **{name: numbers(measured[name]) for name in ("cost", "value", "low", "high")},
         "texts": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -24,12 +25,18 @@ from tread_lab.analysis.figures.kind import (
 from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
 from tread_lab.analysis.figures.sentences import listed, routed
 from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, require_metric, with_metrics
-from tread_lab.records.metric_names import GAP_HELDOUT, SAMPLE_FLOPS, TRAIN_FLOPS, metric_kind
+from tread_lab.records.metric_names import (
+    FAMILY_FLOPS,
+    GAP_HELDOUT,
+    SAMPLE_FLOPS,
+    TRAIN_FLOPS,
+    metric_kind,
+)
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import quantity, ratio
 
-_LETTER, _LINE = 3.6, 8.5  # width and height of names, points
+_LETTER, _LINE = 3.8, 8.5  # width and height of names, points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +48,7 @@ class Front(Points):
 
     Attributes:
         price: the metric of the cost.
-        relative: whether `cost` is over the baseline's, as where there is one baseline.
+        relative: whether `cost` is over the baseline's, as where one was planned.
     """
 
     price: str
@@ -68,7 +75,8 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     if metric_kind(metric).nature != "quality":
         raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
     require_metric(frame, TRAIN_FLOPS)
-    return front_of_cells(cells_frame(with_metrics(frame, metric, TRAIN_FLOPS)), metric)
+    cells = cells_frame(with_metrics(frame, metric, TRAIN_FLOPS, FAMILY_FLOPS))
+    return front_of_cells(cells, metric, training_price(cells))
 
 
 def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
@@ -87,7 +95,16 @@ def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
     return front_of_cells(pd.concat(rows, ignore_index=True), metric, SAMPLE_FLOPS)
 
 
-def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -> Front:
+def training_price(rows: pd.DataFrame) -> str:
+    """Return the metric of what it takes to train cells: with their parents, where some have any
+    and the costs of all are recorded."""
+    whole, own = rows.get(FAMILY_FLOPS), rows.get(TRAIN_FLOPS)
+    if whole is None or own is None or not (whole > own).any():
+        return TRAIN_FLOPS
+    return FAMILY_FLOPS if whole[own.notna()].notna().all() else TRAIN_FLOPS
+
+
+def front_of_cells(cells: pd.DataFrame, metric: str, price: str) -> Front:
     """Return the points of rows as `cells_frame` has them."""
     kind = metric_kind(metric)
     if kind.compared == "gap":
@@ -97,7 +114,7 @@ def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -
     found = cell_points(cells.assign(**{metric: cells[metric].where(known)}), metric)
     measured = found.measured
     cost, dense = measured[price].astype(float), measured["role"] == "baseline"
-    relative = int(dense.sum()) == 1
+    relative = int(dense.sum()) == int((cells["role"] == "baseline").sum()) == 1
     cost = cost / cost[dense].iloc[0] if relative else cost
     front = pareto_front(cost, measured["value"], lower=kind.sign > 0)
     rows = found.rows.assign(cost=cost, front=found.rows.index.isin(measured.index[front]))
@@ -105,8 +122,8 @@ def front_of_cells(cells: pd.DataFrame, metric: str, price: str = TRAIN_FLOPS) -
 
 
 def vary_in_cost(rows: pd.DataFrame) -> bool:
-    """Return whether trials or cells differ in training FLOPs by more than matching leaves."""
-    flops = rows.get(TRAIN_FLOPS, pd.Series(dtype=float)).dropna()
+    """Return whether trials or cells differ in their price by more than matching leaves."""
+    flops = rows.get(training_price(rows), pd.Series(dtype=float)).dropna()
     return len(flops) > 0 and bool(flops.max() > 1.01 * flops.min())
 
 
@@ -161,8 +178,12 @@ def _write_names(points: Front, ax: style.Axes) -> None:
     ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # all is laid out now
     if front.empty:
         return
-    room = _LETTER * len(names[front[0]]) * point / ax.get_window_extent().width
-    ax.set_xlim(left=(ax.transAxes + ax.transData.inverted()).transform((-room, 0))[0])
+    to_axes = ax.transData - ax.transAxes
+    lefts = [0.0]  # of the axes, as a share of their width, with room for a name before its point
+    for k in front:
+        room = min((_LETTER * len(names[k]) + 4) * point / ax.get_window_extent().width, 0.8)
+        lefts.append((to_axes.transform(places[k])[0] - room) / (1 - room))
+    ax.set_xlim(left=to_axes.inverted().transform((min(lefts), 0))[0])
     offsets = {}
     for _ in range(3):  # room for the last name moves the points, and so the names
         last = -math.inf
@@ -193,9 +214,11 @@ def _say_endings(points: Front, ax: style.Axes) -> None:
     lines = []
     for state, rows in points.rows[points.rows["value"].isna()].groupby("state"):
         look = style.STATE_LOOKS[str(state)]
-        lines.append(f"{look.letter} {look.text}: {listed([*map(style.arrow, rows['name'])])}")
+        lines.append(f"{look.letter} {look.text}: {listed(list(rows['name']))}")
     if lines:
-        ax.figure.supxlabel("\n".join(lines), fontsize=6.5, x=0.02, ha="left")
+        width = int(72 * ax.figure.get_figwidth() / _LETTER)  # type: ignore[union-attr]
+        text = "\n".join(textwrap.fill(line, width) for line in lines)
+        ax.figure.supxlabel(text.replace("->", r"$\to$"), fontsize=6.5, x=0.02, ha="left")
 
 
 def pareto_caption(points: Front) -> str:

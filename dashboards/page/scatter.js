@@ -21,7 +21,7 @@ export function scatter(points, { cells, metric, chosen, choose, most }) {
     height,
     box,
     log,
-    xLabel: points.relative ? "training FLOPs relative to dense (1 = dense)" : "training FLOPs",
+    xLabel: points.heading,
     xUnit: points.relative ? "" : "FLOP",
     yLabel: metric,
   });

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from tests.four_sweeps import made_frame
-from tread_lab.frames import cells_frame, disturbed, of_baseline, with_delta
+from tread_lab.frames import NO_RESULT, cells_frame, disturbed, of_baseline, with_delta
+from tread_lab.records.status import RunState
 
 
 def rows(**columns: list[Any]) -> pd.DataFrame:
@@ -58,25 +59,36 @@ def test_a_cell_has_these_columns_and_no_other() -> None:
     assert cell["cost/train_flops:unit"] == cell["gap/heldout:unit"] == "seeds"
 
 
+ALONE = NO_RESULT[RunState.DIVERGED]
+
+
 @pytest.mark.parametrize(
-    ("states", "expected"),
+    ("states", "reasons", "state", "reason"),
     [
-        ("completed pending", "pending"),
-        ("interrupted pending", "interrupted"),
-        ("running interrupted", "running"),
-        ("running stopped", "stopped"),
-        ("diverged stopped", "diverged"),
-        ("failed diverged", "failed"),
-        ("completed completed", "completed"),
+        ("completed pending", ["first", "second"], "pending", "second"),
+        ("interrupted pending", ["first", "second"], "interrupted", "first"),
+        ("running interrupted", ["first", "second"], "running", "first"),
+        ("running stopped", ["first", "second"], "stopped", "second"),
+        ("diverged stopped", ["first", "second"], "diverged", "first"),
+        ("failed diverged", ["first", "second"], "failed", "first"),
+        ("diverged failed", ["first", "second"], "failed", "second"),
+        ("completed completed", ["first", "second"], "completed", "first"),
+        ("completed completed", [ALONE, ""], "completed", ""),  # its other seeds are compared
+        ("completed failed", [ALONE, "own"], "failed", "own"),
     ],
 )
-def test_a_cell_is_as_its_worst_seed(states: str, expected: str) -> None:
-    reasons = ["", "first", "second"]
-    (cell,) = cells_frame(rows(state=["completed", *states.split()], reason=reasons)).to_dict(
-        "records"
-    )
-    assert (cell["state"], cell["reason"]) == (expected, "first")
+def test_a_cell_is_as_its_worst_seed(
+    states: str, reasons: list[str], state: str, reason: str
+) -> None:
+    trials = rows(state=["completed", *states.split()], reason=["", *reasons])
+    (cell,) = cells_frame(trials).to_dict("records")
+    assert (cell["state"], cell["reason"]) == (state, reason)
     assert cell["completed"] == 1 + states.count("completed")
+
+
+def test_a_cell_none_of_whose_seeds_has_a_baselines_result_says_so() -> None:
+    (cell,) = cells_frame(rows(reason=[ALONE, NO_RESULT[RunState.FAILED]])).to_dict("records")
+    assert (cell["state"], cell["reason"]) == ("completed", ALONE)
 
 
 def test_cells_stand_in_the_order_of_the_plan_and_baselines_apart() -> None:

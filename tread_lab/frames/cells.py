@@ -19,6 +19,7 @@ from tread_lab.frames.columns import (
     is_metric,
     metric_columns,
 )
+from tread_lab.frames.trials import NO_RESULT
 from tread_lab.records.metric_names import IMAGES_PER_S, STEP_SECONDS, TRAIN_FLOPS, metric_kind
 from tread_lab.records.status import RunState
 
@@ -47,8 +48,11 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     fixed = [c for c in bare.columns if not is_metric(c) and c not in dropped]
     codes, states = pd.factorize(bare["state"])
     worst = pd.Series([STATES.index(state) for state in states], dtype=int)
-    worst = worst.take(codes).groupby(place.to_numpy()).max()
-    told = bare["reason"] != ""
+    rank = worst.take(codes).set_axis(bare.index)
+    worst = rank.groupby(place.to_numpy()).max()
+    alone = bare["reason"].isin(NO_RESULT.values())
+    told = (bare["reason"] != "") & (rank == place.map(worst))
+    told &= ~alone | alone.groupby(place).transform("all")
     reasons = bare.loc[told, "reason"].groupby(place[told]).first()
     done = (bare["state"] == RunState.COMPLETED).groupby(place).sum()
     firsts = bare[~place.duplicated()]  # the seeds of a cell share their settings

@@ -29,12 +29,15 @@ def test_a_front_is_what_no_other_beats() -> None:
     assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
 
 
-@pytest.mark.parametrize("spread", [1.0, 2e-4])
+@pytest.mark.parametrize(
+    ("spread", "more"), [(1.0, ""), (2e-4, ""), (1.0, " precision=bf16 method=another")]
+)
 def test_names_cover_neither_the_front_nor_a_point_nor_each_other(
-    spread: float, paper_frame: pd.DataFrame
+    spread: float, more: str, paper_frame: pd.DataFrame
 ) -> None:
     points = pareto(paper_frame)
     points.rows["cost"] = 1 + spread * (points.rows["cost"] - 1)
+    points.rows["name"] += np.where(points.rows["name"] == "2->8 s=0.5", more, "")
     _, (ax,) = figure()
     draw_front(points, ax)
     ax.figure.draw_without_rendering()
@@ -45,12 +48,12 @@ def test_names_cover_neither_the_front_nor_a_point_nor_each_other(
     dots = ax.transData.transform(points.measured[["cost", "value"]])
     assert not any(box.contains(*dot) for box in boxes for dot in dots)
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    assert all(box.x1 <= ax.figure.bbox.x1 and box.x0 >= 0 for box in boxes)
+    assert all(box.x1 <= ax.figure.bbox.x1 and box.x0 >= ax.bbox.x0 for box in boxes)
     ticks = [tick.label1.get_window_extent() for tick in ax.xaxis.get_major_ticks()]
     assert not any(a.overlaps(b) for a, b in itertools.pairwise(ticks))
     assert ax.xaxis.get_offset_text().get_text() == ""
     names = [text.get_text().replace(r"$\to$", "->") for text in ax.texts]
-    assert names == ["0->9", "0->8", "2->8", "dense"]  # all cells have the rate 0.5
+    assert names == ["0->9", "0->8", f"2->8{more}", "dense"]  # all cells have the rate 0.5
 
 
 @pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
@@ -74,6 +77,26 @@ def test_what_is_no_quality_has_no_front(paper_frame: pd.DataFrame, metric: str)
         pareto(paper_frame, metric)
 
 
+def test_a_run_that_goes_on_from_another_costs_what_both_did(metered_frame: pd.DataFrame) -> None:
+    own = {"cost/train_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 1.0]}
+    family = {"cost/family_flops": [8.0, 4.0, 4.0, 5.0, 6.0, 16.0]}
+    assert pareto(metered_frame.assign(**own)).rows["cost"].iloc[-1] == 0.125
+    whole = pareto(metered_frame.assign(**own, **family))
+    assert whole.rows["cost"].tolist() == [1.0, 0.5, 0.5, 0.625, 0.75, 2.0]
+    assert whole.heading == "training FLOPs with parents relative to dense"
+
+
+def test_cells_without_a_number_are_told_within_the_figure(metered_frame: pd.DataFrame) -> None:
+    cells = [f"{name} process=flow precision=bf16" for name in metered_frame["cell"]]
+    frame = metered_frame.assign(cell=cells, **{"cost/train_flops": 1.0})
+    frame["state"] = frame["state"].where(frame.index < 2, RunState.DIVERGED)
+    _, (ax,) = figure()
+    draw_front(pareto(frame), ax)
+    ax.figure.draw_without_rendering()
+    (said,) = (text for text in ax.figure.texts if "diverged" in text.get_text())
+    assert said.get_window_extent().x1 <= ax.figure.bbox.x1
+
+
 def test_the_caption_says_whether_dense_is_on_the_front(metered_frame: pd.DataFrame) -> None:
     flops = dict(zip(metered_frame["run"], (12e12, 9e12, 8e12, 10e12, 7e12, 11e12)))
     frame = metered_frame.assign(**{"cost/train_flops": metered_frame["run"].map(flops)})
@@ -83,8 +106,14 @@ def test_the_caption_says_whether_dense_is_on_the_front(metered_frame: pd.DataFr
     assert "The dense run is on it: no cheaper cell is as good." in alone
 
 
-def test_of_several_dense_runs_none_is_said_to_be_on_the_front(budget_frame: pd.DataFrame) -> None:
-    assert "dense run" not in pareto_caption(pareto(budget_frame, FD))
+@pytest.mark.parametrize("diverged", [[], [100, 200]])
+def test_of_several_dense_runs_none_is_the_unit_of_cost(
+    diverged: list[int], budget_frame: pd.DataFrame
+) -> None:
+    ended = (budget_frame["role"] == "baseline") & budget_frame["train.steps"].isin(diverged)
+    state = budget_frame["state"].mask(ended, RunState.DIVERGED)
+    points = pareto(budget_frame.assign(state=state), FD)
+    assert not points.relative and "dense run" not in pareto_caption(points)
 
 
 SETTINGS = ("", " w=1.5", " w=2", " w=2 SG(0.5/0.9)")
