@@ -237,3 +237,4 @@ def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab) -> None:
     ):
         work.record(report(task, phase, step))
         assert work.fraction() == pytest.approx(done)
+    assert work.counts() == "1/2 ended: 1 completed"  # more than were foreseen

@@ -119,6 +119,7 @@ class WorkDone:
             self._done_earlier[run] = self._done[run]
             self._total += earlier - self._done[run]
         self._gained += self._gain(run)
+        self._runs = max(self._runs, len(self._ended) + len(self._running))
         if self._started is None:
             self._started, self._untimed = time.monotonic(), self._gained
 

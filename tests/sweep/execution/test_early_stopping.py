@@ -206,3 +206,5 @@ def test_a_gap_is_over_common_steps_of_the_second_half(lab: Lab) -> None:
             log(step, **{"train/loss": loss})
     assert early.gap("c", 20) == 5.0 and early.gap("c", 30) is None
     assert early.gap("a", 10) == 0.0 and early.rungs("b") == ()
+    lab.run("b").finish(RunState.DIVERGED)  # to be better than that says nothing
+    assert early.gap("a", 20) is None and early.gap("c", 20) == 5.0

@@ -82,9 +82,9 @@ class Watched:
         del report["measured"]
         self.watcher.on_trial_result(0, [], self.trial, report)
 
-    def reports_phase(self, phase: str, note: str = "") -> None:
+    def reports_phase(self, phase: str, note: str = "", *, done: bool = False) -> None:
         report = Report(self.task.run, phase, 3, 20, 0.5, 2, note)
-        result = {**vars(report), "done": False, "trial_id": "x", "limit": 90.0}
+        result = {**vars(report), "done": done, "trial_id": "x", "limit": 90.0}
         self.watcher.on_trial_result(0, [], self.trial, result)
 
 
@@ -136,6 +136,8 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab) -> None:
     for phase in ("train", "evaluate", "completed", "failed"):
         seen.reports_phase(phase, "why")
     assert [report.phase for report in seen.reports] == ["train", "evaluate", "completed", "failed"]
+    seen.reports_phase("train", done=True)  # as Ray marks what a rule of early stopping ends
+    assert seen.reports.pop().phase == "stopped"
     assert seen.reports[0] == Report(seen.task.run, "train", 3, 20, 0.5, 2, "why")
     seen.watcher.on_trial_result(0, [], seen.trial, {"done": True})
     seen.reports_phase("deferred")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.four_sweeps import said, same_as_stored
 from tests.pretender import ended_run
-from tests.sweep.plans import plan_of, tiny
+from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
 from tread_lab.config.load import load_sweep, shipped_folder
 from tread_lab.engine.cost.report import report
@@ -197,16 +197,22 @@ def test_cells_that_stand_for_later_suggestions_are_none_of_the_suggested(
     lab: Lab, trials: int, coming: int
 ) -> None:
     plan = searched(trials=trials)
-    cells = [plan.space[place] for place in (6, 18, 30)]  # the middles of equal parts of 36
-    own = {trial.run for cell in cells for trial in plan.trials_of(cell)}
-    assert trials != 3 or own == {task.run for task in pending_tasks(plan, lab)}
-    for number, place in enumerate((6, 18, 30)):  # those that a search of 3 would stand for
-        suggestion = Suggestion(number, plan.space[place], ())
-        lab.sweep(plan.name).add_suggestion(suggestion)
+    three = {task.run for task in pending_tasks(searched(trials=3), lab)}
+    cells = [c for c in plan.space if {t.run for t in plan.trials_of(c)} <= three]
+    assert [plan.space.index(cell) // 12 for cell in cells] == [0, 1, 2]  # equal parts of 36
+    for number, cell in enumerate(cells):  # those that a search of 3 would stand for
+        lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, ()))
     runs = [task.run for task in pending_tasks(plan, lab) if task.spec.routes]
     assert len(runs) == len(set(runs)) == 2 * coming  # two seeds
     lab.run(runs[0]).finish(RunState.FAILED)
     assert [task.run for task in pending_tasks(plan, lab) if task.spec.routes] == runs[1:]
+
+
+def test_cells_that_stand_for_later_suggestions_vary_on_every_axis(lab: Lab) -> None:
+    axes = {"route": {"start": 0, "end": [1, 2, 3]}, "train.steps": [10, 20, 30]}
+    plan = plan_of(tiny(model=DEEP), "s", axes=axes, search={"trials": 3})
+    steps = {task.spec.train.steps for task in pending_tasks(plan, lab)}
+    assert len(steps) > 1  # every third cell has the same
 
 
 def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab) -> None:

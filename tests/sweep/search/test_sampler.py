@@ -78,6 +78,15 @@ def test_gp_finds_the_best_cell_in_less_than_half_the_space() -> None:
         observations.append(Observation(found, "measured", (loss,)))
 
 
+def test_gp_keeps_away_from_cells_that_diverge() -> None:
+    space = Space([{"train.lr": k} for k in range(33)])
+    seen = [Observation(k, "measured", (-k,)) for k in (0, 8, 16)]  # better up to where it diverges
+    seen += [Observation(k, "bad") for k in (20, 24, 32)]
+    spec = SearchSpec(sampler="gp", startup=3)
+    seeds = range(3)
+    assert all(propose(replace(spec, seed=k), ["gap/heldout"], space, seen) < 20 for k in seeds)
+
+
 def test_the_samplers_are_those_of_the_spec_and_another_one_is_an_error() -> None:
     assert set(SAMPLERS) == set(get_args(get_type_hints(SearchSpec)["sampler"]))
     spec = SearchSpec(sampler="gpp")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from itertools import chain
 from tread_lab.engine.checkpoint import newest_whole_step
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
+from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
@@ -75,12 +76,15 @@ class EarlyStopping:
         return self.spec.rungs(self.judged[run][0]) if run in self.judged else ()
 
     def gap(self, run: str, rung: int) -> float | None:
-        """Return the mean training loss up to a rung less the baseline's, `None` without logs.
+        """Return the mean training loss up to a rung less the baseline's, `None` without logs, or
+        where the baseline diverged: less the loss of that, any trial would seem good.
 
         The mean is over the logged steps of the second half, in which both runs see the same
         images, noise and levels.
         """
         losses, baseline = self._losses(run, rung), self.judged[run][1]
+        if baseline and self.lab.run(baseline).state() is RunState.DIVERGED:
+            return None
         references = self._losses(baseline, rung) if baseline else dict.fromkeys(losses, 0.0)
         steps = losses.keys() & references.keys()
         if not steps:

@@ -17,6 +17,7 @@ from ray.tune.search import Searcher
 from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
@@ -32,7 +33,7 @@ from tread_lab.sweep.execution.ray_worker import (
 from tread_lab.sweep.trial.attempt import WorkerInfo, unreachable, why_open
 from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task, TaskQueue
-from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, Report
+from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, UNDER_WAY, Report
 from tread_lab.sweep.trial.watchdog import first_limit
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
@@ -186,6 +187,8 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         # A node that refuses may have an earlier version, whose results say less.
         self._limits[_task(trial).run] = result.get("limit", self._first_limit)
         report = Report(**{f.name: result[f.name] for f in fields(Report) if f.name in result})
+        if result.get("done") and report.phase in UNDER_WAY:  # so a rule of early stopping decided
+            report = replace(report, phase=RunState.STOPPED)
         if report.phase == REFUSED:
             self._take_back(_task(trial), result["node"], report)
         elif report.phase == DEFERRED:

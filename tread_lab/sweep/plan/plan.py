@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from random import Random
 from typing import Any, TypeVar
 
 from tread_lab.engine.cost.training import cost
@@ -270,6 +271,7 @@ def _suggested_cells(plan: Plan, lab: Lab) -> list[Cell]:
 
 
 def _spread(cells: Sequence[Cell], count: int) -> list[Cell]:
-    """Return at most `count` of the cells, at equal distances in their order."""
-    count = min(count, len(cells))
-    return [cells[(2 * k + 1) * len(cells) // (2 * count)] for k in range(count)]
+    """Return at most `count` of the cells, one at random of each of equal parts of their order: at
+    equal distances all could have the same value of an axis."""
+    n, count, random = len(cells), min(count, len(cells)), Random(0)
+    return [cells[random.randrange(k * n // count, (k + 1) * n // count)] for k in range(count)]

@@ -89,17 +89,20 @@ def propose(
 
     The result is a function of the arguments alone: every suggestion has a sampler of its own,
     whose seed is drawn from (search.seed, number of the trial) and which sees the observations as a
-    study in memory.
+    study in memory, a bad one with the worst values of the others: `gp` learns from values alone.
 
     Raises:
         UserError: there is no such sampler.
     """
     kind = lookup(SAMPLERS, search.sampler, "search.sampler")
     free = set(range(len(space))) - {observation.cell for observation in observations}
+    worst = _worst_values(objectives, observations)
     with _quiet():
         study = optuna.create_study(directions=directions(objectives))
         for o in observations:
             point = dict(space.point(o.cell))
+            if o.state == "bad" and worst is not None:
+                o = Observation(o.cell, "measured", worst)
             study.add_trial(_trial(o, point, _box(space)))
         seed = np.random.SeedSequence([search.seed, len(observations)]).generate_state(1)[0]
         study.sampler = kind.make(search, int(seed))
@@ -110,6 +113,16 @@ def propose(
                 return cell
             study.tell(trial, state=TrialState.FAIL)
     return space.nearest(trial.params, free)
+
+
+def _worst_values(
+    objectives: Sequence[str], observations: Sequence[Observation]
+) -> tuple[float, ...] | None:
+    """Return the worst value of each objective, `None` before any cell is measured."""
+    measured = zip(*(o.values for o in observations if o.values is not None))
+    worst = {"minimize": max, "maximize": min}
+    ends = (worst[way](values) for way, values in zip(directions(objectives), measured))
+    return tuple(ends) or None
 
 
 def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
