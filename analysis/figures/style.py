@@ -324,9 +324,10 @@ def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
 
 
 def place_legend(handles: Sequence[Any], inside: int = MANY) -> dict[str, Any]:
-    """Return where a legend stands: in the axes up to `inside` entries, below for long names."""
+    """Return where a legend stands: in the axes up to `inside` entries, below for few long names,
+    else beside."""
     lines = [line for handle in handles for line in str(handle.get_label()).split("\n")]
-    if max(map(len, lines), default=0) > WIDEST // 2:
+    if len(handles) <= MANY and max(map(len, lines), default=0) > WIDEST // 2:
         return {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "labelspacing": 0.25}
     return BESIDE if len(handles) > inside else {"loc": "best"}
 

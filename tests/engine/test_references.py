@@ -174,4 +174,4 @@ def test_another_file_of_the_same_name_is_refused(
         command = ["evaluate", run, f"fid@{count}", "--root", str(lab.root)]
         code = cli.main([*command, "--reference", str(path)])
         assert code == (0 if folder == "a" else 2)
-    assert "reference same differs" in capsys.readouterr().err
+    assert "which evaluations of this lab compare with under this name" in capsys.readouterr().err
