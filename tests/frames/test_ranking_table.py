@@ -141,3 +141,6 @@ def test_a_ranking_is_read_as_texts() -> None:
          "2 FLOP", "completed"],
         ["", "5->8", "", "", "", "", "", "failed: boom"],
     ]  # fmt: skip
+    alone = frame[frame["role"] == "trial"].assign(**{"gap/heldout": None})
+    texts = formatted(ranking(alone, "fd@1k"), "fd@1k")  # nothing has a baseline
+    assert list(texts.columns) == ["rank", "cell", "fd@1k", "state"]

@@ -81,6 +81,8 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     texts = pd.DataFrame({"rank": ranks, "cell": table["cell"]})
     over: dict[str, Sequence[str]] = {}
     for column in table.columns[2:-2]:  # before state and reason
+        if column != metric and table[column].isna().all():  # as where nothing has a baseline
+            continue
         if head := RATIOS.get(column):
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
             if column == "hours":
