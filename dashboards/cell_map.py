@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.pareto import front_of_cells, training_price, vary_in_cost
+from tread_lab.analysis.figures.pareto import front_of_cells, vary_in_cost
 from tread_lab.analysis.report.page import typeset
 from tread_lab.frames import (
     HIGH,
@@ -26,6 +26,7 @@ from tread_lab.frames import (
     with_metrics,
 )
 from tread_lab.frames.columns import plain
+from tread_lab.frames.ranking_table import training_price
 from tread_lab.records.metric_names import (
     FAMILY_FLOPS,
     GAP_HELDOUT,

@@ -25,6 +25,7 @@ from tread_lab.analysis.figures.kind import (
 from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
 from tread_lab.analysis.figures.sentences import listed, routed
 from tread_lab.frames import COUNT, HIGH, LOW, UNIT, cells_frame, require_metric, with_metrics
+from tread_lab.frames.ranking_table import training_price
 from tread_lab.records.metric_names import (
     FAMILY_FLOPS,
     GAP_HELDOUT,
@@ -93,15 +94,6 @@ def guidance_front(frame: pd.DataFrame, metric: str) -> Front:
         part = cells[["role", "state", "reason"]].assign(cell=cells["cell"] + setting)
         rows.append(part.assign(**{name: cells.get(column) for name, column in found.items()}))
     return front_of_cells(pd.concat(rows, ignore_index=True), metric, SAMPLE_FLOPS)
-
-
-def training_price(rows: pd.DataFrame) -> str:
-    """Return the metric of what it takes to train cells: with their parents, where some have any
-    and the costs of all are recorded."""
-    whole, own = rows.get(FAMILY_FLOPS), rows.get(TRAIN_FLOPS)
-    if whole is None or own is None or not (whole > own).any():
-        return TRAIN_FLOPS
-    return FAMILY_FLOPS if whole[own.notna()].notna().all() else TRAIN_FLOPS
 
 
 def front_of_cells(cells: pd.DataFrame, metric: str, price: str) -> Front:

@@ -45,6 +45,21 @@ def test_a_baseline_without_a_meter_leaves_device_hours(metered_frame: pd.DataFr
     assert "energy" not in bare and "hours" not in bare
 
 
+@pytest.mark.parametrize(
+    ("parents", "flops"), [([0] * 3, 0.5), ([9] * 3, 0.5), ([0, 9, 9], 2.75), ([0, None, 9], 0.5)]
+)
+def test_parents_count_where_they_differ_and_all_are_recorded(
+    parents: list[float | None], flops: float
+) -> None:
+    own = [4.0, 2.0, 3.0]
+    whole = [None if p is None else p + x for p, x in zip(parents, own)]
+    costs = {"cost/train_flops": own, "cost/family_flops": whole, "cost/train_seconds": own}
+    frame = made_frame("dense", "2->8", "0->4", **{"fd@1k": [3.0, 2.0, 1.0]}, **costs)
+    table = ranking(frame, "fd@1k").set_index("cell")
+    assert table.loc["2->8", "flops"] == flops
+    assert ("hours" in table) == (flops == 0.5)  # hours of parents are not known
+
+
 def test_each_trial_is_divided_by_its_own_baseline(metered_frame: pd.DataFrame) -> None:
     dense = metered_frame["role"] == "baseline"
     other = metered_frame[dense | (metered_frame["run"] == "2->8")].copy()

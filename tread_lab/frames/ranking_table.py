@@ -14,6 +14,7 @@ from tread_lab.frames.texts import metric_numbers, over_texts
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     ENERGY,
+    FAMILY_FLOPS,
     GAP_HELDOUT,
     TRAIN_FLOPS,
     TRAIN_SECONDS,
@@ -35,11 +36,12 @@ def ranking(
 
     The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
-    Columns: rank, cell, `metric`, the gap in held-out loss, flops (training FLOPs over the
+    Columns: rank, cell, `metric`, the gap in held-out loss, flops (`training_price` over the
     baseline's), energy of training over the baseline's or, where most runs were not metered, hours
     (of a device) and disturbed (above 0 where other work ran beside a seed), the metrics `beside`,
-    state, reason; of each metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among
-    the trials; its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
+    state, reason; neither energy nor hours where flops has the parents', of which these know none.
+    Of each metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials;
+    its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -48,11 +50,11 @@ def ranking(
     if metric is None:
         raise UserError("nothing has been measured in this sweep yet, so no cell can be ranked")
     require_metric(frame, metric)
-    ratios = {}
+    ratios, price = {}, training_price(frame)
     if TRAIN_FLOPS in frame:
-        frame = frame.assign(**{OF_DENSE: _of_dense(frame, TRAIN_FLOPS)})
+        frame = frame.assign(**{OF_DENSE: _of_dense(frame, price)})
         ratios["flops"] = OF_DENSE
-    if (found := spent(frame)) is not None:
+    if price == TRAIN_FLOPS and (found := spent(frame)) is not None:
         name, column = SPENT[found[0]][0], f"{found[0]}_of_dense"
         frame = frame.assign(**{found[0]: found[1]})
         frame = frame.assign(**{column: _of_dense(frame, found[0])})
@@ -107,6 +109,17 @@ def to_markdown(texts: pd.DataFrame) -> str:
     escaped = [[plain_markdown(cell).replace("|", "\\|") for cell in row] for row in rows]
     head, *body = ("| " + " | ".join(row) + " |\n" for row in escaped)
     return "".join([head, f"|{'---|' * len(texts.columns)}\n", *body])
+
+
+def training_price(rows: pd.DataFrame) -> str:
+    """Return the metric of what training costs: FLOPs with those of the runs that a run goes on
+    from, where these differ and all are recorded."""
+    own, whole = rows.get(TRAIN_FLOPS), rows.get(FAMILY_FLOPS)
+    if own is None or whole is None or whole[own.notna()].isna().any():
+        return TRAIN_FLOPS
+    parents = (whole - own).dropna()
+    differ = len(parents) > 0 and parents.max() - parents.min() > 1e-6 * whole.max()
+    return FAMILY_FLOPS if differ else TRAIN_FLOPS
 
 
 def spent(frame: pd.DataFrame) -> tuple[str, pd.Series[float]] | None:
