@@ -270,8 +270,8 @@ def _with(tree: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
 
 
 def _quoted(value: str) -> str:
-    """Return the value of an override with each text in it in quotes, but no key, word or number:
-    JSON, whose keys Hydra does not read, becomes what it reads."""
+    """Return the value of an override as Hydra reads it: keys stand without quotes, unlike JSON's,
+    plain words and numbers as they are, and every other text in quotes."""
 
     def in_quotes(part: re.Match[str]) -> str:
         text = part[0].strip()

@@ -41,7 +41,7 @@ def content_digest(
     They cover the training and the held-out part, labels, captions and, where the spec normalises
     by them, statistics. Files that a manifest names are not read while they have the size and the
     time that it says; others are read once, and again when a size, a time or an inode has changed:
-    a link or a name may lead to other files of equal times.
+    a link or a name may lead to other files of equal size and time.
 
     Args:
         cache: folder of a lab that keeps the digests of sets that had to be read.

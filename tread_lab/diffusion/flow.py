@@ -58,7 +58,7 @@ class Flow(Process):
         target_BCHW = noise_BCHW - x_BCHW
         error_BCHW = (v - target_BCHW).square()
         if self.spec.direction:
-            # Where v is 0, as at the start, it has no direction, and a gradient of up to 1e8.
+            # Where v is 0, as at a zero start, it has no direction, and a gradient up to 1e8.
             cosine_BHW = F.cosine_similarity(v, target_BCHW, dim=1) * v.any(dim=1)
             error_BCHW = error_BCHW + self.spec.direction * (1 - cosine_BHW)[:, None]
         denoised_BCHW = z_BCHW - level_B[:, None, None, None].to(v) * v

@@ -39,8 +39,8 @@ def ranking(
     Columns: rank, cell, `metric`, the gap in held-out loss, flops (`training_price` over the
     baseline's), energy of training over the baseline's or, where most runs were not metered, hours
     (of a device) and disturbed (above 0 where other work ran beside a seed), the metrics `beside`,
-    state, reason; neither energy nor hours where flops has the parents', of which these know none.
-    Of each metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials;
+    state, reason. Where flops counts parents, energy and hours, which do not, are left out. Of each
+    metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials;
     its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:

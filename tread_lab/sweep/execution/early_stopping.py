@@ -76,8 +76,8 @@ class EarlyStopping:
         return self.spec.rungs(self.judged[run][0]) if run in self.judged else ()
 
     def gap(self, run: str, rung: int) -> float | None:
-        """Return the mean training loss up to a rung less the baseline's, `None` without logs, or
-        where the baseline diverged: less the loss of that, any trial would seem good.
+        """Return the mean training loss up to a rung less the baseline's, `None` without logs and
+        where the baseline diverged: beside its loss any trial would seem good.
 
         The mean is over the logged steps of the second half, in which both runs see the same
         images, noise and levels.

@@ -174,8 +174,8 @@ def check_guided(lab: Lab, tasks: Iterable[Task]) -> None:
 
 
 def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:
-    """Refuse another file under a used name of a reference, whether or not the evaluations by it
-    are measured already: their numbers are of the file before."""
+    """Refuse another file under a used name of a reference, even where all is measured: the numbers
+    on record are those of the first file."""
     compared = {
         spec.reference: folder
         for folder, specs in asked

@@ -120,9 +120,8 @@ def _worst_values(
 ) -> tuple[float, ...] | None:
     """Return the worst value of each objective, `None` before any cell is measured."""
     measured = zip(*(o.values for o in observations if o.values is not None))
-    worst = {"minimize": max, "maximize": min}
-    ends = (worst[way](values) for way, values in zip(directions(objectives), measured))
-    return tuple(ends) or None
+    pairs = zip(objectives, measured)
+    return tuple(max(v) if lower_is_better(name) else min(v) for name, v in pairs) or None
 
 
 def directions(objectives: Sequence[str]) -> list[Literal["minimize", "maximize"]]:
