@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tests.engine.runs import CPU, evaluate, imagenet, last_checkpoint, train_until
 from tests.made_data import write_captioned
-from tests.metrics.conftest import images, score
+from tests.metrics.conftest import images, random_inception, score
 from tests.synthetic import small, write_sweep
 from tread_lab.compare.best_set import (
     power,
@@ -71,6 +71,8 @@ from tread_lab.specs.routes import BYPASSES, ReEntrySpec, RouteSpec
 from tread_lab.specs.run import InitSpec
 from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.systems import Variants
+
+__all__ = ["random_inception"]  # a fixture
 
 IMAGES = 5
 
@@ -244,8 +246,8 @@ def count_cost(
     return {
         **{name: getattr(found, name) for name in names},
         "tokens": list(found.tokens),
-        "macs_dense": found.dense.work,
-        "macs": found.step.work,
+        "macs_dense": [*dataclasses.asdict(found.dense).values()],
+        "macs_routed": [*dataclasses.asdict(found.routed).values()],
         "flops_a_step": found.step.flops,
         "phases": [list(phase) for phase in found.phases],
     }
@@ -423,6 +425,8 @@ def _defaults_of(cls: Any) -> Iterator[tuple[str, Any]]:
             value = field.default_factory()
         if dataclasses.is_dataclass(value):
             value = getattr(value, "kind", "its defaults")
+        elif isinstance(value, Mapping):
+            value = str(value)
         yield field.name, [*value] if isinstance(value, tuple) else value
 
 

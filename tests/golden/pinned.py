@@ -32,56 +32,65 @@ def cases(room: str) -> dict[str, dict[str, Any]]:
 
 
 class Values:
-    """The recorded values of a room; `renew` replaces what was found."""
+    """The recorded values of a room, and the digests of their bytes; both are renewed together."""
 
     def __init__(self, room: str) -> None:
-        self.path = HERE / "values" / f"{room}.yaml"
-        self.recorded = yaml.safe_load(self.path.read_text()) if self.path.exists() else {}
-        self.found: dict[str, Any] = {}
+        self.files = {part: HERE / part / f"{room}.yaml" for part in ("values", "bits")}
+        self.recorded = {part: _read(path) for part, path in self.files.items()}
+        self.found: dict[str, dict[str, Any]] = {part: {} for part in self.files}
 
     def check(self, name: str, found: Mapping[str, Any], tolerance: float = EXACT) -> None:
         """Compare the entries of a case with the recorded ones, or note them."""
-        seen = {key: numbers(value) for key, value in found.items()}
-        self.found[name] = {**seen, "digest": {key: digest(x) for key, x in found.items()}}
-        if MODE != "renew":
-            wrong = differences(self.recorded.get(name, {}), self.found[name], tolerance)
-            assert not wrong, "\n".join(wrong)
+        values = {key: numbers(value) for key, value in found.items()}
+        inexact = (key for key, value in values.items() if _is_inexact(value))
+        bits = {key: digest(found[key]) for key in inexact}
+        self.found["values"][name], self.found["bits"][name] = values, bits
+        if MODE == "renew":
+            return
+        wrong = differences(self.recorded["values"].get(name, {}), values, tolerance)
+        if MODE == "bitwise":
+            wrong += differences(self.recorded["bits"].get(name, {}), bits, 0.0)
+        assert not wrong, "\n".join(wrong)
 
     def write(self, names: Iterable[str]) -> None:
         """Write what was found, in the order of `names`; cases that were not run stay."""
-        if MODE == "renew" and self.found:
-            known = {**self.recorded, **self.found}
-            tree = {name: known[name] for name in names if name in known}
-            text = yaml.dump(tree, sort_keys=False, width=100, default_flow_style=None)
-            self.path.write_text(text)
+        if MODE != "renew":
+            return
+        for part, path in self.files.items():
+            known = {**self.recorded[part], **self.found[part]}
+            tree = {name: known[name] for name in names if known.get(name)}
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(yaml.dump(tree, sort_keys=False, width=100, default_flow_style=None))
 
 
-def differences(recorded: Any, found: dict[str, Any], tolerance: float) -> list[str]:
+def _read(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text()) if path.exists() else {}
+
+
+def differences(recorded: Mapping[str, Any], found: dict[str, Any], tolerance: float) -> list[str]:
     """Return a line for each entry that is not as it was recorded."""
     lines = [f"{key}: not recorded" for key in found if key not in recorded]
     lines += [f"{key}: gone" for key in recorded if key not in found]
-    for key in (k for k in found if k in recorded and k != "digest"):
-        if not alike(recorded[key], found[key], tolerance):
-            lines.append(f"{key}: {found[key]}, recorded {recorded[key]}")
-        elif MODE == "bitwise" and recorded["digest"][key] != found["digest"][key]:
-            lines.append(f"{key}: other bits")
-    return lines
+    return lines + [
+        f"{key}: {found[key]}, recorded {recorded[key]}"
+        for key in found
+        if key in recorded and not alike(recorded[key], found[key], tolerance)
+    ]
+
+
+def _is_inexact(value: Any) -> bool:
+    return any(isinstance(x, float) for x in (value if isinstance(value, list) else [value]))
 
 
 def alike(recorded: Any, found: Any, tolerance: float) -> bool:
     """Return whether numbers agree relative to the largest of them, and anything else exactly."""
-    if isinstance(found, float) and isinstance(recorded, float | int):
-        recorded, found = [recorded], [found]
-    is_list = isinstance(found, list) and isinstance(recorded, list)
-    if not is_list or not any(isinstance(x, float) for x in found):
+    if not (_is_inexact(found) and _is_inexact(recorded)):
         return bool(recorded == found)
-    if len(recorded) != len(found):
+    one, other = np.atleast_1d(recorded), np.atleast_1d(found)
+    if one.shape != other.shape:
         return False
-    return np.allclose(found, recorded, rtol=0, atol=tolerance * largest(recorded), equal_nan=True)
-
-
-def largest(numbers: list[float]) -> float:
-    return max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
+    largest = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    return bool(np.allclose(other, one, rtol=0, atol=tolerance * largest, equal_nan=True))
 
 
 def numbers(value: Any) -> Any:
