@@ -65,6 +65,7 @@ LONGEST = (
     "end_to_end/test_old_lab.py",
     "faults/test_mlflow.py",
     "commands/test_train.py",
+    "golden/test_networks.py",
     "sweep/execution/test_early_stopping.py",
     "engine/test_ranks.py",
     "analysis/figures/test_catalogue.py",

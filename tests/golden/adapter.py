@@ -86,7 +86,8 @@ class Networks:
 
     def train(self, name: str) -> dict[str, Any]:
         """Return the losses and gradient norms of every step, the gradients of the first and of the
-        last step as the optimizer sees them, and what the last checkpoint holds.
+        last step as the optimizer sees them, what the last checkpoint holds, and the EMA less the
+        weights, which the start does not dominate.
         """
         if name not in self.trained:
             spec = self.spec(name)
@@ -103,6 +104,8 @@ class Networks:
             parts = {key.partition("/")[0] for key in kept.tensors} - {"optimizer", "scaler"}
             for part in sorted(parts - {"window"}):
                 found[part] = _arrays(kept.part(part))
+            ema, model = found["ema"], found["model"]
+            found["ema_apart"] = {name: x - model[name] for name, x in ema.items()}
             self.trained[name] = found
         return self.trained[name]
 
