@@ -41,7 +41,7 @@ from tread_lab.records.durable import replacing
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, RunFolder
-from tread_lab.specs.errors import NotFinite, UserError
+from tread_lab.specs.errors import Exploded, NotFinite, UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
@@ -178,6 +178,12 @@ def _heldout(
         metrics[metric_names.HELDOUT_ROUTED] = float(losses.routed_ML.mean(dtype=np.float64))
         metrics[metric_names.GAP_ROUTE] = (
             metrics[metric_names.HELDOUT_ROUTED] - metrics[metric_names.HELDOUT_LOSS]
+        )
+    loss = metrics[metric_names.HELDOUT_LOSS]
+    if spec.step is None and model.step > 0 and loss > losses.zero:
+        raise Exploded(
+            f"held-out loss {loss:.4g} exceeds {losses.zero:.4g}, the loss of predicting zero;"
+            " try a lower train.lr"
         )
     _write_arrays(place.path / "losses.npz", arrays)
     return metrics

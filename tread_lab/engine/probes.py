@@ -20,6 +20,7 @@ from tread_lab.routing.select import Routing, draw_routing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SimilaritySpec
 from tread_lab.specs.model import ModelSpec
+from tread_lab.specs.recipe import outputs
 
 T = TypeVar("T")
 # Yields how much is done and all there is between two batches, where it may be closed.
@@ -55,11 +56,16 @@ def check_probe(probe: HeldoutSpec | SimilaritySpec, model: ModelSpec, heldout: 
 
 @dataclass(frozen=True)
 class HeldoutLosses:
-    """Weighted loss of every image at every level; `routed_ML` is `None` for dense runs."""
+    """Weighted loss of every image at every level; `routed_ML` is `None` for dense runs.
+
+    Attributes:
+        zero: mean loss of an output of zeros, at the same levels.
+    """
 
     dense_ML: np.ndarray
     routed_ML: np.ndarray | None
     level_ML: np.ndarray
+    zero: float
 
 
 def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measuring[HeldoutLosses]:
@@ -68,7 +74,7 @@ def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measu
     Images, levels, noise and ranking are the same for every run, so losses pair element by element.
     """
     images, levels, ids_M = spec.images, spec.levels, PICKS[spec.pick](spec.images, samples)
-    dense_ML, routed_ML, level_ML = (torch.empty(images, levels) for _ in range(3))
+    dense_ML, routed_ML, level_ML, zero_ML = (torch.empty(images, levels) for _ in range(4))
     for first in range(0, images, BATCH):
         chunk = slice(first, first + BATCH)
         x_BCHW, y_B = _taken(model, samples, ids_M[chunk])
@@ -79,12 +85,23 @@ def heldout_losses(model: Trained, samples: Samples, spec: HeldoutSpec) -> Measu
             noise_BCHW = draws.normal(tuple(x_BCHW.shape), *key, "noise")
             routing = draw_routing(model.spec.routes, (len(y_B), model.spec.tokens), *key)
             draw = (x_BCHW, noise_BCHW, level_B, y_B)
+            zero_ML[chunk, bin] = _zero_loss(model, *draw[:3])
             dense_ML[chunk, bin] = _loss(model, *draw, None)
             if routing:
                 routed_ML[chunk, bin] = _loss(model, *draw, routing)
             yield first * levels + (bin + 1) * len(y_B), images * levels
     routed = routed_ML.numpy() if model.spec.routes else None
-    return HeldoutLosses(dense_ML.numpy(), routed, level_ML.numpy())
+    return HeldoutLosses(dense_ML.numpy(), routed, level_ML.numpy(), float(zero_ML.mean()))
+
+
+def _zero_loss(model: Trained, x: Tensor, noise: Tensor, level_B: Tensor) -> Tensor:
+    """Return the loss of a network that gives zeros, however it is preconditioned."""
+    channels = outputs(model.spec.process)
+
+    def network(z_BCHW: Tensor, t_B: Tensor) -> Tensor:
+        return torch.zeros_like(z_BCHW).repeat(1, channels, 1, 1)
+
+    return model.process.loss_terms(network, x, noise, level_B).loss()
 
 
 def _taken(model: Trained, samples: Samples, ids: Tensor) -> tuple[Tensor, Tensor]:

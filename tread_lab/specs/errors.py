@@ -33,6 +33,10 @@ class NotFinite(UserError):
     """A network gives what is no number, and would give it again."""
 
 
+class Exploded(NotFinite):
+    """A trained network predicts worse than zero: finite, but no result."""
+
+
 class Unavailable(UserError):
     """What the work stands on is gone (room on the disk, the cluster); the same command goes on
     when it is back."""

@@ -14,7 +14,7 @@ import torch
 
 from tests.engine.runs import batches
 from tests.pretender import ended_run
-from tests.sweep.plans import tiny
+from tests.sweep.plans import carry_out, tiny
 from tread_lab.engine.checkpoint import DamagedCheckpoint
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory, name
@@ -199,6 +199,16 @@ def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
     assert (result["state"], result["kind"], result["step"]) == ("diverged", "diverged", sum(made))
     (attempt,) = lab.run(task.run).attempts.read()
     assert (attempt.ended, attempt.phase) == ("diverged", "evaluate")
+
+
+def test_run_worse_than_predicting_zero_diverges(lab: Lab) -> None:
+    """A finite explosion is no baseline: no gap to it is a result."""
+    task = Task(tiny(train={"lr": 0.4, "warmup": 0}), (HeldoutSpec(images=8, levels=2),))
+    (report,) = carry_out(lab, task)[-1:]
+    assert report.phase == "diverged" and "predicting zero" in report.note
+    assert lab.run(task.run).state() is RunState.DIVERGED
+    carry_out(lab, task)
+    assert len(lab.run(task.run).attempts.read()) == 1, "and is not tried again"
 
 
 def test_a_run_that_used_up_its_tries_fails_with_their_number(lab: Lab) -> None:

@@ -29,7 +29,7 @@ from tread_lab.records.locks import Busy
 from tread_lab.records.log import Entry
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.specs.errors import Exploded, Unavailable, UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.attempt import (
     OpenAttempt,
@@ -173,6 +173,11 @@ def _train_and_evaluate(
                 return report
             except DamagedCheckpoint:
                 folder.reopen()
+            except Exploded as end:
+                under_way.ended = "diverged"
+                step = folder.step()
+                folder.finish(RunState.DIVERGED, kind="diverged", step=step, reason=str(end))
+                return report
 
 
 def _evaluate(
@@ -201,7 +206,7 @@ def _evaluate(
                         yield replace(
                             report, phase="evaluate", step=report.steps, measured=measured
                         )
-        except (Unavailable, DamagedCheckpoint):
+        except (Unavailable, DamagedCheckpoint, Exploded):
             raise
         except UserError as error:  # the other evaluations may lack nothing
             user_errors.append(error)
