@@ -58,7 +58,7 @@ def best(frame: pd.DataFrame, cell: str = "") -> int | None:
     """Return the number of the cell that the answer names; without one, of the best ranked."""
     if cell:
         return cell_numbers(frame)["trial", cell]
-    key = GAP_HELDOUT if GAP_HELDOUT in frame else ranking_key(frame)
+    key = ranking_key(frame)
     if key is None:
         return None
     named = ["run", "role", "seed", "state", "reason", "baseline", "cell", key]

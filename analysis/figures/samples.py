@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
 from tread_lab.analysis.figures.sentences import routed
 from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
-from tread_lab.frames import best_first, cells_frame
+from tread_lab.frames import best_first, cells_frame, ranking_key
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.guidance import beyond_weight
 
@@ -116,8 +115,8 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
 def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per cell: baselines, completed trials from best to worst, then the others."""
     cells = cells_frame(frame)
-    if GAP_HELDOUT in cells:
-        cells = best_first(cells, GAP_HELDOUT)
+    if (key := ranking_key(frame)) is not None:
+        cells = best_first(cells, key)
     cells = cells.assign(trial=cells["role"] != "baseline").sort_values("trial", kind="stable")
     first = frame.drop_duplicates(["role", "cell"]).assign(own=frame["state"])
     return cells.merge(first[["role", "cell", "run", "own"]], on=["role", "cell"], how="left")

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
 from tread_lab.analysis.figures.sentences import ARROW, number
-from tread_lab.frames import cells_frame, with_metrics
+from tread_lab.frames import ranked_cells, ranking_key
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.records.run_folder import RunFolder
 
 Array = NDArray[np.float64]
@@ -164,14 +163,11 @@ def caption(dense: Similarity, other: Similarity) -> str:
 
 
 def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
-    """Return the route whose cell has the least held-out gap; the first where there is no gap."""
-    if GAP_HELDOUT not in frame:
-        return routed[0]
-    trials = with_metrics(frame[frame["role"] == "trial"], GAP_HELDOUT)
-    cells = cells_frame(trials).set_index("cell")
-    gaps = cells[GAP_HELDOUT].where(cells["state"] == "completed").fillna(math.inf)
+    """Return the route whose cell ranks first; the first route where nothing ranks."""
+    trials = frame[frame["role"] == "trial"]
+    ranked = [*ranked_cells(frame, ranking_key(frame))["cell"]]
     cell_of = dict(zip(trials["run"], trials["cell"]))
-    return min(routed, key=lambda matrix: gaps.get(cell_of.get(matrix.run), math.inf))
+    return min(routed, key=lambda matrix: ranked.index(cell_of[matrix.run]))
 
 
 @figure_kind(each_panel=True)

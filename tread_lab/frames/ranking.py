@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,18 +55,18 @@ def ranking_key(frame: pd.DataFrame) -> str | None:
     keys = (HELDOUT_LOSS, GAP_HELDOUT, *samples)
     if kinds == 1:
         keys = (GAP_HELDOUT, HELDOUT_LOSS, *samples)
-    elif any(_scales_loss(frame, axis) for axis in frame.attrs.get("axes", ())):
+    elif any(scales_loss(axis, frame[axis]) for axis in frame.attrs.get("axes", ())):
         compared = frame[frame["run"] != frame["baseline"]]  # not a baseline with itself
         paired = GAP_HELDOUT in own and compared[GAP_HELDOUT].notna().any()
         keys = (*((GAP_HELDOUT,) if paired else ()), *samples, HELDOUT_LOSS)
     return next((c for c in keys if c in own and frame[c].notna().any()), None)
 
 
-def _scales_loss(frame: pd.DataFrame, axis: str) -> bool:
+def scales_loss(axis: str, values: Iterable[Any]) -> bool:
     """Return whether held-out losses along an axis are of other data or another process."""
     if axis in ONE_LOSS or axis.partition(".")[0] not in ("data", "process"):
         return False
-    return axis in frame and frame[axis].map(repr).nunique() > 1  # an axis may have one value
+    return len({repr(value) for value in values}) > 1  # an axis may have one value
 
 
 def ranking_caption(metric: str, comparison: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.pretender import ended_run
-from tests.sweep.plans import tiny
+from tests.sweep.plans import plan_of, tiny
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, signature
 from tread_lab.specs.cell import Trial
@@ -79,8 +79,10 @@ def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab) -> N
 def objectives(
     *names: str, evaluations: tuple[EvaluationSpec, ...] = (AT_END,), **sweep: Any
 ) -> tuple[str, ...]:
-    search = SearchSpec(objectives=names)
-    return objectives_of(search, SweepSpec(experiment="tiny", **sweep), evaluations, {"fashion16"})
+    search, file = SearchSpec(objectives=names), SweepSpec(experiment="tiny", **sweep)
+    trials = [] if file.baseline is None else [Trial("baseline", {}, 0, tiny(), "dense", None)]
+    trials.append(Trial("trial", {"end": 2}, 0, tiny(routes=["1->2"]), "routed", None))
+    return objectives_of(search, file, evaluations, trials)
 
 
 COSTS = (
@@ -111,6 +113,19 @@ def test_an_objective_is_a_cost_or_what_one_evaluation_measures_at_the_end(
 ) -> None:
     """Without any, a search minimises the gap or, without a baseline, the loss."""
     assert objectives(*names, evaluations=evaluations, baseline=baseline) == (found or names)
+
+
+@pytest.mark.parametrize(
+    ("axes", "objective"),
+    [
+        ({"rate": [0.25, 0.5]}, "gap/heldout"),
+        ({"train.lr": [1e-3, 1.0]}, "heldout/loss"),
+        ({"process.p_mean": [-1.2, -0.8]}, "gap/heldout"),
+    ],
+)
+def test_search_minimises_loss_where_baselines_move(axes: Any, objective: str) -> None:
+    plan = plan_of(tiny(routes=["1->2"]), "s", axes=axes, search={"trials": 2})
+    assert plan.search is not None and plan.search["objectives"] == [objective]
 
 
 ONE_OF = "is better than another; choose from cost/family_flops, cost/peak_memory_bytes, "

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from tread_lab.compare.gaps import run_gaps
+from tread_lab.frames.ranking import scales_loss
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Trial
@@ -15,7 +16,7 @@ from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import count_label
 from tread_lab.specs.metrics import extractor_for
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
+from tread_lab.specs.signature import settings_signature, signature
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
 
 _COSTS = (
@@ -42,16 +43,19 @@ def objectives_of(
     search: SearchSpec,
     sweep: SweepSpec,
     evaluations: Sequence[EvaluationSpec],
-    sources: Collection[str],
+    trials: Sequence[Trial[RunSpec]],
 ) -> tuple[str, ...]:
     """Return the objectives of a search under their full names: `fd@1k` is short for one.
+
+    By default cells are compared as a ranking compares them: by the gap in held-out loss, or by the
+    loss itself where an axis moves the baseline.
 
     Raises:
         UserError: an objective is a gap in a sweep without baseline, is measured by no evaluation
             or by several, or has no better value.
     """
-    has_baseline = sweep.baseline is not None
-    default = metric_names.GAP_HELDOUT if has_baseline else metric_names.HELDOUT_LOSS
+    has_baseline, sources = sweep.baseline is not None, {t.spec.data.source for t in trials}
+    default = metric_names.GAP_HELDOUT if _gaps_rank(trials) else metric_names.HELDOUT_LOSS
     at_end = (spec for spec in evaluations if spec.step is None)
     measured = [names for spec in at_end for names in _measured(spec, sources)]
     full_names = {short: full for full, short in measured}
@@ -77,6 +81,15 @@ def objectives_of(
                 " of them: leave one"
             )
     return objectives
+
+
+def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
+    """Return whether cells are compared by differences to their baselines, as in a ranking."""
+    baselines = (trial for trial in trials if trial.role == "baseline")
+    kinds = {settings_signature(baseline.spec) for baseline in baselines}
+    axes = {axis for trial in trials for axis in trial.cell}
+    values = {axis: [trial.cell.get(axis) for trial in trials if trial.cell] for axis in axes}
+    return len(kinds) == 1 or (len(kinds) > 1 and any(map(scales_loss, axes, values.values())))
 
 
 def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:

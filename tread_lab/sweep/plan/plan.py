@@ -192,8 +192,7 @@ def make_plan(
     timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
     search, cells = sweep.search, Cells()
     if search is not None:
-        of_data = {trial.spec.data.source for trial in expansion.trials}
-        objectives = objectives_of(search, sweep, expansion.evaluations, of_data)
+        objectives = objectives_of(search, sweep, expansion.evaluations, expansion.trials)
         search, cells = replace(search, objectives=objectives), _cells(expansion)
     specs = [trial.spec for own in cells.values() for trial in own]
     held = {spec.data.digest: spec.data.path for spec in specs if spec.data.digest}
