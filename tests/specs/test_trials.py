@@ -12,6 +12,7 @@ from tread_lab.specs.cell import CellNames
 from tread_lab.specs.evaluation import at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.expansion import Expansion, expand
+from tread_lab.specs.labels import cell_label, with_baseline_cells
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.specs.trials import (
     SharedParts,
@@ -33,6 +34,16 @@ def price(spec: RunSpec) -> float:
     return sum(len(steps) * (2 if routes else 3) for steps, routes in spec.phases)
 
 
+def expand_batches(**sweep: Any) -> Expansion:
+    """An expansion in which a step costs what its images cost."""
+    tree = {"experiment": "tiny", "match": "train_flops", "axes": {"route": ["2->8"]}, **sweep}
+    return expand(
+        decode(SweepSpec, {**tree, "evaluate": ["heldout_loss"]}),
+        Experiment(name="tiny", run=RUN),
+        price=lambda spec: price(spec) * spec.train.batch,
+    )
+
+
 def expansion(**sweep: Any) -> Expansion:
     tree = {"experiment": "tiny", "match": "train_flops", "axes": {"route": ["2->8"]}, **sweep}
     tree.setdefault("evaluate", ["heldout_loss at 50%, end"])
@@ -49,6 +60,38 @@ def test_a_trial_trains_as_long_as_its_baseline_pays_for() -> None:
     assert [trial.spec.train.warmup for trial in found.trials] == [10, 10, 15, 15]
     same = expansion(match=None, baseline=None, fixed={"train.steps": 150})
     assert same.trials[0].run == found.trials[2].run, "equal specs are one run"
+
+
+def test_controls_spend_what_their_baseline_spends() -> None:
+    controls = [{"train.batch": "=train.batch // 2"}]
+    found = expand_batches(controls=controls, seeds=[0, 1])
+    roles = [(t.role, t.spec.train.steps, t.spec.train.batch) for t in found.trials]
+    assert roles[:4] == [("baseline", 100, 256)] * 2 + [("control", 200, 128)] * 2
+    baseline, _, control, *_ = found.trials
+    assert control.cell == {"train.batch": 128} and control.baseline == baseline.run
+    assert not control.spec.routes and cell_label(control) == "control batch=128"
+
+
+def test_controls_of_several_baselines_are_told_apart() -> None:
+    found = expansion(
+        match=None, axes={"precision": ["fp32", "bf16"]}, controls=[{"train.batch": 8}]
+    )
+    labels = [cell_label(trial) for trial in with_baseline_cells(found.trials)]
+    assert labels[2:4] == ["control precision=fp32 batch=8", "control precision=bf16 batch=8"]
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        ({"controls": [{"train.batch": 256}]}, "must change the baseline"),
+        ({"controls": [{"train.steps": 5}]}, "decides the steps"),
+        ({"controls": [{"seed": 5}]}, "seeds"),
+        ({"controls": [{"train.batch": 8}], "baseline": None, "match": None}, "baseline"),
+    ],
+)
+def test_controls_that_control_nothing_are_refused(sweep: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        expansion(**sweep)
 
 
 def test_spend_varies_what_baseline_and_trial_spend() -> None:

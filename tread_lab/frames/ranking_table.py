@@ -143,7 +143,7 @@ def spent(frame: pd.DataFrame) -> tuple[str, pd.Series[float]] | None:
 def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:
     """Return the cost of each trial over that of its own baseline; 1 for a baseline."""
     ratio = frame[cost] / of_baseline(frame, cost)
-    return ratio.where(frame["role"] == "trial", frame[cost] / frame[cost])
+    return ratio.where(frame["role"] != "baseline", frame[cost] / frame[cost])
 
 
 def _with_ends(*metrics: str) -> list[str]:

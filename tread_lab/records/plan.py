@@ -86,7 +86,8 @@ class PlanOf(Generic[AnySpec]):
     @cached_property
     def axes(self) -> list[str]:
         """The axes that trials set, in the order of the plan."""
-        return list(dict.fromkeys(axis for trial in self.trials for axis in trial.cell))
+        trials = (trial for trial in self.trials if trial.role != "control")
+        return list(dict.fromkeys(axis for trial in trials for axis in trial.cell))
 
     @cached_property
     def comparison(self) -> str:

@@ -149,7 +149,8 @@ class Trial(Generic[AnySpec]):
     """A cell with one seed.
 
     Attributes:
-        cell: what its axes set; a baseline has none of its own.
+        role: `baseline`, `control` (a baseline with other settings) or `trial`.
+        cell: what its axes set; a baseline has none of its own, a control what it changes.
         spec: of its run; a stored plan has the tree, so that reading it decodes nothing.
         run, baseline: the name of its run, and of the run it is compared with.
     """

@@ -55,7 +55,7 @@ class ExcludedCells:
 
 @dataclass(frozen=True)
 class Expansion:
-    """All trials, baselines first.
+    """All trials, baselines first, then their controls.
 
     Attributes:
         excluded: cells that miss an expression of `where`.
@@ -97,12 +97,18 @@ def expand(
     if not settings:
         missed = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
-    pairs = [_pair(make, *setting, seed) for seed in sweep.seeds for setting in settings]
+    seeded = [(*setting, seed) for seed in sweep.seeds for setting in settings]
+    pairs = [_pair(make, *one) for one in seeded]
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
+    controls = {
+        (control.run, control.baseline): control
+        for one in (seeded if sweep.controls else ())
+        for control in make.controls(sweep.controls, *one)
+    }
     runs = ((trial.spec, dense.spec) for dense, trial in pairs if dense is not None)
     trees = (tree for _, tree in settings)
     return Expansion(
-        trials=(*baselines.values(), *(trial for _, trial in pairs)),
+        trials=(*baselines.values(), *controls.values(), *(trial for _, trial in pairs)),
         excluded=tuple(holes),
         evaluations=_at_baseline(_evaluations(sweep, experiment), sweep.match, runs, trees),
         duplicates=(*_holes({"written again": repeated}), *_shared(pairs[: len(settings)])),
@@ -122,6 +128,8 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
     listed = [cell_of(fields, f"trials[{k}]") for k, fields in enumerate(sweep.trials)]
     for axis, fields in sweep.variants.items():
         check_axis(axis, fields, f"variants.{axis}", sweep.match)
+    for number, control in enumerate(sweep.controls):
+        check_axis("", control, f"controls[{number}]", sweep.match)
     _check_axes(of_axes, sweep, "axes")
     _check_axes(listed, sweep, "trials")
     cells, listed_again = distinct([*crossed, *listed])
@@ -132,6 +140,7 @@ def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
 def _check_seeds(sweep: SweepSpec) -> None:
     """Refuse a seed beside `seeds`, which a trial and its baseline share."""
     places = {"fixed": sweep.fixed, "baseline": sweep.baseline or {}}
+    places |= {f"controls[{number}]": fields for number, fields in enumerate(sweep.controls)}
     for axis, variants in sweep.variants.items():
         places |= {f"variants.{axis}.{name}": fields for name, fields in variants.items()}
     for path, fields in places.items():

@@ -42,7 +42,7 @@ def cell_text(cell: Mapping[str, Any]) -> str:
 def cell_label(trial: Trial[Spec]) -> str:
     """Return the label that the seeds of a cell share: `2->8 s=0.5 precision=fp32`, `dense`.
 
-    It tells the routes, their rate, and every other axis of the cell.
+    It tells the routes, their rate, and every other axis of the cell; of a control what it changes.
     """
     return _label(trial.role, trial.cell, trial.spec)
 
@@ -116,19 +116,23 @@ def with_baseline_cells(
     if mixed or not _every_cell_has_every_seed_once(trials):
         settings = settings_of(trials)
         trials = _with_digits(_with_whole_cells(trials, settings), settings)
-    own = _served_cells((settings.get(t.baseline or "", t.baseline), t.cell) for t in trials)
+    own = _served_cells(
+        (settings.get(t.baseline or "", t.baseline), t.cell) for t in trials if t.role == "trial"
+    )
     served = ((trial, own.get(settings.get(trial.run, trial.run))) for trial in trials)
     found = tuple(
         trial if trial.cell or not cell else replace(trial, cell=cell) for trial, cell in served
     )
     baselines = {trial.run: trial for trial in found if trial.role == "baseline"}
     seeds = Counter((repr(trial.cell), trial.seed) for trial in baselines.values())
-    if all(count == 1 for count in seeds.values()):
-        return found
-    told = _told_apart(baselines)
-    cells = {run: {**baselines[run].cell, **fields} for run, fields in told.items()}
+    told = {} if all(count == 1 for count in seeds.values()) else _told_apart(baselines)
+    cells = {run: {**trial.cell, **told.get(run, {})} for run, trial in baselines.items()}
     return tuple(
-        replace(trial, cell=cells[trial.run]) if trial.role == "baseline" else trial
+        replace(trial, cell=cells[trial.run])
+        if trial.role == "baseline"
+        else replace(trial, cell={**cells.get(trial.baseline or "", {}), **trial.cell})
+        if trial.role == "control"
+        else trial
         for trial in found
     )
 
@@ -227,7 +231,7 @@ def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
 
 
 def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:
-    routed = _lineage(spec)
+    routed = "control" if role == "control" else _lineage(spec)
     if routed == "dense" and role != "baseline":
         routed = _rate_zero(cell) or routed
     label = " ".join([routed, *_settings(cell)])

@@ -164,6 +164,10 @@ class SweepSpec:
             axes under a key `zip` vary together.
         trials: further cells, each written out as {field: value}.
         where: expressions that a cell must meet; the others are holes. `None` is no condition.
+        controls: dense runs that every baseline is compared with beside the trials, each written
+            as {field: value} on top of the baseline, e.g. a smaller batch: what a route gains at
+            equal cost, a control may gain without one. A search has those of the baselines that all
+            its cells share.
         match: what every trial spends as much of as its baseline: its steps follow. An axis
             `spend: [0.5, 1, 2]` varies what both spend; `None` keeps the steps that are written.
         seeds: every cell and its baseline run once per seed; a list, or a range such as `0..4`.
@@ -190,12 +194,15 @@ class SweepSpec:
     budget: BudgetSpec | None = None
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = added(None)
+    controls: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         if "data.path" in str(self.where):
             raise UserError("where: data.path is no value; list the cells under `trials`")
         if self.match is not None and self.baseline is None:
             raise UserError("match: there is no baseline to match; leave out `baseline: null`")
+        if self.controls and self.baseline is None:
+            raise UserError("controls: require a baseline; leave out `baseline: null`")
         if self.match is not None and self.stop_early is not None:
             raise UserError(
                 "stop_early: judges at equal steps, and `match` changes them; leave one"

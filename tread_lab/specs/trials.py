@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.cell import Cell, CellNames, Trial, labelled
@@ -196,17 +195,47 @@ class Trials:
         Raises:
             UserError: the cell is no possible run, or its baseline is none.
         """
-        fields = CellNames(tree, cell).settled(self.baseline)
         tree, labels = {**tree, "seed": seed}, labelled(cell)
         if self.baseline is None:
             return None, Trial("trial", labels, seed, *self._run(tree), None)
-        dense = with_fields(_as_dense(tree, fields), fields, "baseline")
-        if self.price is not None:
-            tree, dense = self._matched(tree, dense, check_spend(cell.get(SPEND, 1)))
+        tree, dense = self._compared(tree, self._dense(cell, tree), cell)
         run = self._run(dense, "baseline")
-        trial = Trial("trial", labels, seed, *self._run(tree), None)
-        baseline = Trial("baseline", {}, seed, *run, None)
-        return baseline, replace(trial, baseline=baseline.run)
+        trial = Trial("trial", labels, seed, *self._run(tree), run[1])
+        return Trial("baseline", {}, seed, *run, None), trial
+
+    def controls(
+        self, controls: Sequence[Mapping[str, Any]], cell: Cell, tree: Mapping[str, Any], seed: int
+    ) -> Iterator[Trial[RunSpec]]:
+        """Yield the controls of a cell's baseline with one seed, compared as trials are.
+
+        Args:
+            controls: fields that turn the baseline into a control.
+
+        Raises:
+            UserError: a control is no possible run, or is the baseline.
+        """
+        dense = self._dense(cell, {**tree, "seed": seed})
+        for number, control in enumerate(controls):
+            path = f"controls[{number}]"
+            fields = CellNames(dense, {}).settled(leaves_of(control))
+            own, base = self._compared(with_fields(dense, fields, path), dense, cell)
+            run, baseline = self._run(own, path), self._run(base, "baseline")[1]
+            if run[1] == baseline:
+                raise UserError(f"{path}: must change the baseline, got {shown(control)}")
+            yield Trial("control", fields, seed, *run, baseline)
+
+    def _dense(self, cell: Cell, tree: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the tree of the baseline of a cell."""
+        fields = CellNames(tree, cell).settled(self.baseline)
+        return with_fields(_as_dense(dict(tree), fields), fields, "baseline")
+
+    def _compared(
+        self, tree: dict[str, Any], dense: dict[str, Any], cell: Cell
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the trees of a run and of its baseline, matched where the sweep matches."""
+        if self.price is None:
+            return tree, dense
+        return self._matched(tree, dense, check_spend(cell.get(SPEND, 1)))
 
     def _matched(
         self, tree: dict[str, Any], dense: dict[str, Any], spend: float

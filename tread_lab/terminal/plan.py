@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -127,12 +128,13 @@ def _size(plan: Plan) -> str:
     model = models[0] if len(models) == 1 else f"{len(models)} models"
     data = ", ".join(sorted({spec.data.source for spec in specs}))
     steps, batch = (_span({getattr(s.train, field) for s in specs}) for field in ("steps", "batch"))
-    baselines = sum(trial.role == "baseline" for trial in plan.trials)
+    roles = Counter(trial.role for trial in plan.trials)
+    shown = [role for role in ("baseline", "control", "trial") if roles[role] or role != "control"]
     parents = f", {counted(plan.parents, 'parent')} to start from" if plan.parents else ""
     return (
         f"{counted(len(plan.tasks), 'run')} of {plan.experiment}, {model} on {data},"
-        f" {steps} steps of {batch}: {counted(baselines, 'baseline')},"
-        f" {counted(len(plan.trials) - baselines, 'trial')}{parents}"
+        f" {steps} steps of {batch}: {', '.join(counted(roles[role], role) for role in shown)}"
+        f"{parents}"
     )
 
 

@@ -16,7 +16,7 @@ from tread_lab.sweep.plan.planned_sweep import load_sweep
 
 def test_each_row_says_what_a_trial_is_and_costs_and_nothing_is_stored(tmp_path: Path) -> None:
     overrides = ("train.steps=10", "match=null", "axes.rate=[0.25,0.75]")
-    planned = load_sweep("route_placement.yaml", *overrides, path=tmp_path)
+    planned = load_sweep("route_placement.yaml", "controls=[]", *overrides, path=tmp_path)
     rows = planned.trials
     assert rows.columns[:6].tolist() == ["run", "label", "role", "seed", "state", "baseline"]
     assert {*rows.columns[6:]} == {"start", "end", "rate", "steps", "speedup", "train_flops"}
@@ -33,25 +33,27 @@ def test_each_row_says_what_a_trial_is_and_costs_and_nothing_is_stored(tmp_path:
 
 
 def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
-    sweep = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
+    sweep = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
     hours = sweep.hours("H100")
     for trial in sweep.plan.trials[:10]:
         ended_run(Lab(tmp_path), trial.spec, "diverged", step=1)
-    later = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
+    later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
     assert later.trials["state"].tolist() == ["diverged"] * 10 + ["pending"] * 7
     assert later.hours("H100") == pytest.approx(hours * 7 / 17, rel=0.1)
     last = sweep.plan.trials[-1].run
     with Lab(tmp_path).run(last).log() as log:
         log(1, **{"train/loss": 1.0})
     Lab(tmp_path).sweep("route_placement").add_stopped(Stopped(last, 1, "others are better"))
-    later = load_sweep("route_placement.yaml", "evaluate=[]", path=tmp_path)
+    later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
     assert later.trials["state"].iloc[-1] == "stopped", "early, as everywhere"
 
 
 def test_under_a_search_the_rows_are_the_baselines_that_all_cells_share(tmp_path: Path) -> None:
     """The cells that a search will suggest take hours, too."""
     search = "search={sampler: random, trials: %d, objectives: [cost/train_flops]}"
-    one, eight = (load_sweep("route_placement.yaml", search % n, path=tmp_path) for n in (1, 8))
+    one, eight = (
+        load_sweep("route_placement.yaml", "controls=[]", search % n, path=tmp_path) for n in (1, 8)
+    )
     assert one.trials["role"].tolist() == eight.trials["role"].tolist() == ["baseline"]
     assert eight.hours("H100") == pytest.approx(4.5 * one.hours("H100"), rel=0.1)
 
@@ -64,7 +66,7 @@ def test_cells_left_out_are_counted_by_reason(in_folder: Path) -> None:
 
 
 def test_hours_are_those_of_one_device_with_stated_rates(tmp_path: Path) -> None:
-    at_equal_steps = ("experiment=tiny", "match=null", "evaluate=[]")
+    at_equal_steps = ("controls=[]", "experiment=tiny", "match=null", "evaluate=[]")
     planned = load_sweep("route_placement.yaml", *at_equal_steps, path=tmp_path)
     seconds = planned.train_flops / 7.9e10 + 17 * 0.5  # fp32 on one core
     assert {trial.spec.precision for trial in planned.plan.trials} == {"fp32"}

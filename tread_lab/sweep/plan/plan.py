@@ -201,7 +201,7 @@ def make_plan(
         name=name,
         question=sweep.question,
         experiment=experiment.name,
-        trials=expansion.trials if search is None else _shared_baselines(cells),
+        trials=expansion.trials if search is None else _shared(expansion, cells),
         evaluate=tuple(encode(expansion.evaluations)),
         sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed, **data},
         excluded=expansion.excluded,
@@ -238,11 +238,11 @@ def _search_tree(search: SearchSpec, cells: Cells) -> Tree:
     return {**settings, "space": {"cells": len(cells), **checksums}}
 
 
-def _shared_baselines(cells: Cells) -> tuple[Trial[RunSpec], ...]:
-    """Return the baselines that every cell is compared with."""
-    of_cells = list(cells.values())
-    shared = set.intersection(*({trial.run for trial in own} for own in of_cells))
-    return tuple(t for t in of_cells[0] if t.role == "baseline" and t.run in shared)
+def _shared(expansion: Expansion, cells: Cells) -> tuple[Trial[RunSpec], ...]:
+    """Return the baselines that every cell is compared with, and their controls."""
+    shared = set.intersection(*({trial.run for trial in own} for own in cells.values()))
+    of_shared = {"baseline": lambda t: t.run in shared, "control": lambda t: t.baseline in shared}
+    return tuple(t for t in expansion.trials if t.role in of_shared and of_shared[t.role](t))
 
 
 def pending_tasks(plan: Plan, lab: Lab) -> list[Task]:

@@ -228,6 +228,7 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
     counts = {
         "trials": roles["trial"],
         "baselines": roles["baseline"],
+        "controls": roles["control"],
         "parents": plan.parents,
         "runs": len(specs),
         "evaluations": len(plan.evaluations),
