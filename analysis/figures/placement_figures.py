@@ -14,6 +14,8 @@ from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, na
 from tread_lab.analysis.figures.placements import (
     best_route,
     chance_of_order,
+    control_texts,
+    controls,
     placements,
     published_placements,
     rank_correlation,
@@ -51,7 +53,12 @@ def draw_route_grid(places: Points, ax: style.Axes) -> None:
 
 
 def draw_route_spans(
-    places: Points, ax: style.Axes, *, depth: int = 12, scale: pd.Series[float] | None = None
+    places: Points,
+    ax: style.Axes,
+    *,
+    depth: int = 12,
+    scale: pd.Series[float] | None = None,
+    beside: Points | None = None,
 ) -> None:
     """Draw a span over the blocks that each route skips, by start, then by end.
 
@@ -60,9 +67,15 @@ def draw_route_spans(
 
     Args:
         scale: the values that the colours reach over, of all panels beside it; its own by default.
+        beside: controls, which skip no block; each has a row as wide as the network below.
     """
     places = replace(places, rows=places.rows.sort_values(["start", "end"]))
     boxes = [(i - 0.5, row - 0.38, j - i + 1, 0.76) for row, (i, j) in enumerate(routes(places))]
+    names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in routes(places)]
+    if beside is not None and len(beside.rows):
+        names += [*beside.rows["name"]]
+        boxes += [(-0.5, row - 0.38, depth, 0.76) for row in range(len(boxes), len(names))]
+        places = replace(places, rows=pd.concat([places.rows, beside.rows], ignore_index=True))
     scale = places.rows["value"] if scale is None else scale
     _draw_boxes(ax, places, boxes, scale, edge=style.GREY, width=0.4, dot=(None, 0.5))
     latest_end = depth - MARGIN
@@ -70,7 +83,6 @@ def draw_route_spans(
     ax.set_xlim(-0.5, depth - 0.5)
     ax.set_ylim(len(boxes) - 0.4, -0.6)
     ax.set_xticks(range(0, depth, 2 if depth <= 12 else 4))
-    names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in routes(places)]
     ax.set_yticks(range(len(names)), names)
     ax.set_xlabel(f"block; dashed: after block {latest_end}")
     ax.grid(axis="x", color=style.GREY, alpha=0.2, linewidth=0.4)
@@ -142,13 +154,19 @@ def draw_legend(drawn: Sequence[Points], fig: style.Figure) -> None:
 
 
 def baseline_title(frame: pd.DataFrame, metric: str) -> str:
-    """Return what the baseline has itself: of the metric, or of the loss for a loss gap."""
+    """Return what the baseline has itself: of the metric, or of the loss for a loss gap; then the
+    difference of each control to it."""
     column = BASELINE_OF.get(metric, metric)
     if column not in frame:  # a loss of other settings than the default has another name
         return ""
     dense = frame.loc[frame["role"] == "baseline", column]
     name = style.label(column).replace("\n", "")
-    return f"dense baseline: {name} = {dense.mean():.4g}" if dense.notna().any() else ""
+    if not dense.notna().any():
+        return ""
+    lines = [f"dense baseline: {name} = {dense.mean():.4g}"]
+    for _, row in controls(frame, metric).measured.iterrows():
+        lines.append(f"{row['name']}: {number(row['value'], signed=True)}")
+    return "\n".join(lines)
 
 
 @figure_kind(each_panel=True, compares=True)
@@ -195,14 +213,15 @@ def spans(records: SweepRecords) -> Iterator[Drawn]:
         height = 0.9 + 0.135 * max(len(places.rows), len(published.FIG8))
         fig, (*axes, theirs) = style.figure(width=style.PAGE, height=height, columns=len(parts) + 1)
         of_parts = [placements(part.frame, metric) for part in parts]
-        scale = pd.concat([ours.rows["value"] for ours in of_parts])
+        dense = [controls(part.frame, metric) for part in parts]
+        scale = pd.concat([points.rows["value"] for points in (*of_parts, *dense)])
         captions = []
-        for part, ours, ax in zip(parts, of_parts, axes):
+        for part, ours, beside, ax in zip(parts, of_parts, dense, axes):
             depth = depth_of(str(part.frame["model"].iloc[0]))
-            draw_route_spans(ours, ax, depth=depth, scale=scale)
+            draw_route_spans(ours, ax, depth=depth, scale=scale, beside=beside)
             ax.set_title(part.title())
             question = part.frame.attrs.get("comparison", "")
-            said = f"{best_route(ours)} {agreement_text(ours)}"
+            said = " ".join([best_route(ours), *control_texts(beside), agreement_text(ours)])
             captions.append(f"{question[0].upper()}{question[1:]}: {said}" if question else said)
         draw_route_spans(published_placements(), theirs)
         theirs.set_title(published.FIG8_TITLE)

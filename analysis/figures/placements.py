@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,12 @@ def placements(frame: pd.DataFrame, metric: str) -> Points:
     return cell_points(cells.assign(**ends), delta_column(metric))
 
 
+def controls(frame: pd.DataFrame, metric: str) -> Points:
+    """Return the controls of the baselines, with their differences to these as `placements`."""
+    own = with_delta(frame, metric)
+    return cell_points(cells_frame(own[own["role"] == "control"]), delta_column(metric))
+
+
 def published_placements() -> Points:
     """Return Fig. 8 in its own order (see `published.FIG8`): another model, data and metric."""
     start, end = zip(*published.FIG8)
@@ -70,6 +76,13 @@ def best_route(places: Points) -> str:
     return f"{first} {outcomes_text(counts, 'routes', places.measured_as)}"
 
 
+def control_texts(points: Points) -> Iterator[str]:
+    """Yield what each control reaches without a route."""
+    for _, row in points.measured.iterrows():
+        interval = span(row["value"], row["low"], row["high"], points.measured_as)
+        yield f"The {row['name']}, dense: {metric_text(points.metric)} {interval}."
+
+
 def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """Return `frame` split by every axis but the route's: (`rate=0.5`, rows with their baselines).
 
@@ -85,6 +98,7 @@ def panels(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
         settings = [f"{axis}={value_text(value)}" for axis, value in written]
         name = " ".join(settings) or "as the experiment is"
         rows = frame["run"].isin(part["baseline"]) & (frame["role"] == "baseline")
+        rows |= frame["baseline"].isin(part["baseline"]) & (frame["role"] == "control")
         parts.append((name, frame[rows | frame.index.isin(part.index)]))
     return parts
 
