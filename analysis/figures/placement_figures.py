@@ -67,23 +67,25 @@ def draw_route_spans(
 
     Args:
         scale: the values that the colours reach over, of all panels beside it; its own by default.
-        beside: controls, which skip no block; each has a row as wide as the network below.
+        beside: controls, which skip no block: apart from the routes, each as wide as the network.
     """
     places = replace(places, rows=places.rows.sort_values(["start", "end"]))
     boxes = [(i - 0.5, row - 0.38, j - i + 1, 0.76) for row, (i, j) in enumerate(routes(places))]
     names = [f"{start}\N{RIGHTWARDS ARROW}{end}" for start, end in routes(places)]
     if beside is not None and len(beside.rows):
-        names += [*beside.rows["name"]]
-        boxes += [(-0.5, row - 0.38, depth, 0.76) for row in range(len(boxes), len(names))]
+        names += [name.replace(" ", "\n", 1) for name in beside.rows["name"]]
+        below = range(len(boxes) + 1, len(names) + 1)
+        boxes += [(-0.5, row - 0.38, depth, 0.76) for row in below]
         places = replace(places, rows=pd.concat([places.rows, beside.rows], ignore_index=True))
     scale = places.rows["value"] if scale is None else scale
     _draw_boxes(ax, places, boxes, scale, edge=style.GREY, width=0.4, dot=(None, 0.5))
     latest_end = depth - MARGIN
     ax.axvline(latest_end + 0.5, color=style.BLACK, linewidth=0.8, linestyle="--", zorder=5)
     ax.set_xlim(-0.5, depth - 0.5)
-    ax.set_ylim(len(boxes) - 0.4, -0.6)
+    rows = [low + 0.38 for _, low, _, _ in boxes]
+    ax.set_ylim(rows[-1] + 0.6, -0.6)
     ax.set_xticks(range(0, depth, 2 if depth <= 12 else 4))
-    ax.set_yticks(range(len(names)), names)
+    ax.set_yticks(rows, names)
     ax.set_xlabel(f"block; dashed: after block {latest_end}")
     ax.grid(axis="x", color=style.GREY, alpha=0.2, linewidth=0.4)
 
