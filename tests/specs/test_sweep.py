@@ -28,7 +28,6 @@ def test_limits_are_told_with_what_is_spent() -> None:
 def test_no_run_is_judged_at_its_last_step() -> None:
     assert StopEarlySpec(grace=1).rungs(9) == (1, 3)
     assert StopEarlySpec(grace=1).rungs(10) == (1, 3, 9)
-    assert StopEarlySpec(kind="median", grace=2).rungs(6) == (2, 4)
 
 
 def test_a_run_of_a_few_steps_is_first_judged_at_its_first_step() -> None:
@@ -37,8 +36,10 @@ def test_a_run_of_a_few_steps_is_first_judged_at_its_first_step() -> None:
     assert StopEarlySpec().rungs(8) == (1, 3)
 
 
-def test_a_rule_may_be_its_kind_alone() -> None:
-    assert decode(StopEarlySpec, "median") == StopEarlySpec(kind="median")
+def test_early_stopping_takes_asha_alone() -> None:
+    assert decode(StopEarlySpec, "asha") == StopEarlySpec()
+    with pytest.raises(UserError, match="must be asha, null or"):
+        decode(StopEarlySpec, "median")
 
 
 @pytest.mark.parametrize(

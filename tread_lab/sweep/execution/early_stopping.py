@@ -110,7 +110,7 @@ class EarlyStopping:
 
     def stop(self, run: str, rung: int, gap: float) -> None:
         """Record that this sweep stops a run at a rung."""
-        reason = f"{self.spec.kind} at step {rung}: training gap {gap:+.4f}, others are better"
+        reason = f"asha at step {rung}: training gap {gap:+.4f}, others are better"
         self.lab.sweep(self.sweep).add_stopped(Stopped(run, rung, reason))
 
     def _losses(self, run: str, rung: int) -> dict[int, float]:
@@ -148,6 +148,6 @@ def _check_logged(stop: StopEarlySpec, runs: Iterable[RunSpec]) -> None:
             if rung // every * every <= rung / 2:
                 raise UserError(
                     f"stop_early: judges at step {rung}, and execution.log_every={every} logs no"
-                    f" loss in the half before it; log more often, or write {{kind: {stop.kind},"
-                    f" grace: {every}}}"
+                    f" loss in the half before it; log more often, or write"
+                    f" stop_early.grace={every}"
                 )
