@@ -1,32 +1,26 @@
-"""Which cells are best or not distinguishable from the best, with what power, how firm the ranks.
+"""Which cells are best or not distinguishable from the best.
 
 The model is the additive two-way layout y_sk = seed_s + cell_k + e_sk: cells are compared within
 seeds (all share draws and baseline), and the residual deviation is pooled over all of them, which
 is what makes three seeds worth something. Lower is better throughout.
 """
 
-# S seeds, K cells, R resamples
+# S seeds, K cells
 
 from __future__ import annotations
 
-import bisect
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtrit
+from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
 from tread_lab.compare.intervals import CONFIDENCE
 
 Array = NDArray[np.float64]
 Quantile = Callable[[int, int], float]  # of the largest difference of cells, by degrees of freedom
-POWER = 0.8  # the usual promise of a planned experiment
-MOST_SEEDS = 200
-RESAMPLES = 4000
 _NODES = 80
-_FAR = 100.0  # standard errors; beyond, the quadrature of the noncentral t gives up
 
 
 def worse_over_seeds(values_SK: Array, quantile: Quantile) -> NDArray[np.bool_] | None:
@@ -58,60 +52,8 @@ def widening(cells: int, n: int, quantile: Quantile) -> float:
     return quantile(cells, n - 1) / quantile(2, n - 1)
 
 
-def residual_deviation(values_SK: Array) -> float:
-    """s of the two-way layout: what is left of the values after cells and seeds."""
-    S, K = values_SK.shape
-    return float(np.sqrt((_residuals(values_SK) ** 2).sum() / ((S - 1) * (K - 1))))
-
-
-def power(difference: float, deviation: float, *, cells: int, seeds: int) -> float:
-    """Chance that a cell worse than the best by `difference` is called worse, as all pairs are."""
-    freedom = (seeds - 1) * (cells - 1)
-    apart = difference / (deviation * np.sqrt(2 / seeds)) if deviation > 0 else np.inf
-    missed = nctdtr(freedom, min(apart, _FAR), range_quantile(cells, freedom))
-    return float(1 - missed)
-
-
-def seeds_needed(difference: float, deviation: float, *, cells: int) -> int | None:
-    """Seeds that separate two cells `difference` apart with 80% power; `None` beyond 200."""
-    counts = range(2, MOST_SEEDS + 1)
-
-    def chance(seeds: int) -> float:
-        return power(difference, deviation, cells=cells, seeds=seeds)
-
-    fewer = bisect.bisect_left(counts, POWER, key=chance)
-    return counts[fewer] if fewer < len(counts) else None
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """How firm an order is: [K] each, ranks from 1.
-
-    Attributes:
-        low_K, high_K: the ranks that hold a cell in 95% of resamples.
-        first_K: share of resamples in which it came first.
-    """
-
-    low_K: NDArray[np.int64]
-    high_K: NDArray[np.int64]
-    first_K: Array
-
-
-def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranks:
-    """Ranks when the residuals of the two-way layout are drawn anew; two seeds are enough."""
-    S, K = values_SK.shape
-    residual = _residuals(values_SK) * np.sqrt(S * K / ((S - 1) * (K - 1)))
-    rng = np.random.default_rng(seed)
-    drawn_RK = rng.choice(residual.ravel(), size=(resamples, S, K)).mean(axis=1)
-    ranks_RK = np.argsort(np.argsort(values_SK.mean(axis=0) + drawn_RK, axis=1), axis=1) + 1
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(ranks_RK, [tail, 1 - tail], axis=0, method="nearest")
-    first = (ranks_RK == 1).mean(axis=0)
-    return Ranks(low.astype(np.int64), high.astype(np.int64), first)
-
-
 def _pooled(values_SK: Array) -> tuple[float, int]:
-    """Return `residual_deviation` and its degrees of freedom where values may be absent (NaN)."""
+    """Return the residual deviation and its degrees of freedom where values may be absent (NaN)."""
     known_SK = np.isfinite(values_SK)
     count_K = np.maximum(known_SK.sum(axis=0), 1)
 
@@ -125,12 +67,6 @@ def _pooled(values_SK: Array) -> tuple[float, int]:
     freedom = int(known_SK.sum() - known_SK.any(axis=0).sum() - rank)
     left_SK = within_SK - centred(np.broadcast_to(seeds_S[:, None], known_SK.shape))
     return float(np.sqrt((left_SK**2).sum() / max(freedom, 1))), freedom
-
-
-def _residuals(values_SK: Array) -> Array:
-    """Return what is left of the values after cells and seeds."""
-    rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0)
-    return np.asarray(values_SK - rows - columns + values_SK.mean())
 
 
 @functools.lru_cache(maxsize=4096)
