@@ -78,10 +78,10 @@ class StopEarlySpec:
     baselines run first and are never stopped.
 
     Attributes:
-        grace: the first step at which a trial is judged; `None` means a ninth of the steps of the
+        grace: the first step at which a trial is judged; `None` means steps / reduction^2 of the
             shortest, so that all are judged at equal steps.
         reduction: the best 1/reduction of the trials that reached a rung continue; rungs are at
-            grace x reduction^k.
+            grace x reduction^k, none beyond steps / reduction.
     """
 
     grace: int | None = None
@@ -100,13 +100,13 @@ class StopEarlySpec:
 
     def first_rung(self, steps: int) -> int:
         """Return the first step at which a run of so many steps is judged."""
-        return self.grace or max(steps // 9, 1)
+        return self.grace or max(steps // self.reduction**2, 1)
 
     def rungs(self, steps: int) -> tuple[int, ...]:
         """Return all steps at which a run of so many steps is judged."""
         first = self.first_rung(steps)
         rungs = (first * self.reduction**k for k in count())
-        return tuple(takewhile(lambda rung: rung < steps, rungs))
+        return tuple(takewhile(lambda rung: rung * self.reduction <= steps, rungs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +194,11 @@ class SweepSpec:
                 "stop_early: judges at equal steps, and `match` changes them; leave one"
             )
         settle(self, seeds=_seeds(self.seeds), variants=dict(_variants(self.variants)))
+        if self.stop_early is not None and len(self.seeds) > 1:
+            raise UserError(
+                f"stop_early: requires one seed, got {len(self.seeds)}. It stops single runs, and a"
+                " cell counts only with all its seeds. Try seeds=[0], or stop_early=null"
+            )
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:

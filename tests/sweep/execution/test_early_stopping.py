@@ -72,14 +72,16 @@ def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab) ->
     )
     with pytest.raises(UserError, match=line):
         EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 20}), lab)
-    assert EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 25}), lab)
+    assert EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 25, "reduction": 2}), lab)
 
 
 def test_a_grace_beyond_the_end_of_all_runs_is_refused(lab: Lab) -> None:
-    line = "^stop_early: no run is judged: grace is 60, and the longest run has 60 steps"
+    line = (
+        r"^stop_early\.grace: must be at most 30 \(steps / reduction of the longest run\), got 31"
+    )
     with pytest.raises(UserError, match=line):
-        EarlyStopping.of(planned(stop_early={"grace": 60}), lab)
-    assert EarlyStopping.of(planned(stop_early={"grace": 59}), lab)
+        EarlyStopping.of(planned(stop_early={"grace": 31, "reduction": 2}), lab)
+    assert EarlyStopping.of(planned(stop_early={"grace": 30, "reduction": 2}), lab)
     only_dense = replace(planned(), trials=planned().trials[:1])
     assert EarlyStopping.of(only_dense, lab) is None
 

@@ -63,9 +63,10 @@ class EarlyStopping:
         lengths = [steps for steps, _ in judged.values()]
         spec = replace(plan.stop_early, grace=plan.stop_early.first_rung(min(lengths)))
         if plan.stop_early.grace is not None and not spec.rungs(max(lengths)):
+            most = max(lengths) // spec.reduction
             raise UserError(
-                f"stop_early: no run is judged: grace is {spec.grace}, and the longest run has"
-                f" {max(lengths)} steps; write a smaller one"
+                f"stop_early.grace: must be at most {most} (steps / reduction of the longest run),"
+                f" got {spec.grace}"
             )
         _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
         _check_losses(plan, lab, judged, again)
