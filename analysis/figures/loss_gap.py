@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
 from tread_lab.analysis.figures.placements import (
+    chance_of_order,
     commonest,
     placements,
     rank_correlation,
@@ -117,19 +118,14 @@ def draw_gap_by_length(planned: Points, ax: style.Axes) -> None:
         ax.errorbar(at, members["value"], style.bars(members), **look)
     if planned.measured_as:
         ax.set_title(f"intervals: {planned.measured_as}")
-    correlation, _ = _of_length(planned)
+    rows = planned.measured
+    correlation = rank_correlation(rows["length"], rows["value"])
     text = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
     ax.set_xlabel("route length, blocks skipped" + text)
     style.value_axis(ax.yaxis, planned.metric, planned.rows[NUMBERS])
     ax.locator_params(axis="x", integer=True)
     if families:
         ax.legend(loc="best")
-
-
-def _of_length(planned: Points) -> tuple[float, int]:
-    """Return Spearman's correlation of length and gap, and over how many routes."""
-    rows = planned.measured
-    return rank_correlation(rows["length"], rows["value"]), len(rows)
 
 
 def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
@@ -169,13 +165,15 @@ def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
 
 def length_caption(planned: Points) -> str:
     """Return whether longer routes have the larger gap."""
-    correlation, routes = _of_length(planned)
+    length, gap = (planned.measured[name].to_numpy(float) for name in ("length", "value"))
+    correlation, chance = rank_correlation(length, gap), chance_of_order(length, gap)
     if not np.isfinite(correlation):
         return "Too few routes for a trend over their length."
     return (
-        f"Rank correlation of length and gap over {routes} routes: {number(correlation)};"
-        f" {trend(correlation, 'longer routes have the larger gap')}. The gap is the held-out loss"
-        " with routes on, minus dense's. Routes make that task harder, so it does not rank cells."
+        f"Rank correlation of length and gap over {len(gap)} routes: {number(correlation)};"
+        f" {trend(correlation, chance, 'longer routes have the larger gap')}. The gap is the"
+        " held-out loss with routes on, minus dense's. Routes make that task harder, so it does not"
+        " rank cells."
     )
 
 
@@ -185,9 +183,10 @@ def quality_caption(gap: Points, quality: Points) -> str:
     if not np.isfinite(correlation):
         return "Too few routes have both numbers."
     worse = correlation if lower_is_better(quality.metric) else -correlation
+    chance = chance_of_order(*(p.rows["value"].to_numpy() for p in (gap, quality)))
     return (
         f"Rank correlation over {len(gap.rows)} routes: {number(correlation)};"
-        f" {trend(worse, 'routes with a larger gap have worse samples')}."
+        f" {trend(worse, chance, 'routes with a larger gap have worse samples')}."
     )
 
 

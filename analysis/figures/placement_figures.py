@@ -35,7 +35,7 @@ from tread_lab.specs.model import depth_of
 
 BASELINE_OF = {GAP_HELDOUT: HELDOUT_LOSS, GAP_TRAIN: HELDOUT_LOSS}
 MARGIN = 3  # Fig. 8: a route of 12 blocks should end at block 9 = B - 3 at the latest
-FEWEST = 5  # common routes; the order of fewer agrees by chance too often for a p-value
+SMOOTH = " as if routes were independent, which neighbours are not"
 Box = tuple[float, float, float, float]  # left, low, width, height
 
 
@@ -198,12 +198,12 @@ def agreement_text(places: Points) -> str:
     correlation = rank_correlation(ours, theirs)
     if not np.isfinite(correlation):
         return "Too few of the published routes have a number here to compare their order."
-    order = trend(correlation, "the published order holds here too", "the opposite of it")
-    enough = len(common) >= FEWEST
-    chance = f" (p = {chance_of_order(ours, theirs):.2g})" if enough else ""
+    chance = chance_of_order(ours, theirs)
+    order = trend(correlation, chance, "the published order holds here too", "the opposite of it")
+    p = f" (p = {chance:.2g}{SMOOTH})" if np.isfinite(chance) else ""
     return (
         f"Rank correlation with the published differences over {len(common)} common routes:"
-        f" {number(correlation)}{chance}; {order}."
+        f" {number(correlation)}{p}; {order}."
     )
 
 

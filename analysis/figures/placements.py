@@ -17,6 +17,7 @@ from tread_lab.records.metric_names import metric_kind
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import value_text
 
+FEWEST = 5  # points; the order of fewer agrees by chance too often for a p or a claim
 PLACE_AXES = ("start", "end", "route", "routes")
 
 
@@ -123,8 +124,13 @@ def rank_correlation(x: Collection[float], y: Collection[float]) -> float:
 
 
 def chance_of_order(x: Array, y: Array) -> float:
-    """Return p of Spearman's correlation: from all orders of up to seven points, else of t, which
-    is 0 for equal orders, where two of all orders are as far apart as theirs."""
+    """Return p of Spearman's correlation, as if points were independent; NaN below five points.
+
+    It is from all orders of up to seven points, else of t, which is 0 for equal orders, where two
+    of all orders are as far apart as theirs.
+    """
+    if len(x) < FEWEST:
+        return float("nan")
     from scipy.stats import rankdata, spearmanr
 
     if len(x) > 7:

@@ -81,9 +81,16 @@ def metric_text(metric: str) -> str:
 
 
 def trend(
-    correlation: float, positive: str, negative: str = "the opposite of the paper's trend"
+    correlation: float,
+    chance: float,
+    positive: str,
+    negative: str = "the opposite of the paper's trend",
 ) -> str:
-    """Return what a rank correlation shows; from -0.5 to 0.5 there is no trend."""
-    if correlation > 0.5:
-        return positive
-    return negative if correlation < -0.5 else "no clear trend"
+    """Return what a rank correlation shows; nothing from -0.5 to 0.5, or where p is 0.05 or more.
+
+    Args:
+        chance: its p, NaN where too few points have one.
+    """
+    if not chance < 0.05 or abs(correlation) <= 0.5:
+        return "no clear trend"
+    return positive if correlation > 0 else negative

@@ -28,12 +28,14 @@ from tread_lab.frames import (
     cells_frame,
     ranked_cells,
     result_texts,
+    started_cells,
     tied_with_best,
     with_metrics,
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.status import RunState
 
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
 
@@ -71,17 +73,25 @@ def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = 
     best, name = done.iloc[0], str(done["cell"].iloc[0])
     tied = tied_with_best(lab, frame, list(done["cell"]))
     of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
-    certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), len(done), of_seeds=of_seeds)
+    started, noun = started_cells(frame), "cell" if of_seeds else "run"
+    certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), started, of_seeds=of_seeds)
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
-    parts = (_finding(frame, cells, best, done), _rivals(name, tied, len(done)))
+    parts = (
+        _finding(frame, cells, best, done, noun),
+        _rivals(name, tied, len(done), started, noun),
+        _left_out(frame, cells),
+    )
     return Answer(" ".join(filter(None, parts)), certainty, name)
 
 
 def _finding(
-    frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame
+    frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any], done: pd.DataFrame, noun: str
 ) -> str:
-    """Return what the intervals of all cells show: every word on a cell is its own interval's."""
+    """Return what the intervals of all cells show: every word on a cell is its own interval's.
+
+    One seed speaks of this pair of runs alone.
+    """
     name = str(best["cell"])
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
@@ -89,33 +99,54 @@ def _finding(
     losses, apart = _losses(frame, cells, best), f"a gap of {span(gap, low, high, own)}"
     result = f"held-out loss {losses}, {apart}" if losses else f"{apart} in held-out loss"
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
-    counts, tried = outcomes(lows, highs, 1), len(done)
-    if tried == 1 and low > 0:
+    counts, tried, started = outcomes(lows, highs, 1), len(done), started_cells(frame)
+    over = measured_as(done, GAP_HELDOUT)
+    others = f" {outcomes_text(counts, f'{noun}s', over)}" if counts and started > 1 else ""
+    if noun == "run":
+        lowest = f", lowest of {started}," if started > 1 else ""
+        side = "below" if gap < 0 else "above"
+        return (
+            f"With one seed, run {routed(name)}{lowest} ended {number(abs(gap))} {side} its"
+            f" {dense.replace('dense', 'dense run')}: {result}. Indicative only; use three or more"
+            f" seeds.{others}"
+        )
+    if started == 1 and low > 0:
         return f"{routed(name)} costs quality here, against {dense}: {result}."
     if counts == {"worse": tried}:
         least = f"Least of {tried}: {routed(name)}, {result}."
-        return f"Every cell that was tried costs quality here, against {dense}. {least}"
+        return f"Every cell that has a result costs quality here, against {dense}. {least}"
     outcome = f"cannot be distinguished from {dense}"
     if high < 0 or low > 0:
         outcome = f"is {'better' if high < 0 else 'worse'} than {dense}"
-    if tried == 1:
+    if started == 1:
         return f"{routed(name)} {outcome}: {result}."
-    best_of = f"Of {tried} cells {routed(name)} has the lowest mean"
+    best_of = f"Of {started} cells {routed(name)} has the lowest mean"
     if better_than_dense(frame, done):
-        best_of = f"The best of {tried} cells is {routed(name)}"
+        best_of = f"The best of {started} cells is {routed(name)}"
     elif high < 0:
-        outcome += f" by its own interval, but not at 95% as the best of {tried}"
-    over = measured_as(done, GAP_HELDOUT)
-    others = f" {outcomes_text(counts, 'cells', over)}" if counts else ""
+        outcome += f" by its own interval, but not at 95% as the best of {started}"
     return f"{best_of}; it {outcome}: {result}.{others}"
 
 
-def _rivals(name: str, tied: Sequence[str], cells: int) -> str:
+def _left_out(frame: pd.DataFrame, cells: pd.DataFrame) -> str:
+    """Return which cells have no result because a seed ended without one, and how it ended."""
+    ended = cells["state"].map(lambda state: bool(RunState(state).lacks_result))
+    lost = cells[(cells["role"] == "trial") & ended]
+    texts = []
+    for cell, state in zip(lost["cell"], lost["state"]):
+        rows = frame[(frame["role"] == "trial") & (frame["cell"] == cell)]
+        seeds = ", ".join(map(str, rows.loc[rows["state"] == state, "seed"]))
+        which = f"seed {seeds} " if len(rows) > 1 else ""
+        texts.append(f"{cell} ({which}{RunState(state).label})")
+    return f"Without a result, but counted: {joined(texts)}." if texts else ""
+
+
+def _rivals(name: str, tied: Sequence[str], cells: int, started: int, noun: str) -> str:
     """Return which cells the best is told apart from, by paired differences."""
     if cells < 2:
         return ""
-    worse = "every other cell is worse, even where their intervals overlap"
-    at = "At 95%" if cells == 2 else f"At 95% for all pairs of the {cells} cells together"
+    worse = f"every other {noun} is worse, even where their intervals overlap"
+    at = f"At 95% for all pairs of the {started} {noun}s together" if started > 2 else "At 95%"
     if not tied:
         return f"{at}, by paired differences, {worse}."
     alike = f"{routed(name)} cannot be distinguished from {joined(tied)}"

@@ -206,7 +206,10 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
     for words, said in (
         (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
         (["evaluate=[{heldout_loss: {images: 10001}}]"], "and the data hold out 10000; write "),
-        (["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"], "no run is judged: grace is"),
+        (
+            ["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"],
+            "stop_early.grace: must be at most",
+        ),
     ):
         assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
 

@@ -54,7 +54,6 @@ status {RUN}
 status nowhere
 stop places
 report places
-recommend places
 sync places
 export {RUN} weights
 export places places.zip
@@ -98,8 +97,6 @@ def documents(line: str, run: str) -> list[Path]:
         folders = [Path("lab/runs", run), Path("lab/sweeps/places")]
         evaluated = sorted(folders[0].glob("evaluations/*/metrics.json"))
         return [p for f in folders for p in sorted(f.iterdir()) if p.suffix in TEXTS] + evaluated
-    if line.startswith("recommend"):
-        return [Path("lab/sweeps/places/recommended.yaml")]
     if line.startswith("export {run}"):
         return sorted(path for path in Path("weights").iterdir() if path.suffix in TEXTS)
     return []

@@ -37,7 +37,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "more cores than there are": ({}, "sweep route_placement --cpus 9999", "this machine has"),
     "no GPU": ({}, "sweep route_placement --gpus 1", "--gpus: 1 for a run"),
     "early stopping without Ray": (
-        {"s.yaml": SWEEP + "stop_early: {kind: asha}"},
+        {"s.yaml": SWEEP + "stop_early: asha"},
         "sweep s.yaml --executor inline --device cpu",
         "use --executor ray",
     ),

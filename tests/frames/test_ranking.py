@@ -17,6 +17,7 @@ from tread_lab.frames import (
     ranked_cells,
     ranking_caption,
     ranking_key,
+    started_cells,
     tied_with_best,
     trials_frame,
     without_baseline,
@@ -155,21 +156,23 @@ def test_cells_with_baselines_of_their_own_tie_by_their_gaps(
     assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 
-@pytest.mark.parametrize(
-    ("gap", "cells", "better"),
-    [(-1.01, 1, True), (-0.99, 1, False), (-1.27, 4, False), (-1.33, 4, True), (-1.33, 5, False)],
-)
-def test_the_best_of_one_seed_is_better_than_dense_by_an_interval_for_all(
-    gap: float, cells: int, better: bool
-) -> None:
-    """For 4 cells and dense the interval over 32 images is 1.3 times as wide, for 5 cells 1.35."""
-    gaps = [np.nan, gap, *[0.0] * (cells - 1)]
-    ends = {"": 0, ":low": -1, ":high": 1}
-    numbers = {f"gap/heldout{end}": [x + half for x in gaps] for end, half in ends.items()}
-    names = ("dense", *(f"c{k}" for k in range(cells)))
-    frame = made_frame(*names, **numbers, **{"gap/heldout:n": [np.nan, *[32.0] * cells]})
-    done = ranked_cells(frame, "gap/heldout")
-    assert better_than_dense(frame, done[done["role"] == "trial"]) is better
+def test_one_seed_calls_no_cell_better_than_dense() -> None:
+    ends = {"": -9.0, ":low": -9.1, ":high": -8.9, ":n": 32.0}
+    numbers = {f"gap/heldout{end}": [np.nan, value] for end, value in ends.items()}
+    done = ranked_cells(frame := made_frame("dense", "a", **numbers), "gap/heldout")
+    assert not better_than_dense(frame, done[done["role"] == "trial"])
+
+
+@pytest.mark.parametrize(("state", "better"), [("pending", True), ("diverged", False)])
+def test_every_started_cell_counts(state: str, better: bool) -> None:
+    """Gaps of -1 are better than dense alone, and not as the best of 201 cells."""
+    gaps = ([np.nan, -1.0], [np.nan, -1.1], [np.nan, -0.9])
+    seeds = [made_frame("dense", "a", **{"gap/heldout": own}) for own in gaps]
+    lost = made_frame("dense", *(f"c{k}" for k in range(200))).iloc[1:].assign(state=state)
+    frame = pd.concat([*(one.assign(seed=n) for n, one in enumerate(seeds)), lost])
+    assert started_cells(frame) == (1 if better else 201)
+    cells = ranked_cells(frame, "gap/heldout")
+    assert better_than_dense(frame, cells[cells["cell"] == "a"]) is better
 
 
 @pytest.mark.parametrize("lost", [Path.unlink, lambda path: path.write_bytes(b"")])
@@ -197,7 +200,8 @@ def test_a_rival_that_two_cells_would_tell_apart_ties_beside_many(tmp_path: Path
     lab = write_sweep(tmp_path, small(routes=tuple(gaps), heldout=gaps.__getitem__))
     frame = trials_frame(lab, "placement")
     cells = [f"{start}->{end} s=0.5" for start, end in gaps]
-    assert tied_with_best(lab, frame, cells[:2]) == []
+    two = frame[(frame["role"] == "baseline") | frame["cell"].isin(cells[:2])]
+    assert tied_with_best(lab, two, cells[:2]) == []
     assert tied_with_best(lab, frame, cells) == cells[1:2]
 
 

@@ -121,7 +121,7 @@ def test_matched_runs_of_a_constant_rate_have_rows_at_equal_steps_too(tmp_path: 
     pages = Pages(lab)
     eventually(lambda: bool(pages.sweep("matched")["version"]))
     shown = pages.sweep("matched")
-    assert "dense at equal training FLOPs" in shown["answer"]["sentence"]
+    assert "dense run at equal training FLOPs" in shown["answer"]["sentence"]
     assert shown["compared"] == "at equal training FLOPs"
     worse = at_six["run"].iloc[2]
     for run, step in at_six.attrs["at_step"].items():

@@ -25,20 +25,28 @@ def test_limits_are_told_with_what_is_spent() -> None:
     assert BudgetSpec(hours=0.5).text(flops=0, hours=0.0123, trials=0) == "0.5 h (0.012 h spent)"
 
 
-def test_no_run_is_judged_at_its_last_step() -> None:
-    assert StopEarlySpec(grace=1).rungs(9) == (1, 3)
-    assert StopEarlySpec(grace=1).rungs(10) == (1, 3, 9)
-    assert StopEarlySpec(kind="median", grace=2).rungs(6) == (2, 4)
+def test_no_rung_is_near_the_end() -> None:
+    assert StopEarlySpec().rungs(800) == (88, 264)
+    assert StopEarlySpec(grace=1).rungs(9) == StopEarlySpec(grace=1).rungs(26) == (1, 3)
+    assert StopEarlySpec(reduction=10).rungs(400_000) == (4000, 40_000)
+
+
+def test_early_stopping_requires_one_seed() -> None:
+    with pytest.raises(UserError, match=r"^stop_early: requires one seed, got 3"):
+        SweepSpec(experiment="tiny", seeds=(0, 1, 2), stop_early=StopEarlySpec())
+    assert SweepSpec(experiment="tiny", seeds=(4,), stop_early=StopEarlySpec()).stop_early
 
 
 def test_a_run_of_a_few_steps_is_first_judged_at_its_first_step() -> None:
     assert [StopEarlySpec().first_rung(steps) for steps in (1, 8, 9, 18, 900)] == [1, 1, 1, 2, 100]
     assert StopEarlySpec(grace=7).first_rung(3) == 7
-    assert StopEarlySpec().rungs(8) == (1, 3)
+    assert StopEarlySpec().rungs(8) == (1,)
 
 
-def test_a_rule_may_be_its_kind_alone() -> None:
-    assert decode(StopEarlySpec, "median") == StopEarlySpec(kind="median")
+def test_early_stopping_takes_asha_alone() -> None:
+    assert decode(StopEarlySpec, "asha") == StopEarlySpec()
+    with pytest.raises(UserError, match="must be asha, null or"):
+        decode(StopEarlySpec, "median")
 
 
 @pytest.mark.parametrize(

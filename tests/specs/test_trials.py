@@ -152,7 +152,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
         ({"match": None, "axes": {"spend": [1, 2]}}, r"^axes\.spend: of what\? say `match:"),
         ({"axes": {"spend": [0]}}, "spend: expected a positive number, got 0"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
-        ({"stop_early": {"kind": "asha"}}, "^stop_early: judges at equal steps"),
+        ({"stop_early": "asha"}, "^stop_early: judges at equal steps"),
         ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),
         (
             {"evaluate": ["heldout_loss at baseline"]},

@@ -123,7 +123,7 @@ def test_a_search_says_its_space_and_what_is_to_come(lab: Lab, screen: Screen) -
 
 def test_a_run_that_this_sweep_stopped_early_is_shown_so(lab: Lab, screen: Screen) -> None:
     write_sweep(lab.root, small(states={(2, 8): "interrupted"}))
-    plan = placements(stop_early={"kind": "asha"})
+    plan = placements(stop_early="asha")
     folder = lab.sweep("placement")
     folder.add_stopped(Stopped(plan.tasks[1].run, 7, "others are better"))
     screen("two runs were done", show, answers, plan, lab)

@@ -253,14 +253,6 @@ class Dashboard(Served):
 
 
 @dataclass(kw_only=True)
-class Recommend(AsJson, Named):
-    """find a rule for routes from a placement sweep"""
-
-    equal_steps: bool = option("for a number of steps, though the sweep matches costs", False)
-    out: str | None = option("experiment to write (recommended.yaml beside the plan)")
-
-
-@dataclass(kw_only=True)
 class Cost(AsJson, Routed, Changed):
     """compute parameters, MACs, FLOPs, speed-up"""
 
@@ -437,7 +429,6 @@ COMMANDS = {
     "figures": Command(Figures, "views", "figures route_placement"),
     "report": Command(Report, "views", "report route_placement"),
     "dashboard": Command(Dashboard, "views", "dashboard --port 8601"),
-    "recommend": Command(Recommend, "views", "recommend route_placement"),
     "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
     "stop": Command(Stop, "lab", "stop route_placement"),
     "rm": Command(Rm, "lab", "rm route_placement --yes"),

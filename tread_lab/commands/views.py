@@ -1,11 +1,8 @@
-"""The commands that show results: figures, report, recommendation, dashboard and MLflow's pages."""
+"""The commands that show results: figures, report, dashboard and MLflow's pages."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from tread_lab.commands.options import DONE, Dashboard, Figures, Recommend, Report, Ui
+from tread_lab.commands.options import DONE, Dashboard, Figures, Report, Ui
 from tread_lab.records.lab import Lab
 from tread_lab.terminal.console import say
 
@@ -25,27 +22,6 @@ def report(options: Report) -> int:
     from tread_lab.analysis.report.report import write_report
 
     print(write_report(Lab.existing(options.root), options.name, path=options.output))
-    return DONE
-
-
-def recommend(options: Recommend) -> int:
-    """Say the rule and how sure it is, and write the experiment; return the exit code."""
-    from tread_lab.analysis.recommend import wording
-    from tread_lab.analysis.recommend.recommendation import recommend as rule_of
-
-    lab, out = Lab.existing(options.root), options.out
-    rule, path = rule_of(lab, options.name, equal_steps=options.equal_steps), None
-    if rule.verdict != "dense":
-        path = Path(out or lab.sweep(rule.sweep).path / "recommended.yaml").absolute()
-        wording.write_experiment(lab, rule, path)
-    if options.as_json:
-        written = None if path is None else str(path)
-        print(json.dumps({**wording.as_tree(rule), "experiment": written}, indent=1))
-        return DONE
-    lines = wording.as_lines(rule)
-    if path is not None:
-        lines = [*lines, f"experiment: {path} (`tread-lab train {path}`)"]
-    print("\n".join(lines))
     return DONE
 
 

@@ -1,136 +1,84 @@
-"""Which cells are best or not distinguishable from the best, with what power, how firm the ranks.
+"""Which cells are best or not distinguishable from the best.
 
-The model is the additive two-way layout y_sk = seed_s + cell_k + e_sk: cells are compared within
-seeds (all share draws and baseline), and the residual deviation is pooled over all of them, which
-is what makes three seeds worth something. Lower is better throughout.
+The model is y_sk = seed_s + cell_k + e_sk: cells are compared within seeds (all share draws and
+baseline). Residuals of long routes vary several times as much as those of short ones, so each cell
+has its own variance, and each pair Welch's degrees of freedom (Games and Howell 1976). Lower is
+better throughout.
 """
 
-# S seeds, K cells, R resamples
+# S seeds, K cells
 
 from __future__ import annotations
 
-import bisect
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, nctdtr, ndtr, ndtri, stdtrit
+from scipy.special import gammaincinv, ndtr, ndtri, stdtrit
 
 from tread_lab.compare.intervals import CONFIDENCE
 
 Array = NDArray[np.float64]
 Quantile = Callable[[int, int], float]  # of the largest difference of cells, by degrees of freedom
-POWER = 0.8  # the usual promise of a planned experiment
-MOST_SEEDS = 200
-RESAMPLES = 4000
 _NODES = 80
-_FAR = 100.0  # standard errors; beyond, the quadrature of the noncentral t gives up
 
 
-def worse_over_seeds(values_SK: Array, quantile: Quantile) -> NDArray[np.bool_] | None:
+def worse_over_seeds(
+    values_SK: Array, quantile: Quantile, *, cells: int
+) -> NDArray[np.bool_] | None:
     """Return which cells are worse than the first, at 95% for all of them together.
 
-    A value that is absent is NaN; a difference is over the seeds that both cells have. The result
-    is `None` where no two cells share two seeds, so that nothing is left to estimate the deviation
-    from.
+    A value that is absent is NaN; a difference is over the seeds that both cells have. A cell of
+    one seed is not told apart. The result is `None` where no two cells share two seeds.
 
     Args:
         quantile: `range_quantile` where the same values chose the first cell, `quantile_to_one`
             where it was known before.
+        cells: size of the family, at least K: cells that were started and have no values count.
     """
-    deviation, freedom = _pooled(values_SK)
-    if not freedom:
+    known_SK = np.isfinite(values_SK)
+    if (known_SK.sum(axis=1) > 1).sum() < 2:
         return None
     apart_SK = values_SK - values_SK[:, :1]
     common_K = np.isfinite(apart_SK).sum(axis=0)
-    error_K = deviation * np.sqrt(2 / np.maximum(common_K, 1))
     apart_K = np.nansum(apart_SK, axis=0) / np.maximum(common_K, 1)
-    return np.asarray(apart_K > quantile(values_SK.shape[1], freedom) * error_K)
+    variance_K = _variances(values_SK)
+    squares_K = variance_K**2 / np.maximum(known_SK.sum(axis=0) - 1, 1)
+    both_K, squares_K = variance_K + variance_K[0], squares_K + squares_K[0]
+    freedom_K = np.divide(both_K**2, squares_K, out=np.ones(len(both_K)), where=squares_K > 0)
+    most_K = (common_K - 1) * (len(both_K) - 1)  # of two cells, those of their differences
+    freedom_K = np.clip(freedom_K, 1, np.maximum(most_K, 1)).astype(int)
+    limit_K = np.array([quantile(cells, freedom) for freedom in freedom_K.tolist()])
+    error_K = np.sqrt(both_K / np.maximum(common_K, 1))
+    return np.asarray((common_K > 1) & (apart_K > limit_K * error_K))
 
 
-def widening(cells: int, n: int, quantile: Quantile) -> float:
-    """Return how much wider intervals over n images are that hold for all cells together.
+def widening(cells: int, n: int) -> float:
+    """Return how much wider intervals over n images are that hold for all pairs of cells."""
+    return range_quantile(cells, n - 1) / range_quantile(2, n - 1)
 
-    It is 1 for two cells. The quantile is as for `worse_over_seeds`.
+
+def _variances(values_SK: Array) -> Array:
+    """Return the variance of each cell's values, NaN for a cell of one seed.
+
+    It is what cells and seeds leave, over the cell's seeds but one. The effects of seeds, which are
+    taken off, have a part of it: on average 1/K where variances are equal.
     """
-    return quantile(cells, n - 1) / quantile(2, n - 1)
-
-
-def residual_deviation(values_SK: Array) -> float:
-    """s of the two-way layout: what is left of the values after cells and seeds."""
-    S, K = values_SK.shape
-    return float(np.sqrt((_residuals(values_SK) ** 2).sum() / ((S - 1) * (K - 1))))
-
-
-def power(difference: float, deviation: float, *, cells: int, seeds: int) -> float:
-    """Chance that a cell worse than the best by `difference` is called worse, as all pairs are."""
-    freedom = (seeds - 1) * (cells - 1)
-    apart = difference / (deviation * np.sqrt(2 / seeds)) if deviation > 0 else np.inf
-    missed = nctdtr(freedom, min(apart, _FAR), range_quantile(cells, freedom))
-    return float(1 - missed)
-
-
-def seeds_needed(difference: float, deviation: float, *, cells: int) -> int | None:
-    """Seeds that separate two cells `difference` apart with 80% power; `None` beyond 200."""
-    counts = range(2, MOST_SEEDS + 1)
-
-    def chance(seeds: int) -> float:
-        return power(difference, deviation, cells=cells, seeds=seeds)
-
-    fewer = bisect.bisect_left(counts, POWER, key=chance)
-    return counts[fewer] if fewer < len(counts) else None
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """How firm an order is: [K] each, ranks from 1.
-
-    Attributes:
-        low_K, high_K: the ranks that hold a cell in 95% of resamples.
-        first_K: share of resamples in which it came first.
-    """
-
-    low_K: NDArray[np.int64]
-    high_K: NDArray[np.int64]
-    first_K: Array
-
-
-def ranks(values_SK: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Ranks:
-    """Ranks when the residuals of the two-way layout are drawn anew; two seeds are enough."""
-    S, K = values_SK.shape
-    residual = _residuals(values_SK) * np.sqrt(S * K / ((S - 1) * (K - 1)))
-    rng = np.random.default_rng(seed)
-    drawn_RK = rng.choice(residual.ravel(), size=(resamples, S, K)).mean(axis=1)
-    ranks_RK = np.argsort(np.argsort(values_SK.mean(axis=0) + drawn_RK, axis=1), axis=1) + 1
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(ranks_RK, [tail, 1 - tail], axis=0, method="nearest")
-    first = (ranks_RK == 1).mean(axis=0)
-    return Ranks(low.astype(np.int64), high.astype(np.int64), first)
-
-
-def _pooled(values_SK: Array) -> tuple[float, int]:
-    """Return `residual_deviation` and its degrees of freedom where values may be absent (NaN)."""
     known_SK = np.isfinite(values_SK)
-    count_K = np.maximum(known_SK.sum(axis=0), 1)
+    count_K = known_SK.sum(axis=0)
 
     def centred(values_SK: Array) -> Array:
         own_SK = np.where(known_SK, values_SK, 0.0)
-        return np.where(known_SK, own_SK - own_SK.sum(axis=0) / count_K, 0.0)
+        return np.where(known_SK, own_SK - own_SK.sum(axis=0) / np.maximum(count_K, 1), 0.0)
 
     within_SK = centred(values_SK)
-    normal_SS = np.diag(known_SK.sum(axis=1)) - (known_SK / count_K) @ known_SK.T
-    seeds_S, _, rank, _ = np.linalg.lstsq(normal_SS, within_SK.sum(axis=1))
-    freedom = int(known_SK.sum() - known_SK.any(axis=0).sum() - rank)
+    normal_SS = np.diag(known_SK.sum(axis=1)) - (known_SK / np.maximum(count_K, 1)) @ known_SK.T
+    seeds_S, *_ = np.linalg.lstsq(normal_SS, within_SK.sum(axis=1))
     left_SK = within_SK - centred(np.broadcast_to(seeds_S[:, None], known_SK.shape))
-    return float(np.sqrt((left_SK**2).sum() / max(freedom, 1))), freedom
-
-
-def _residuals(values_SK: Array) -> Array:
-    """Return what is left of the values after cells and seeds."""
-    rows, columns = values_SK.mean(axis=1, keepdims=True), values_SK.mean(axis=0)
-    return np.asarray(values_SK - rows - columns + values_SK.mean())
+    K = max((count_K > 0).sum(), 2)
+    variance_K = (left_SK**2).sum(axis=0) / np.maximum(count_K - 1, 1) * K / (K - 1)
+    return np.where(count_K > 1, variance_K, np.nan)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -156,9 +104,9 @@ def range_quantile(cells: int, freedom: int) -> float:
 def quantile_to_one(cells: int, freedom: int) -> float:
     """d for the differences of all cells to the first one: Bonferroni's, however they correlate.
 
-    For two cells d is the quantile of a two-sided t-test.
+    For two cells d is the quantile of a one-sided t-test.
     """
-    return float(stdtrit(freedom, 1 - (1 - CONFIDENCE) / 2 / (cells - 1)))
+    return float(stdtrit(freedom, 1 - (1 - CONFIDENCE) / (cells - 1)))
 
 
 def _root(function: Callable[[float], float], most: float) -> float:

@@ -28,6 +28,7 @@ from tread_lab.frames.ranking import (
     ranked_cells,
     ranking_caption,
     ranking_key,
+    started_cells,
     tied_with_best,
     without_baseline,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "plan_steps_frame",
     "steps_frame",
     "training_frame",
+    "started_cells",
     "tied_with_best",
     "trials_frame",
     "with_delta",

@@ -111,21 +111,25 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
     return cells.assign(rank=rank, reason=cells["reason"].mask(some, told)).loc[order]
 
 
-def tied_with_best(
-    lab: Lab, frame: pd.DataFrame, cells: Sequence[str], metric: str = GAP_HELDOUT
-) -> list[str]:
-    """Return the cells that cannot be told from the first, at 95% for all pairs of cells together.
+def started_cells(frame: pd.DataFrame) -> int:
+    """Return how many cells beside baselines were started, also those that have no result."""
+    begun = (frame["role"] == "trial") & (frame["run"] != frame["baseline"])
+    return int(frame.loc[begun & (frame["state"] != RunState.PENDING), "cell"].nunique())
 
-    Differences are paired over seeds, and over images by held-out gap where each cell has one seed.
+
+def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[str]:
+    """Return the cells that cannot be told from the first by held-out gap.
+
+    That is at 95% for all pairs of the cells that were started. Differences are paired over seeds,
+    and over images where each cell has one seed.
 
     Args:
-        cells: completed trials, best first by the metric.
-        metric: a column of differences to the baseline.
+        cells: completed trials, best first by held-out gap.
     """
     if len(cells) < 2:
         return []
-    rows, sign = _measured(frame, cells, metric), 1 if lower_is_better(metric) else -1
-    worse = worse_over_seeds(sign * _by_seed(rows, cells, metric), range_quantile)
+    rows = _measured(frame, cells)
+    worse = worse_over_seeds(_by_seed(rows, cells), range_quantile, cells=started_cells(frame))
     if worse is None:
         own = _worse_over_images(lab, frame, rows, cells)
         return [cell for cell in cells[1:] if cell not in own]
@@ -135,31 +139,29 @@ def tied_with_best(
 def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
     """Return whether the first cell is better than dense at 95%, chosen as it is from all of them.
 
-    Its own interval must show it, and one that holds for all cells against dense together.
+    Its own interval must show it, and one that holds for all started cells against dense together,
+    over seeds: one seed shows nothing about a cell.
 
     Args:
         done: rows of `ranked_cells`, completed trials, best first by held-out gap.
     """
-    gap, high, n = (float(done[GAP_HELDOUT + end].iloc[0]) for end in ("", HIGH, COUNT))
-    if not high < 0:
+    if not done[GAP_HELDOUT + HIGH].iloc[0] < 0:
         return False
-    rows = _measured(frame, done["cell"], GAP_HELDOUT)
-    gaps_SK = _by_seed(rows, done["cell"], GAP_HELDOUT)
-    better = worse_over_seeds(np.insert(-gaps_SK, 0, 0.0, axis=1), quantile_to_one)
-    if better is None:
-        return -gap > (high - gap) * widening(len(done) + 1, int(n), quantile_to_one)
-    return bool(better[1])
+    gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"])
+    dense_and_SK, family = np.insert(-gaps_SK, 0, 0.0, axis=1), started_cells(frame) + 1
+    better = worse_over_seeds(dense_and_SK, quantile_to_one, cells=family)
+    return better is not None and bool(better[1])
 
 
-def _measured(frame: pd.DataFrame, cells: Collection[str], metric: str) -> pd.DataFrame:
-    """Return the completed trials of some cells that have a metric."""
+def _measured(frame: pd.DataFrame, cells: Collection[str]) -> pd.DataFrame:
+    """Return the completed trials of some cells that have a held-out gap."""
     done = (frame["role"] == "trial") & (frame["state"] == RunState.COMPLETED)
-    return frame[done & frame["cell"].isin(cells) & frame[metric].notna()]
+    return frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
 
 
-def _by_seed(rows: pd.DataFrame, cells: Iterable[str], metric: str) -> NDArray[np.float64]:
-    """Return a metric of cells, [S, K], NaN where a cell lacks a seed."""
-    gaps = rows.groupby(["seed", "cell"])[metric].first().unstack()
+def _by_seed(rows: pd.DataFrame, cells: Iterable[str]) -> NDArray[np.float64]:
+    """Return the gaps of cells, [S, K], NaN where a cell lacks a seed."""
+    gaps = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack()
     return gaps.reindex(columns=[*cells]).to_numpy(float)
 
 
@@ -179,12 +181,13 @@ def _worse_over_images(
     apart = pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
     high = pairs[GAP_HELDOUT + HIGH] + pairs[GAP_HELDOUT + HIGH + BEST]
     half = high - pairs[GAP_HELDOUT] - pairs[GAP_HELDOUT + BEST]
-    clear = apart > half * widening(len(cells), images, range_quantile)
+    family = started_cells(frame)
+    clear = apart > half * widening(family, images)
     worse = set(pairs.loc[clear, "cell"])
     for pair in pairs[~clear].nsmallest(NEAREST, GAP_HELDOUT).to_dict("records"):
         one, best_one = ((pair["run" + end], pair["baseline" + end]) for end in ("", BEST))
         gap = _apart(lab, one, best_one, steps, planned)
-        if gap and gap.mean > (gap.high - gap.mean) * widening(len(cells), gap.n, range_quantile):
+        if gap and gap.mean > (gap.high - gap.mean) * widening(family, gap.n):
             worse.add(pair["cell"])
     return worse
 

@@ -15,13 +15,7 @@ from torch import Tensor
 
 from tread_lab.metrics.extraction import Extraction, Reference, described
 from tread_lab.metrics.fidelity import kernel_distance, shuffled_inception_score
-from tread_lab.metrics.frechet import (
-    EighthMoments,
-    FrechetTo,
-    Moments,
-    RunningMoments,
-    extrapolated,
-)
+from tread_lab.metrics.frechet import Moments, RunningMoments, frechet_distance
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
@@ -37,12 +31,11 @@ class Keeper(Protocol):
     def add(self, x_BD: Tensor) -> None: ...
 
 
-# (layer, what is kept) -> what keeps it, made for a number of images
-KEEPERS: Mapping[tuple[str, str], Callable[[int], Keeper]] = {
-    ("pool", "moments"): lambda count: RunningMoments(),
-    ("spatial", "moments"): lambda count: RunningMoments(),
-    ("logits", "moments"): lambda count: SplitSums(),
-    ("pool", "eighths"): EighthMoments,
+# layer -> what keeps its moments
+KEEPERS: Mapping[str, Callable[[], Keeper]] = {
+    "pool": RunningMoments,
+    "spatial": RunningMoments,
+    "logits": SplitSums,
 }
 
 
@@ -77,8 +70,7 @@ class Scorer:
         device: torch.device,
         cache: Path | None = None,
     ) -> None:
-        with_others = [name for m in metrics for name in (m, *METRICS[m].also)]
-        self.metrics = list(dict.fromkeys(with_others))
+        self.metrics = list(dict.fromkeys(metrics))
         self.extraction, self._count = Extraction(extractor, device=device), count
         self._heldout = reference.heldout
         self._given = reference.moments if self.extraction.extractor == INCEPTION else {}
@@ -89,12 +81,8 @@ class Scorer:
             if metric.compares and (metric.keeps == "features" or metric.layer not in self._given)
         ]
         self._real = described(reference, self.extraction, dict.fromkeys(layers), shape, cache)
-        summed = {(metric.layer, metric.keeps) for metric in facts}
-        self._kept: dict[str, Keeper] = {
-            f"{layer} {keeps}": make(count)
-            for (layer, keeps), make in KEEPERS.items()
-            if (layer, keeps) in summed
-        }
+        summed = {metric.layer for metric in facts if metric.keeps == "moments"}
+        self._kept = {layer: make() for layer, make in KEEPERS.items() if layer in summed}
         self._features: dict[str, list[Tensor]] = {
             metric.layer: [] for metric in facts if metric.keeps == "features"
         }
@@ -106,8 +94,8 @@ class Scorer:
             UserError: images that the extractor cannot take.
         """
         features = self.extraction(images_BCHW)
-        for name, keeper in self._kept.items():
-            keeper.add(features[name.partition(" ")[0]])
+        for layer, keeper in self._kept.items():
+            keeper.add(features[layer])
         for layer, parts in self._features.items():
             parts.append(features[layer].cpu())
 
@@ -170,24 +158,14 @@ class Compared:
         self.reference, self.given = reference, given
 
     @functools.cache  # noqa: B019
-    def frechet_to(self, layer: str) -> FrechetTo:
+    def frechet(self, layer: str) -> float:
         """Return the Frechet distance to the references in a layer, in float64."""
         if (moments := self.given.get(layer)) is None:
             x_MD = self.reference[layer].double()
             moments = x_MD.mean(dim=0), x_MD.T.cov()
         mean_D, covariance_DD = (x.to(self.device) for x in moments)
-        return FrechetTo((mean_D, covariance_DD))
-
-    @functools.cache  # noqa: B019
-    def frechet(self, layer: str) -> float:
-        """Return the Frechet distance in a layer."""
-        moments = self.kept[f"{layer} moments"]
-        return self.frechet_to(layer)((moments.mean_D, moments.covariance_DD))
-
-    @functools.cached_property
-    def extrapolated(self) -> tuple[float, float]:
-        """FID of infinitely many images and its standard error."""
-        return extrapolated(self.kept["pool eighths"].eighths, self.frechet_to("pool"))
+        own = self.kept[layer]
+        return frechet_distance((mean_D, covariance_DD), (own.mean_D, own.covariance_DD))
 
     @functools.cached_property
     def neighbours(self) -> tuple[float, float]:
@@ -201,11 +179,9 @@ MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
         "fd": lambda compared: compared.frechet("pool"),
         "fd_dinov2": lambda compared: compared.frechet("pool"),
         "fid": lambda compared: compared.frechet("pool"),
-        "fid_inf": lambda compared: compared.extrapolated[0],
-        "fid_inf_error": lambda compared: compared.extrapolated[1],
         "sfid": lambda compared: compared.frechet("spatial"),
         "kid": lambda c: kernel_distance(c.generated["pool"], c.reference["pool"]),
-        "is": lambda compared: compared.kept["logits moments"].score,
+        "is": lambda compared: compared.kept["logits"].score,
         "is_shuffled": lambda c: shuffled_inception_score(c.generated["logits"]),
         "precision": lambda compared: compared.neighbours[0],
         "recall": lambda compared: compared.neighbours[1],

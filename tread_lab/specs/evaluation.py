@@ -263,8 +263,7 @@ class SamplesSpec:
 
     Attributes:
         metrics: `fd` (Frechet distance in the data set's own features), `fid` (the same in
-            Inception-2015 features, weights needed), `sfid` (in its spatial features), `fid_inf`
-            (FID of infinitely many images), `kid`, `is`
+            Inception-2015 features, weights needed), `sfid` (in its spatial features), `kid`, `is`
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
         sampler: how images are generated; by default as the experiment says.

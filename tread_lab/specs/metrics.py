@@ -55,10 +55,9 @@ class Metric:
             (seven channels at 17 x 17 places).
         keeps: what is kept of the features of generated images: all `features`, or `moments`,
             whose size does not grow with the number of images (of logits, those of the
-            inception score's splits), or the moments of each of eight equal parts (`eighths`).
+            inception score's splits).
         fewest: images that it is defined for.
         fewest_real: real images that it is defined for, where it compares.
-        also: metrics that are recorded beside it.
         compares: whether real images are needed beside the generated ones.
         code: reference to a function as in `metrics.features`, where an extension has it.
     """
@@ -66,10 +65,9 @@ class Metric:
     features: Literal["inception", "dinov2", "own", "any"]
     kind: MetricKind
     layer: Literal["pool", "logits", "spatial"] = "pool"
-    keeps: Literal["features", "moments", "eighths"] = "features"
+    keeps: Literal["features", "moments"] = "features"
     fewest: int = 100
     fewest_real: int = 2
-    also: tuple[str, ...] = ()
     compares: bool = True
     code: str = ""
 
@@ -90,7 +88,6 @@ def _distance(label: str, features: str) -> MetricKind:
 _FD = _distance("FD", "in the space that its brackets name")
 _FD_DINOV2 = _distance("FD-DINOv2", "of DINOv2 ViT-L/14")
 _FID = _distance("FID", "of Inception-2015")
-_FID_INF = _distance("FID, extrapolated", "of Inception-2015, extrapolated to endless samples")
 _SFID = _distance("sFID", "of Inception-2015 at 17 x 17 places")
 _SCORE = "inception score of samples; higher is better"
 _IS = MetricKind("quality", "higher", label="IS", meaning=_SCORE)
@@ -106,16 +103,6 @@ METRICS = Kind(
         "fd_dinov2": Metric(features="dinov2", kind=_FD_DINOV2, keeps="moments"),
         "fid": Metric(features="inception", kind=_FID, keeps="moments"),
         "sfid": Metric(features="inception", kind=_SFID, layer="spatial", keeps="moments"),
-        "fid_inf": Metric(
-            features="inception",
-            kind=_FID_INF,
-            keeps="eighths",
-            fewest=20_000,
-            also=("fid_inf_error",),
-        ),
-        "fid_inf_error": Metric(
-            features="inception", kind=MetricKind(), keeps="eighths", fewest=20_000
-        ),
         "kid": Metric(features="any", kind=_KID),
         "is": Metric(
             features="inception", kind=_IS, layer="logits", keeps="moments", compares=False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -72,48 +72,41 @@ class SearchSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class StopEarlySpec:
-    """The `stop_early:` block of a sweep file; `stop_early: asha` is enough.
+    """The `stop_early:` block of a sweep file: asynchronous successive halving (ASHA).
 
     Trials are judged by their training loss less that of their baseline over the same steps;
     baselines run first and are never stopped.
 
     Attributes:
-        kind: `asha` (asynchronous successive halving) lets the best 1/reduction of those that
-            reached a rung go on; `median` stops a trial whose best gap is worse than the median of
-            the others' means.
-        grace: the first step at which a trial is judged; `None` means a ninth of the steps of the
+        grace: the first step at which a trial is judged; `None` means steps / reduction^2 of the
             shortest, so that all are judged at equal steps.
-        reduction: ASHA's rungs lie at grace x reduction^k, the median rule's at grace x k.
-        least: trials that must have come as far before the median rule judges.
+        reduction: the best 1/reduction of the trials that reached a rung continue; rungs are at
+            grace x reduction^k, none beyond steps / reduction.
     """
 
-    kind: Literal["asha", "median"] = "asha"
     grace: int | None = None
     reduction: int = 3
-    least: int = 3
 
     def __post_init__(self) -> None:
         if self.reduction < 2:
             raise UserError(f"reduction: at least 2, got {self.reduction}")
-        if self.least < 1 or (self.grace is not None and self.grace < 1):
-            raise UserError("grace and least: at least 1")
+        check_positive(self, "grace")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
-        return {"kind": value}
+        if value != "asha":
+            raise UserError(f"must be asha, null or {{grace: 100, reduction: 3}}, got {value!r}")
+        return {}
 
     def first_rung(self, steps: int) -> int:
         """Return the first step at which a run of so many steps is judged."""
-        return self.grace or max(steps // 9, 1)
+        return self.grace or max(steps // self.reduction**2, 1)
 
     def rungs(self, steps: int) -> tuple[int, ...]:
         """Return all steps at which a run of so many steps is judged."""
         first = self.first_rung(steps)
-        rung_of: dict[str, Callable[[int], int]] = {
-            "asha": lambda k: first * self.reduction**k,
-            "median": lambda k: first * (k + 1),
-        }
-        return tuple(takewhile(lambda rung: rung < steps, map(rung_of[self.kind], count())))
+        rungs = (first * self.reduction**k for k in count())
+        return tuple(takewhile(lambda rung: rung * self.reduction <= steps, rungs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +201,11 @@ class SweepSpec:
                 "stop_early: judges at equal steps, and `match` changes them; leave one"
             )
         settle(self, seeds=_seeds(self.seeds), variants=dict(_variants(self.variants)))
+        if self.stop_early is not None and len(self.seeds) > 1:
+            raise UserError(
+                f"stop_early: requires one seed, got {len(self.seeds)}. It stops single runs, and a"
+                " cell counts only with all its seeds. Try seeds=[0], or stop_early=null"
+            )
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:

@@ -50,6 +50,10 @@ class Measurement:
     seconds: float | None
 
 
+STOPS = (
+    "stop_early judges by the gap in training loss, which does not rank placements: a route that"
+    " would be best may be stopped"
+)
 _NAMED = 5  # runs that do not fit the budget; the others are counted
 
 
@@ -64,6 +68,8 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     if len(plan.tasks) > ROWS:
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
     show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
+    if plan.stop_early is not None:
+        show_lines(out, [STOPS])
     show_lines(out, _during_training(plan))
     if plan.search_spec is not None:
         show_lines(out, _search(plan, plan.search_spec, lab))

@@ -1,4 +1,4 @@
-"""Numbers have three digits and units, and a trend is claimed beyond one half only."""
+"""Numbers have three digits and units, and a trend beyond one half has p < 0.05."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ def test_differences_have_their_signs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("correlation", "text"), [(0.51, "up"), (0.5, "no clear trend"), (-0.5, "no clear trend"),
-                              (-0.51, "down")]
-)  # fmt: skip
-def test_a_trend_is_claimed_beyond_one_half(correlation: float, text: str) -> None:
-    assert trend(correlation, "up", "down") == text
+    ("correlation", "chance", "text"),
+    [
+        (0.51, 0.04, "up"),
+        (0.5, 0.04, "no clear trend"),
+        (-0.51, 0.04, "down"),
+        (0.7, 0.05, "no clear trend"),
+        (1.0, float("nan"), "no clear trend"),
+    ],
+)
+def test_a_trend_is_claimed_with_its_p(correlation: float, chance: float, text: str) -> None:
+    assert trend(correlation, chance, "up", "down") == text
 
 
 def test_many_names_are_counted() -> None:

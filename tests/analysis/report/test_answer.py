@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.report import answer as module
@@ -14,20 +16,21 @@ from tread_lab.analysis.report.answer import Answer
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
+T975 = stats.t.ppf(0.975, 2)
 GAP = ("gap/heldout", "gap/heldout:low", "gap/heldout:high")
 INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the headline says
-    ((3, 1, 5), (2, 1, 3), (1, 0.5, 1.5)): "Every cell that was tried costs quality here, against",
-    ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): (
-        "more, a gap of +1.00 \u00b1 0.50 (95% over 4 images of 1 seed)"
-    ),
+    (
+        (3, 1, 5),
+        (2, 1, 3),
+        (1, 0.5, 1.5),
+    ): "Every cell that has a result costs quality here",
+    ((3, -1, 7), (2, -1, 5), (1, 0.5, 1.5)): "more, a gap of +1.00 \u00b1 0.50 (95% over 3 seeds)",
     ((3, -1, 7), (2, -1, 5), (1, -0.5, 2.5)): "has the lowest mean; it cannot be distinguished",
     (
         (3, -1, 7),
         (-1, -1.5, -0.5),
         (-2, -5, 1),
-    ): "1 seed), of 3 cells: 1 better, 2 cannot be distinguished",
-    ((3, -1, 7), (2, -1, 5), (-1, -1.8, -0.2)): "own interval, but not at 95% as the best of 3: h",
-    ((3, -1, 7), (2, -1, 5), (-1, -2, -0.5)): "best of 3 cells is 5→8 s=0.5; it is better",
+    ): "3 seeds), of 3 cells: 1 better, 2 cannot be distinguished",
 }
 
 
@@ -37,12 +40,14 @@ def answer(lab: Lab, frame: pd.DataFrame) -> Answer:
 
 @pytest.mark.parametrize("intervals", INTERVALS)
 def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(images=4, levels=2))
-    frame = trials_frame(lab, "placement")
-    columns = ["gap/heldout", "gap/heldout:low", "gap/heldout:high"]
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement").sort_values(["cell", "seed"])
+    apart = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3) / T975  # deviations of a t-interval of 1
+    gaps = [mean + (high - mean) * apart for mean, _, high in intervals]
     trial = frame["role"] == "trial"
-    frame.loc[trial, columns] = intervals
-    frame.loc[trial, "heldout/loss"] = frame["heldout/loss"].iloc[0] + frame["gap/heldout"]
+    frame.loc[trial, GAP[0]] = np.concatenate(gaps)
+    frame["heldout/loss"] = 0.5
+    frame.loc[trial, "heldout/loss"] += frame[GAP[0]]
     sentence = answer(lab, frame).sentence
     assert INTERVALS[intervals] in sentence
     others = frame.assign(**{"heldout/loss": frame["heldout/loss"] * 1.01})  # of other images
@@ -52,6 +57,24 @@ def test_the_headline_follows_from_every_interval(intervals: tuple, tmp_path: Pa
     assert ("Every cell" in sentence) == (some_worse == 3)
     assert ("1 worse, 2 cannot be" in sentence) == (some_worse == 1)
     assert ("each by its own interval" in sentence) == (some_worse < 3)
+
+
+def test_one_seed_speaks_of_this_pair_of_runs(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(images=4, levels=2))
+    said = answer(lab, trials_frame(lab, "placement")).sentence
+    assert said.startswith(
+        "With one seed, run 2→8 s=0.5, lowest of 3, ended 0.0015 below its dense"
+    )
+    assert "Indicative only; use three or more seeds." in said and "better than" not in said
+
+
+def test_a_cell_without_a_result_is_named_and_counts(tmp_path: Path) -> None:
+    states = {((0, 4), 1): "diverged", ((5, 8), 0): "stopped", ((5, 8), 1): "stopped"}
+    lab = write_sweep(tmp_path, small(seeds=(0, 1), states=states))
+    said = answer(lab, trials_frame(lab, "placement"))
+    lost = "0→4 s=0.5 (seed 1 diverged) and 5→8 s=0.5 (seed 0, 1 stopped early)."
+    assert said.sentence.endswith(f"Without a result, but counted: {lost}")
+    assert "best of 3" in said.sentence and "best of 3" in said.certainty
 
 
 def test_no_cell_is_called_worse_where_all_others_are_rivals_of_the_best(

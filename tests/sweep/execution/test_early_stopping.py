@@ -23,7 +23,7 @@ from tread_lab.sweep.plan.storage import store_plan
 
 
 def planned(name: str = "halved", **more: Any) -> Plan:
-    early = {"kind": "asha", "grace": 10, "reduction": 2}
+    early = {"grace": 10, "reduction": 2}
     tree = {"axes": {"route": {"start": 0, "end": "0..7"}}, "stop_early": early, **more}
     return plan_of(tiny(steps=60, model=DEEP), name, **tree)
 
@@ -68,18 +68,20 @@ def test_a_rung_without_a_logged_loss_in_its_second_half_is_refused(lab: Lab) ->
     fixed = {"execution": {"log_every": 25}}
     line = (
         r"stop_early: judges at step 20, and execution\.log_every=25 logs no loss in the half"
-        r" before it; log more often, or write \{kind: median, grace: 25\}"
+        r" before it; log more often, or write stop_early\.grace=25"
     )
     with pytest.raises(UserError, match=line):
-        EarlyStopping.of(planned(fixed=fixed, stop_early={"kind": "median", "grace": 20}), lab)
-    assert EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 25}), lab)
+        EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 20}), lab)
+    assert EarlyStopping.of(planned(fixed=fixed, stop_early={"grace": 25, "reduction": 2}), lab)
 
 
 def test_a_grace_beyond_the_end_of_all_runs_is_refused(lab: Lab) -> None:
-    line = "^stop_early: no run is judged: grace is 60, and the longest run has 60 steps"
+    line = (
+        r"^stop_early\.grace: must be at most 30 \(steps / reduction of the longest run\), got 31"
+    )
     with pytest.raises(UserError, match=line):
-        EarlyStopping.of(planned(stop_early={"kind": "asha", "grace": 60}), lab)
-    assert EarlyStopping.of(planned(stop_early={"kind": "asha", "grace": 59}), lab)
+        EarlyStopping.of(planned(stop_early={"grace": 31, "reduction": 2}), lab)
+    assert EarlyStopping.of(planned(stop_early={"grace": 30, "reduction": 2}), lab)
     only_dense = replace(planned(), trials=planned().trials[:1])
     assert EarlyStopping.of(only_dense, lab) is None
 
@@ -134,12 +136,11 @@ def test_a_sweep_that_needs_all_of_it_takes_it_up(lab: Lab) -> None:
         assert trials_frame(lab, name).iloc[-1]["state"] == "completed"
 
 
-@pytest.mark.parametrize(("kind", "resumed"), [("asha", "STOP"), ("median", "CONTINUE")])
-def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, kind: str, resumed: str) -> None:
+def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab) -> None:
     from tread_lab.sweep.execution.ray_callbacks import CallbackErrors
     from tread_lab.sweep.execution.ray_executor import EarlyStoppingScheduler
 
-    plan = planned(stop_early={"kind": kind, "grace": 10, "reduction": 2})
+    plan = planned(stop_early={"grace": 10, "reduction": 2})
     early = EarlyStopping.of(plan, lab)
     assert early is not None
     logged(lab, plan.trials[0].run, 0.0)
@@ -154,9 +155,9 @@ def test_a_new_session_judges_by_what_earlier_ones_saw(lab: Lab, kind: str, resu
     results = (
         (good, 10, -1.0, "CONTINUE"),
         (bad, 10, 9.0, "STOP"),
-        (interrupted, 20, 9.0, resumed),
+        (interrupted, 20, 9.0, "STOP"),
     )
-    for run, rung, gap, verdict in results:  # the median rule goes by the best gap of a run so far
+    for run, rung, gap, verdict in results:
         result = {"run": run, "rung": rung, "rung_gap": gap}
         assert judge.on_trial_result(None, None, result) == verdict
     assert lab.sweep("halved").stopped()[bad].step == 10
@@ -169,7 +170,7 @@ fixed:
   train: {steps: 8, batch: 8}
   execution: {log_every: 2, checkpoint_every: 20}
 axes: {route: {start: 0, end: [1, 3]}}
-stop_early: {kind: asha, grace: 4, reduction: 2}
+stop_early: {grace: 4, reduction: 2}
 evaluate: [{heldout_loss: {images: 8, levels: 2}}]
 """
 

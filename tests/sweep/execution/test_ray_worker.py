@@ -100,7 +100,9 @@ def started(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
     made.task = Task(tiny())
     made.worker = ray_worker.Worker.__new__(ray_worker.Worker)
     config = {"task": ray_worker.SentTask(made.task)}
-    early = EarlyStopping(StopEarlySpec(grace=10), lab, "s", {made.task.run: (20, None)})
+    early = EarlyStopping(
+        StopEarlySpec(grace=10, reduction=2), lab, "s", {made.task.run: (20, None)}
+    )
     worker = WorkerInfo(whole=False, hang_timeout=7.0, runs_per_device=4)
     made.worker.setup(config, lab, "cpu", 3, worker, early)
     return made

@@ -20,7 +20,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import decode, encode
 from tread_lab.specs.labels import cell_label
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.specs.trials import steps_off
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import (
@@ -131,20 +131,20 @@ def test_a_parent_that_is_no_trial_is_counted_apart() -> None:
 
 def test_a_run_waits_for_its_baseline_only_where_it_is_judged_by_it() -> None:
     assert planned().baselines_first == {}
-    plan = planned(stop_early={"grace": 5})
+    plan = replace(planned(), stop_early=StopEarlySpec())
     assert plan.baselines_first == {t.run: t.baseline for t in plan.trials if t.role == "trial"}
-    plan = planned(search=SEARCH, stop_early={"grace": 5})
+    plan = replace(planned(search=SEARCH), stop_early=StopEarlySpec())
     first, second = (trial.run for trial in plan.trials)
     own = plan.trials_of({"route": "0->1"}), plan.trials_of({"route": "0->2"})
     runs = [trial.run for trials in own for trial in trials if trial.role == "trial"]
     assert plan.baselines_first == dict(zip(runs, (first, second, first, second), strict=True))
 
 
-@pytest.mark.parametrize(("stop_early", "left"), [(None, 5), ("asha", 4)])
+@pytest.mark.parametrize(("early", "left"), [(None, 5), (StopEarlySpec(), 4)])
 def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
-    lab: Lab, stop_early: str | None, left: int
+    lab: Lab, early: StopEarlySpec | None, left: int
 ) -> None:
-    plan = planned(evaluate=[], **({"stop_early": stop_early} if stop_early else {}))
+    plan = replace(planned(evaluate=[]), stop_early=early)
     lab.sweep("p").add_stopped(Stopped(plan.trials[2].run, 5, "worse"))
     ended_run(lab, plan.trials[0].spec, step=20)
     assert len(plan.open_tasks(lab)) == left
@@ -152,7 +152,7 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
 
 
 def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured(lab: Lab) -> None:
-    plan = planned(stop_early="asha")
+    plan = replace(planned(), stop_early=StopEarlySpec())
     task, folder = plan.tasks[2], lab.run(plan.tasks[2].run)
     folder.create(task.spec)
     lab.sweep("p").add_stopped(Stopped(task.run, 5, "worse"))

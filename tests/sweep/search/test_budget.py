@@ -15,6 +15,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Stopwatch, seconds_spent
 from tread_lab.specs.labels import place_label
+from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue, Spent
 from tread_lab.sweep.search.search_queue import SearchQueue
@@ -105,13 +106,14 @@ def test_a_run_that_will_not_end_within_the_hours_is_not_started(
     assert Budget(lab, plan, untimed).spent.hours == pytest.approx(2.0, abs=3e-3)
 
 
-@pytest.mark.parametrize(("slots", "stop_early"), [(1, None), (4, None), (4, "asha")])
+@pytest.mark.parametrize(("slots", "early"), [(1, None), (4, None), (4, StopEarlySpec())])
 def test_a_search_ends_with_its_budget_and_goes_on_with_a_larger_one(
-    slots: int, stop_early: str | None, lab: Lab
+    slots: int, early: StopEarlySpec | None, lab: Lab
 ) -> None:
     """The last cell that it suggests may lack a seed, which is the first run of the larger one."""
     search = {"trials": 6, "startup": 3, "parallel": 3, "objectives": ["heldout/loss"]}
-    plan = planned(search=search, seeds=[0, 1], budget={"trials": 5}, stop_early=stop_early)
+    plan = planned(search=search, seeds=[0, 1], budget={"trials": 5})
+    plan = replace(plan, stop_early=early)
     done, queue = carried_out(lab, plan, slots=slots)
     assert len(done) == 2 + 5 and queue.closed
     last = place_label(lab.sweep("budgeted").suggestions()[-1].cell)

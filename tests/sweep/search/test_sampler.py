@@ -100,7 +100,7 @@ def test_an_objective_of_which_more_is_better_is_maximised() -> None:
 
 
 def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(lab: Lab) -> None:
-    plan = replace(planned(parallel=1), stop_early=StopEarlySpec(kind="asha"))
+    plan = replace(planned(parallel=1), stop_early=StopEarlySpec())
     store_plan(lab.sweep(plan.name), plan)
     pretender, queue = Pretender(lab), SearchQueue(lab, plan)
     while not (task := queue.next()).spec.routes:  # type: ignore[union-attr]

@@ -63,9 +63,10 @@ class EarlyStopping:
         lengths = [steps for steps, _ in judged.values()]
         spec = replace(plan.stop_early, grace=plan.stop_early.first_rung(min(lengths)))
         if plan.stop_early.grace is not None and not spec.rungs(max(lengths)):
+            most = max(lengths) // spec.reduction
             raise UserError(
-                f"stop_early: no run is judged: grace is {spec.grace}, and the longest run has"
-                f" {max(lengths)} steps; write a smaller one"
+                f"stop_early.grace: must be at most {most} (steps / reduction of the longest run),"
+                f" got {spec.grace}"
             )
         _check_logged(spec, (trial.spec for trial in trials if trial.run in judged))
         _check_losses(plan, lab, judged, again)
@@ -110,7 +111,7 @@ class EarlyStopping:
 
     def stop(self, run: str, rung: int, gap: float) -> None:
         """Record that this sweep stops a run at a rung."""
-        reason = f"{self.spec.kind} at step {rung}: training gap {gap:+.4f}, others are better"
+        reason = f"asha at step {rung}: training gap {gap:+.4f}, others are better"
         self.lab.sweep(self.sweep).add_stopped(Stopped(run, rung, reason))
 
     def _losses(self, run: str, rung: int) -> dict[int, float]:
@@ -148,6 +149,6 @@ def _check_logged(stop: StopEarlySpec, runs: Iterable[RunSpec]) -> None:
             if rung // every * every <= rung / 2:
                 raise UserError(
                     f"stop_early: judges at step {rung}, and execution.log_every={every} logs no"
-                    f" loss in the half before it; log more often, or write {{kind: {stop.kind},"
-                    f" grace: {every}}}"
+                    f" loss in the half before it; log more often, or write"
+                    f" stop_early.grace={every}"
                 )

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import gc
-import math
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ray import tune
-from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, MedianStoppingRule
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 
 from tread_lab.engine.ranks import HereProcesses, OneProcess
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.execution.early_stopping import GAP, RUNG, EarlyStopping
 from tread_lab.sweep.execution.executor import ReportHandler, UserErrors, stop_signals
 from tread_lab.sweep.execution.executors import TrialResources
@@ -130,33 +127,8 @@ class RayExecutor:
         watcher.errors.raise_first()
 
 
-_JUDGED_BY: Mapping[str, Any] = {"time_attr": RUNG, "metric": GAP, "mode": "min"}
-
-
-def _asha(spec: StopEarlySpec, steps: int) -> ASHAScheduler:
-    return ASHAScheduler(
-        **_JUDGED_BY,
-        max_t=steps,
-        grace_period=spec.first_rung(steps),
-        reduction_factor=spec.reduction,
-        stop_last_trials=False,
-    )
-
-
-def _median(spec: StopEarlySpec, steps: int) -> MedianStoppingRule:
-    return MedianStoppingRule(
-        **_JUDGED_BY,
-        grace_period=spec.first_rung(steps),
-        min_samples_required=spec.least,
-        min_time_slice=math.inf,  # trials without company are not paused
-    )
-
-
-RULES: Mapping[str, Callable[[StopEarlySpec, int], Any]] = {"asha": _asha, "median": _median}
-
-
 class EarlyStoppingScheduler(FIFOScheduler):
-    """A rule of Ray Tune that is shown what earlier sessions saw, and whose verdicts are noted.
+    """Ray Tune's ASHA, which is shown what earlier sessions saw, and whose verdicts are noted.
 
     It knows each trial by its run, so that a run that was interrupted goes on as the same trial.
     """
@@ -165,7 +137,15 @@ class EarlyStoppingScheduler(FIFOScheduler):
         super().__init__()
         self.early, self.errors = early, errors
         steps = max(steps for steps, _ in early.judged.values())
-        self.rule = lookup(RULES, early.spec.kind, "stop_early.kind")(early.spec, steps)
+        self.rule = ASHAScheduler(
+            time_attr=RUNG,
+            metric=GAP,
+            mode="min",
+            max_t=steps,
+            grace_period=early.spec.first_rung(steps),
+            reduction_factor=early.spec.reduction,
+            stop_last_trials=False,
+        )
         for run, rung, gap in early.history():
             self.rule.on_trial_add(None, JudgedRun(run))
             self.rule.on_trial_complete(None, JudgedRun(run), {RUNG: rung, GAP: gap})
