@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,9 @@ from tread_lab.frames import (
     UNIT,
     better_than_dense,
     cells_frame,
+    lead,
     ranked_cells,
+    ranking_key,
     result_texts,
     started_cells,
     tied_with_best,
@@ -58,27 +60,33 @@ class Answer:
 def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = True) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
+    Where an axis moves the baseline, cells are ranked by the loss itself.
+
     Args:
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame, plan, complete=complete)
     frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS)
-    cells = ranked_cells(frame, GAP_HELDOUT)
+    key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
+    cells = ranked_cells(frame, key)
     done = cells[
         (cells["role"] == "trial") & (cells["state"] == "completed") & cells[GAP_HELDOUT].notna()
     ]
     if done.empty:
         return _no_answer(frame, plan, complete=complete)
     best, name = done.iloc[0], str(done["cell"].iloc[0])
-    tied = tied_with_best(lab, frame, list(done["cell"]))
+    tied = tied_with_best(lab, frame, list(done["cell"]), key)
     of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
     started, noun = started_cells(frame), "cell" if of_seeds else "run"
     certainty = _certainty(int(best[GAP_HELDOUT + COUNT]), started, of_seeds=of_seeds)
     if not complete:
         certainty = "Provisional: the sweep has not finished. " + certainty
+    moved = "Baselines differ between cells, which are ranked by held-out loss."
     parts = (
+        moved if key == HELDOUT_LOSS else "",
         _finding(frame, cells, best, done, noun),
+        *_controls(lab, frame, cells, best),
         _rivals(name, tied, len(done), started, noun),
         _left_out(frame, cells),
     )
@@ -101,7 +109,7 @@ def _finding(
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts, tried, started = outcomes(lows, highs, 1), len(done), started_cells(frame)
     over = measured_as(done, GAP_HELDOUT)
-    others = f" {outcomes_text(counts, f'{noun}s', over)}" if counts and started > 1 else ""
+    others = f" {outcomes_text(counts, f'{noun}s', over)}" if counts and tried > 1 else ""
     if noun == "run":
         lowest = f", lowest of {started}," if started > 1 else ""
         side = "below" if gap < 0 else "above"
@@ -113,7 +121,7 @@ def _finding(
     if started == 1 and low > 0:
         return f"{routed(name)} costs quality here, against {dense}: {result}."
     if counts == {"worse": tried}:
-        least = f"Least of {tried}: {routed(name)}, {result}."
+        least = f"First of {tried}: {routed(name)}, {result}."
         return f"Every cell that has a result costs quality here, against {dense}. {least}"
     outcome = f"cannot be distinguished from {dense}"
     if high < 0 or low > 0:
@@ -126,6 +134,27 @@ def _finding(
     elif high < 0:
         outcome += f" by its own interval, but not at 95% as the best of {started}"
     return f"{best_of}; it {outcome}: {result}.{others}"
+
+
+def _controls(
+    lab: Lab, frame: pd.DataFrame, cells: pd.DataFrame, best: pd.Series[Any]
+) -> Iterator[str]:
+    """Yield what each control reaches of the best cell's gain without a route."""
+    own = cells[(cells["role"] == "control") & cells[GAP_HELDOUT].notna()]
+    for _, control in own.iterrows():
+        over = measured_as(own.loc[[control.name]], GAP_HELDOUT)
+        gap, low, high = (float(control[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
+        ahead = lead(lab, frame, str(best["cell"]), str(control["cell"]))
+        if ahead is None:
+            continue
+        share = ""
+        if gap < 0 and best[GAP_HELDOUT] < 0:
+            share = f", {gap / best[GAP_HELDOUT]:.0%} of that gain"
+        yield (
+            f"The {control['cell']}, dense, has {span(gap, low, high, over)}{share};"
+            f" {routed(str(best['cell']))} less it:"
+            f" {span(ahead.mean, ahead.low, ahead.high, f'95% over {ahead.n} {ahead.unit}')}."
+        )
 
 
 def _left_out(frame: pd.DataFrame, cells: pd.DataFrame) -> str:

@@ -25,6 +25,7 @@ from tread_lab.frames.lab_frames import history_frame
 from tread_lab.frames.ranking import (
     best_first,
     better_than_dense,
+    lead,
     ranked_cells,
     ranking_caption,
     ranking_key,
@@ -71,6 +72,7 @@ __all__ = [
     "history_frame",
     "intervals_over",
     "is_measured_during_training",
+    "lead",
     "is_metric",
     "metric_columns",
     "metric_number",

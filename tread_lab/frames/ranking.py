@@ -22,6 +22,7 @@ from tread_lab.compare.gaps import (
     gap_over_images,
     losses_paths,
 )
+from tread_lab.compare.intervals import t_interval
 from tread_lab.frames.cells import cells_frame
 from tread_lab.frames.columns import COUNT, HIGH, UNIT, delta_column, own_metrics
 from tread_lab.records.lab import Lab
@@ -55,7 +56,7 @@ def ranking_key(frame: pd.DataFrame) -> str | None:
     keys = (HELDOUT_LOSS, GAP_HELDOUT, *samples)
     if kinds == 1:
         keys = (GAP_HELDOUT, HELDOUT_LOSS, *samples)
-    elif any(scales_loss(axis, frame[axis]) for axis in frame.attrs.get("axes", ())):
+    elif any(scales_loss(a, frame[a]) for a in frame.attrs.get("axes", ()) if a in frame):
         compared = frame[frame["run"] != frame["baseline"]]  # not a baseline with itself
         paired = GAP_HELDOUT in own and compared[GAP_HELDOUT].notna().any()
         keys = (*((GAP_HELDOUT,) if paired else ()), *samples, HELDOUT_LOSS)
@@ -117,21 +118,24 @@ def started_cells(frame: pd.DataFrame) -> int:
     return int(frame.loc[begun & (frame["state"] != RunState.PENDING), "cell"].nunique())
 
 
-def tied_with_best(lab: Lab, frame: pd.DataFrame, cells: Sequence[str]) -> list[str]:
-    """Return the cells that cannot be told from the first by held-out gap.
+def tied_with_best(
+    lab: Lab, frame: pd.DataFrame, cells: Sequence[str], metric: str = GAP_HELDOUT
+) -> list[str]:
+    """Return the cells that cannot be told from the first.
 
     That is at 95% for all pairs of the cells that were started. Differences are paired over seeds,
     and over images where each cell has one seed.
 
     Args:
-        cells: completed trials, best first by held-out gap.
+        cells: completed trials, best first by the metric.
+        metric: the gap in held-out loss, or the loss itself.
     """
     if len(cells) < 2:
         return []
-    rows = _measured(frame, cells)
-    worse = worse_over_seeds(_by_seed(rows, cells), range_quantile, cells=started_cells(frame))
+    rows, family = _measured(frame, cells), started_cells(frame)
+    worse = worse_over_seeds(_by_seed(rows, cells, metric), range_quantile, cells=family)
     if worse is None:
-        own = _worse_over_images(lab, frame, rows, cells)
+        own = _worse_over_images(lab, frame, rows, cells, metric)
         return [cell for cell in cells[1:] if cell not in own]
     return [cell for cell, is_worse in zip(cells[1:], worse[1:]) if not is_worse]
 
@@ -147,7 +151,7 @@ def better_than_dense(frame: pd.DataFrame, done: pd.DataFrame) -> bool:
     """
     if not done[GAP_HELDOUT + HIGH].iloc[0] < 0:
         return False
-    gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"])
+    gaps_SK = _by_seed(_measured(frame, done["cell"]), done["cell"], GAP_HELDOUT)
     dense_and_SK, family = np.insert(-gaps_SK, 0, 0.0, axis=1), started_cells(frame) + 1
     better = worse_over_seeds(dense_and_SK, quantile_to_one, cells=family)
     return better is not None and bool(better[1])
@@ -159,14 +163,33 @@ def _measured(frame: pd.DataFrame, cells: Collection[str]) -> pd.DataFrame:
     return frame[done & frame["cell"].isin(cells) & frame[GAP_HELDOUT].notna()]
 
 
-def _by_seed(rows: pd.DataFrame, cells: Iterable[str]) -> NDArray[np.float64]:
-    """Return the gaps of cells, [S, K], NaN where a cell lacks a seed."""
-    gaps = rows.groupby(["seed", "cell"])[GAP_HELDOUT].first().unstack()
+def _by_seed(rows: pd.DataFrame, cells: Iterable[str], metric: str) -> NDArray[np.float64]:
+    """Return a metric of cells, [S, K], NaN where a cell lacks a seed."""
+    gaps = rows.groupby(["seed", "cell"])[metric].first().unstack()
     return gaps.reindex(columns=[*cells]).to_numpy(float)
 
 
+def lead(lab: Lab, frame: pd.DataFrame, cell: str, control: str) -> PairedGap | None:
+    """Return the gap of a cell less that of a control: over the seeds that both have, or over the
+    images of the only one; `None` where they share none."""
+    done = frame[(frame["state"] == RunState.COMPLETED) & frame[GAP_HELDOUT].notna()]
+    own, other = (
+        done[(done["role"] == role) & (done["cell"] == name)].set_index("seed")
+        for role, name in (("trial", cell), ("control", control))
+    )
+    seeds = own.index.intersection(other.index)
+    if len(seeds) > 1:
+        apart = (own[GAP_HELDOUT] - other[GAP_HELDOUT]).loc[seeds].to_numpy(float)
+        return PairedGap(*t_interval(apart), len(seeds), "seeds")
+    steps, planned = frame.attrs.get("at_step", {}), frame.attrs.get("evaluations", ())
+    for seed in seeds:
+        pair = [(str(one.loc[seed, "run"]), str(one.loc[seed, "baseline"])) for one in (own, other)]
+        return _apart(lab, *pair, steps, planned)
+    return None
+
+
 def _worse_over_images(
-    lab: Lab, frame: pd.DataFrame, rows: pd.DataFrame, cells: Sequence[str]
+    lab: Lab, frame: pd.DataFrame, rows: pd.DataFrame, cells: Sequence[str], metric: str
 ) -> set[str]:
     """Return the cells that are worse than the first, each by the images of one common seed.
 
@@ -174,6 +197,10 @@ def _worse_over_images(
     no losses are read. Of thousands of other cells those of the nearest are.
     """
     facts = rows[["cell", "seed", "run", "baseline", GAP_HELDOUT, GAP_HELDOUT + HIGH]]
+    if metric != GAP_HELDOUT:  # of the runs alone; their baselines have no part in it
+        infinite = rows[metric] + np.inf
+        facts = facts.assign(**{GAP_HELDOUT: rows[metric], GAP_HELDOUT + HIGH: infinite})
+        facts = facts.assign(baseline="")
     best = facts[facts["cell"] == cells[0]]
     pairs = facts.merge(best, on="seed", suffixes=("", BEST))
     steps = frame.attrs.get("at_step", {})  # of runs that are compared before their end

@@ -80,7 +80,7 @@ def test_a_cell_without_a_result_is_named_and_counts(tmp_path: Path) -> None:
 def test_no_cell_is_called_worse_where_all_others_are_rivals_of_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "tied_with_best", lambda lab, frame, cells: cells[1:])
+    monkeypatch.setattr(module, "tied_with_best", lambda lab, frame, cells, metric: cells[1:])
     lab = write_sweep(tmp_path, small(images=4, levels=2))
     said = answer(lab, trials_frame(lab, "placement")).sentence
     assert said.endswith("2→8 s=0.5 cannot be distinguished from 5→8 s=0.5 and 0→4 s=0.5.")
@@ -145,3 +145,33 @@ def test_the_losses_that_are_compared_are_of_the_same_seeds(tmp_path: Path) -> N
     more = frame[(frame["seed"] < 2) | (frame["role"] == "baseline")]
     found, expected = (answer(lab, rows.reset_index(drop=True)) for rows in (more, two))
     assert found.sentence == expected.sentence and " against dense's " in found.sentence
+
+
+def test_control_shares_the_gain_of_the_best(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement")
+    control = frame["cell"] == "5->8 s=0.5"
+    frame.loc[control, ["role", "cell"]] = "control", "control batch=8"
+    frame.loc[frame["role"] == "trial", GAP[0]] = [-0.03, -0.04, -0.05] * 2
+    frame.loc[control, GAP[0]] = [-0.01, -0.02, -0.03]
+    found = answer(lab, frame)
+    assert found.cell in set(frame.loc[frame["role"] == "trial", "cell"])
+    assert "control batch=8, dense" in found.sentence and "50% of that gain" in found.sentence
+    assert "less it: \u22120.02000 \u00b1" in found.sentence and "of 2 cells" in found.sentence
+
+
+def test_best_has_least_loss_where_baselines_move(tmp_path: Path) -> None:
+    """A large gap to a bad baseline does not win."""
+    lab = write_sweep(tmp_path, small(seeds=(0, 1, 2)))
+    frame = trials_frame(lab, "placement")
+    bad = frame[frame["role"] == "baseline"].assign(cell="dense lr=1")
+    bad["run"] += "x"
+    frame.loc[frame["cell"] == "5->8 s=0.5", "baseline"] += "x"
+    for cell, loss, gap in (("0->4", 0.5, 0.01), ("2->8", 0.6, 0.0), ("5->8", 0.9, -0.3)):
+        own = frame["cell"] == f"{cell} s=0.5"
+        frame.loc[own, ["heldout/loss", GAP[0]]] = [[loss + 1e-3 * k, gap] for k in (0, 1, -1)]
+    both = pd.concat([bad, frame], ignore_index=True)
+    both.attrs = frame.attrs
+    assert answer(lab, frame).cell == "5->8 s=0.5"
+    found = answer(lab, both)
+    assert found.cell == "0->4 s=0.5" and "every other cell is worse" in found.sentence
