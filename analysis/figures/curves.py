@@ -150,7 +150,7 @@ def rates_caption(found: Curves) -> str:
         return "No rate has a number yet."
     if best["x"] == 0:
         return f"No rate has a better mean than dense training ({metric_text(found.metric)})."
-    interval = span(best["value"], best["low"], best["high"], found.measured_as)
+    interval = span(found.metric, best["value"], best["low"], best["high"], found.measured_as)
     name = routed(best["curve"])
     return f"Best is s = {best['x']:g} on {name}: {metric_text(found.metric)} {interval}."
 

@@ -70,7 +70,7 @@ def best_route(places: Points) -> str:
     best = rows.loc[places.best]
     counts = outcomes(rows["low"], rows["high"], metric_kind(places.metric).sign)
     called = "Least harmful" if [*counts] == ["worse"] else "Best"
-    interval = span(best["value"], best["low"], best["high"], places.measured_as)
+    interval = span(places.metric, best["value"], best["low"], best["high"], places.measured_as)
     first = f"{called} is {best['start']}{ARROW}{best['end']}: {metric} {interval}."
     if not counts:
         return f"{first} No intervals: one seed, and this metric is not paired image by image."

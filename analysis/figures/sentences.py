@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from tread_lab.analysis.figures.style import MINUS, label
 from tread_lab.frames import metric_number
+from tread_lab.records.metric_names import digits
 from tread_lab.specs.units import with_interval
 
 _MOST = 6  # names of a list
@@ -21,9 +22,9 @@ def number(value: float, *, signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-def span(value: float, low: float, high: float, over: str = "") -> str:
+def span(metric: str, value: float, low: float, high: float, over: str = "") -> str:
     """Return `+0.0023 ± 0.0007 (95% over 3 seeds)`; the interval if there is one."""
-    text = with_interval(value, low, high, signed=True).replace("-", MINUS)
+    text = with_interval(value, low, high, signed=True, digits=digits(metric)).replace("-", MINUS)
     return f"{text} ({over or '95% interval'})" if np.isfinite(low) else text
 
 

@@ -16,6 +16,7 @@ from tread_lab.analysis.figures.over_training import training_axis, training_met
 from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.figures.sentences import number, routed
 from tread_lab.analysis.tables import published
+from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import STEP
 from tread_lab.records.metric_names import TRAIN_FLOPS, lower_is_better, metric_kind
 from tread_lab.specs.units import quantity
@@ -34,6 +35,7 @@ class Factor:
     Attributes:
         bound: `at least` or `at most`, where a curve is better than `level` at its first point, so
             that its cost to reach it is at most that point's; empty for a number.
+        low, high: 95% interval over seeds, of the logarithms of their factors; NaN without.
     """
 
     name: str
@@ -41,6 +43,8 @@ class Factor:
     dense_cost: float
     cost: float
     bound: str = ""
+    low: float = float("nan")
+    high: float = float("nan")
 
     @property
     def value(self) -> float:
@@ -80,14 +84,26 @@ def cost_to_reach(curve: pd.DataFrame, level: float) -> float:
 def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual:
     """Return curves over training, and factors at the best value both reached.
 
+    A factor takes two seeds or more: equal curves of one seed have factors from 0.67 to 1.5.
+
     A point is a stage of one run, or a run of its own length: rows of `training_frame`.
 
     Raises:
         UserError: no such metric, or the sweep has no several steps of training.
     """
-    found = curves(frame, metric, training_axis(frame))
-    rows = found.measured.assign(x=found.measured.get(cost, np.nan))
-    found = replace(found, rows=rows[rows["x"] > 0])  # a logarithm has no zero
+    found = _curves(frame, metric, cost)
+    of_seeds: dict[str, list[float]] = {}
+    for _, part in frame.groupby("seed"):
+        for factor in _factors(_curves(part, metric, cost)):
+            if not factor.bound and np.isfinite(factor.value):
+                of_seeds.setdefault(factor.name, []).append(np.log(factor.value))
+    factors = []
+    for factor in _factors(found) if frame["seed"].nunique() > 1 else ():
+        if factor.bound:
+            factors.append(factor)
+        elif len(logs := of_seeds.get(factor.name, [])) > 1:
+            _, low, high = np.exp(t_interval(np.array(logs))).tolist()
+            factors.append(replace(factor, low=low, high=high))
     kind = metric_kind(cost)
     return TimeToEqual(
         metric,
@@ -95,8 +111,15 @@ def time_to_equal(frame: pd.DataFrame, metric: str, *, cost: str) -> TimeToEqual
         warning=found.warning,
         cost=kind.label or cost,
         unit=kind.unit,
-        factors=_factors(found),
+        factors=tuple(factors),
     )
+
+
+def _curves(frame: pd.DataFrame, metric: str, cost: str) -> Curves:
+    """Return the curves against cost."""
+    found = curves(frame, metric, training_axis(frame))
+    rows = found.measured.assign(x=found.measured.get(cost, np.nan))
+    return replace(found, rows=rows[rows["x"] > 0])  # a logarithm has no zero
 
 
 def published_time_to_equal() -> TimeToEqual:
@@ -182,7 +205,7 @@ def caption(found: TimeToEqual) -> str:
     if not found.factors:
         if found.rows.loc[found.rows["dense"], "curve"].nunique() > 1:
             return "There are several dense curves, and none is that of every route."
-        return "There is no dense curve to be as good as."
+        return f"A factor takes a dense curve and two seeds or more.{found.warning}"
     sentences = []
     for factor in found.factors:
         ours, theirs = (quantity(cost, found.unit) for cost in (factor.cost, factor.dense_cost))
@@ -192,7 +215,9 @@ def caption(found: TimeToEqual) -> str:
             "at most": f"{ours} instead of at most {theirs}: a factor of at most",
         }[factor.bound]
         name, level = routed(factor.name), number(factor.level)
-        sentences.append(f"{name} reaches {level} after {text} {factor.value:.2g}")
+        interval = f" ({factor.low:.2g} to {factor.high:.2g}, 95% over seeds)"
+        text += f" {factor.value:.2g}{interval if np.isfinite(factor.low) else ''}"
+        sentences.append(f"{name} reaches {level} after {text}")
     return (
         f"{'; '.join(sentences)}. A factor is the dense run's cost ({found.cost}) to reach a value"
         f" over the other's, at the best value that both reached.{found.warning}"
@@ -205,7 +230,8 @@ def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
     frame = records.training
     for metric in training_metrics(frame):
         ours = time_to_equal(frame, metric, cost=TRAIN_FLOPS)
-        if ours.factors:
+        dense = ours.rows["dense"]
+        if dense.any() and not dense.all():
             height = max(2.4, style.legend_height(len(ours.curves)))
             fig, (left, right) = style.figure(width=style.PAGE, height=height, columns=2)
             draw_time_to_equal(ours, left)

@@ -104,7 +104,8 @@ def _finding(
     dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = (float(best[GAP_HELDOUT + end]) for end in ("", LOW, HIGH))
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
-    losses, apart = _losses(frame, cells, best), f"a gap of {span(gap, low, high, own)}"
+    losses = _losses(frame, cells, best)
+    apart = f"a gap of {span(GAP_HELDOUT, gap, low, high, own)}"
     result = f"held-out loss {losses}, {apart}" if losses else f"{apart} in held-out loss"
     lows, highs = (done[GAP_HELDOUT + end].to_numpy(float) for end in (LOW, HIGH))
     counts, tried, started = outcomes(lows, highs, 1), len(done), started_cells(frame)

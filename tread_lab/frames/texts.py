@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from tread_lab.frames.columns import COUNT, DELTA, HIGH, LOW, UNIT
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.metric_names import digits, metric_kind
 from tread_lab.records.status import RunState
 from tread_lab.specs.units import quantity, with_interval
 
@@ -26,7 +26,7 @@ def metric_numbers(
         if not math.isfinite(value)
         else quantity(value, unit, signed=signed)
         if unit
-        else with_interval(value, low, high, signed=signed)
+        else with_interval(value, low, high, signed=signed, digits=digits(metric))
         for value, low, high in zip(values, lows, highs)
     ]
 

@@ -82,7 +82,9 @@ class Scorer:
         ]
         self._real = described(reference, self.extraction, dict.fromkeys(layers), shape, cache)
         summed = {metric.layer for metric in facts if metric.keeps == "moments"}
-        self._kept = {layer: make() for layer, make in KEEPERS.items() if layer in summed}
+        self._kept: dict[str, Keeper] = {
+            layer: make() for layer, make in KEEPERS.items() if layer in summed
+        }
         self._features: dict[str, list[Tensor]] = {
             metric.layer: [] for metric in facts if metric.keeps == "features"
         }

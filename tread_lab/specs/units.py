@@ -83,14 +83,15 @@ def ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
-def precise(value: float, half: float, *, signed: bool = False) -> str:
+def precise(value: float, half: float, *, signed: bool = False, digits: int = 4) -> str:
     """Return a value to the second digit of the half-width of its interval.
 
-    Without an interval the value has four digits.
+    Args:
+        digits: of a value without an interval.
     """
     sign = "+" if signed else ""
     if not (math.isfinite(half) and half > 0):
-        return f"{value:{sign}#.4g}".rstrip(".") if value else "0"
+        return f"{value:{sign}#.{digits}g}".rstrip(".") if value else "0"
     decimals = 1 - math.floor(math.log10(float(f"{half:.1e}")))
     if decimals <= 6:
         return f"{round(value, decimals):{sign}z.{max(decimals, 0)}f}"
@@ -98,12 +99,14 @@ def precise(value: float, half: float, *, signed: bool = False) -> str:
     return f"{value:{sign}.{max(decimals + power, 0)}e}".replace("e-0", "e-").replace("e+00", "")
 
 
-def with_interval(value: float, low: float, high: float, *, signed: bool = False) -> str:
+def with_interval(
+    value: float, low: float, high: float, *, signed: bool = False, digits: int = 4
+) -> str:
     """Return `+0.0066 ± 0.0026`, or the value alone where it has no interval.
 
     An interval that rounding made, less than 1e-9 of the value, has no width.
     """
     half = (high - low) / 2
     half = 0.0 if half < 1e-9 * abs(value) else half
-    text = precise(value, half, signed=signed)
+    text = precise(value, half, signed=signed, digits=digits)
     return f"{text} ± {precise(half, half)}" if math.isfinite(half) else text

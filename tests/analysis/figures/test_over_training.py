@@ -77,6 +77,24 @@ def test_runs_that_spend_multiples_of_their_baseline_make_a_curve(
         assert len(found.factors) == 1 and metric in training_metrics(frame)
 
 
+def of_two_seeds(stages: pd.DataFrame) -> pd.DataFrame:
+    """The same numbers for another seed."""
+    again = stages.assign(seed=1, run=stages["run"] + "x", baseline=stages["baseline"] + "x")
+    both = pd.concat([stages.assign(seed=0), again], ignore_index=True)
+    both.attrs |= stages.attrs
+    return both
+
+
+def test_a_factor_takes_two_seeds(stages: pd.DataFrame) -> None:
+    found = time_to_equal(stages, FD, cost="cost/train_flops")
+    assert found.factors == () and "two seeds or more" in factor_caption(found)
+    both = of_two_seeds(stages)
+    faster = (both["seed"] == 1) & (both["role"] == "trial")
+    both.loc[faster, "cost/train_flops"] *= 0.8
+    (factor,) = time_to_equal(both, FD, cost="cost/train_flops").factors
+    assert factor.low < factor.value < factor.high
+
+
 def test_ends_of_runs_alone_are_no_curves(stages: pd.DataFrame) -> None:
     assert training_metrics(stages.drop(columns=STEP)) == []
     last = stages[stages[STEP] == max(STEPS)]
@@ -89,6 +107,7 @@ def test_stages_of_one_run_make_the_figures_over_training(stages: pd.DataFrame) 
     assert images.rows["x"].tolist() == [1600, 3200, 6400] * 2
     assert [*over_training(stages, FD)] == ["training steps", "training images", "device-hours"]
     assert hours.rows["x"].tolist()[2::3] == [2.0, 4 / 3]
+    stages = of_two_seeds(stages)
     (factor,) = time_to_equal(stages, FD, cost="cost/train_flops").factors
     at = 100 * 2 ** (1 + 1 / 2) * 12.0  # halfway between 6 and 4, linear in the logarithm
     assert (factor.level, factor.cost) == (5.0, pytest.approx(at * 1e9))
@@ -109,7 +128,7 @@ def test_a_curve_that_is_better_at_its_first_point_gives_a_bound(
     role: str, value: float, told: str, stages: pd.DataFrame
 ) -> None:
     stages.loc[stages["role"] == role, FD] = value
-    assert told in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
+    assert told in factor_caption(time_to_equal(of_two_seeds(stages), FD, cost="cost/train_flops"))
 
 
 def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:

@@ -8,8 +8,10 @@ from tread_lab.analysis.figures.sentences import joined, span, trend
 
 
 def test_differences_have_their_signs() -> None:
-    assert span(0.5, 0.25, 0.75) == "+0.50 \u00b1 0.25 (95% interval)"
-    assert span(0.5, float("nan"), float("nan")) == "+0.5000"
+    assert span("gap/heldout", 0.5, 0.25, 0.75) == "+0.50 \u00b1 0.25 (95% interval)"
+    nan = float("nan")
+    assert span("gap/heldout", 0.5, nan, nan) == "+0.5000"
+    assert span("delta/fd@1k", 0.5, nan, nan) == "+0.500"
 
 
 @pytest.mark.parametrize(
