@@ -245,10 +245,10 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
     if len(guidance.branches) == 1:
         return
     last = step if isinstance(step, int) else run.train.steps
-    own = [replace(branch, step=branch.step or last) for branch in guidance.branches]
-    if own[0] == own[1]:
+    steps = {branch.step or last for branch in guidance.branches}
+    if len(steps) == 1 and len({replace(branch, step=None) for branch in guidance.branches}) == 1:
         raise UserError(
-            f"guidance: step {own[0].step} is that of both branches, so that nothing is guided;"
+            f"guidance: step {last} is that of both branches, so that nothing is guided;"
             " name an earlier one"
         )
 
