@@ -293,7 +293,7 @@ class SamplesSpec:
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):
                 few = f"count: {self.count} images are too few for {name}"
-                raise UserError(f"{few}, which needs {fewest}" if fewest > 100 else few)
+                raise UserError(f"{few}, which needs {fewest}")
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec
