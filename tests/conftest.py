@@ -62,7 +62,6 @@ LONGEST = (
     "tracking/test_live_server.py",
     "end_to_end/test_session.py",
     "docs/test_recipes.py",
-    "end_to_end/test_old_lab.py",
     "faults/test_mlflow.py",
     "commands/test_train.py",
     "golden/test_networks.py",

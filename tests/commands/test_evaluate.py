@@ -1,4 +1,4 @@
-"""The evaluate command measures with the sampler that the sweep's runs were measured with."""
+"""The evaluate command measures as it is told, else as the experiment says."""
 
 from __future__ import annotations
 
@@ -26,68 +26,80 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import DataSpec, UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.forecast import Forecast
-from tread_lab.sweep.plan.plan import make_plan
+from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 
-PLANNED = {"metrics": ["fid"], "count": 1000, "sampler": {"steps": 9}, "reference": "imagenet512"}
-RECORDED = {"steps": 7, "guidance": {"weight": 3.0}}
-
-
-@pytest.mark.parametrize(
-    ("samples", "words", "reference", "steps", "weight", "compared"),
-    [
-        (None, ["fd@1k"], None, 7, 3.0, None),  # as the runs were measured so far
-        (None, ["fd@1k", "sampler.guidance={weight: 2, channels: first3}"], None, 7, 2.0, None),
-        (None, ["fid@1k"], "imagenet256", 7, 3.0, "imagenet256"),
-        (PLANNED, ["fid@2k"], None, 9, 1.0, "imagenet512"),  # the plan comes first
-        (PLANNED, ["fid@2k", "sampler.steps=8"], "imagenet256", 8, 1.0, "imagenet256"),
-    ],
+USUAL = EvaluationDefaults(
+    sampler={"steps": 7, "guidance": 3}, reference=ReferenceSpec(name="imagenet512")
 )
-def test_sampler_and_reference_are_those_named_else_planned_else_recorded(
-    samples: Any, words: list[str], reference: Any, steps: int, weight: float, compared: Any,
-    lab: Lab,
-) -> None:  # fmt: skip
-    more = {} if samples is None else {"evaluate": [{"samples": samples}]}
-    plan = planned(fixed={"then": {"train": {"lr": 1e-4}}}, **more)
-    store_plan(lab.sweep("budgeted"), plan)
-    (spec,) = decode_evaluations(["fd@2k"], RECORDED)
-    lab.run(plan.tasks[1].run).evaluation(spec).write(spec, {"fd": 1.0})  # the first has failed
-    measurements = _of_sweep(lab, "budgeted", words, reference)
-    assert len(measurements) == 7 < len(plan.tasks)  # those of the trials
-    for _, (found,) in measurements:
-        assert isinstance(found, SamplesSpec)
-        assert (found.sampler.steps, found.sampler.guidance.weight) == (steps, weight)
-        assert (found.reference.name if found.reference else None) == compared
+ASKED = [  # words, reference -> steps, weight, reference
+    (["fid@1k"], None, 7, 3.0, "imagenet512"),
+    (["fid@1k", "sampler.guidance={weight: 2, channels: first3}"], None, 7, 2.0, "imagenet512"),
+    (["fid@1k", "sampler.steps=8"], "imagenet256", 8, 3.0, "imagenet256"),
+    (["fid@1k"], "heldout", 7, 3.0, None),
+]
 
 
-@pytest.mark.parametrize("evaluate", [["heldout_loss"], ["is@1k"], ["samples"]])
-def test_what_a_plan_does_not_say_is_as_its_experiment_says(evaluate: list[str], lab: Lab) -> None:
-    usual = {"sampler": {"steps": 7, "guidance": 2}, "reference": {"name": "imagenet256"}}
+def of_experiment(lab: Lab, **sweep: Any) -> Plan:
+    """A stored plan of a run whose experiment has the sampler, reference and probe of `USUAL`."""
+    usual = {"sampler": USUAL.sampler, "reference": USUAL.reference, "evaluate": [ALL_OVER]}
     experiment = decode(Experiment, {"name": "tiny", "run": encode(tiny()), **usual})
-    sweep = decode(SweepSpec, {"experiment": "tiny", "evaluate": evaluate})
-    store_plan(lab.sweep("lossy"), make_plan("lossy", sweep, experiment))
-    ((_, (found,)),) = _of_sweep(lab, "lossy", ["fid@1k"], None)
-    assert isinstance(found, SamplesSpec) and found.reference
-    assert (found.sampler.steps, found.sampler.guidance.weight) == (7, 2.0)
-    assert found.reference.name == "imagenet256"
-    run = lab.run(lab.sweep("lossy").plan().trials[0].run)
-    for metric, reference in {"is": "imagenet256", "fid": "coco"}.items():
-        compared = ReferenceSpec(name="coco", path="/coco.npz") if metric == "fid" else None
-        spec = SamplesSpec(metrics=(metric,), count=100, reference=compared)
-        run.evaluation(spec).write(spec, {f"{metric}@100": 1.0})
-        ((_, (found,)),) = _of_sweep(lab, "lossy", ["fid@1k"], None)
-        assert isinstance(found, SamplesSpec) and found.reference
-        assert found.reference.name == reference
+    plan = make_plan("lossy", decode(SweepSpec, {"experiment": "tiny", **sweep}), experiment)
+    store_plan(lab.sweep("lossy"), plan)
+    return plan
+
+
+ALL_OVER = {"heldout_loss": {"pick": "even"}}
+OTHER = SamplesSpec(
+    metrics=("fid",), count=100, sampler=SamplerSpec(steps=9), reference=ReferenceSpec(name="coco")
+)
+
+
+@pytest.mark.parametrize("of", ["a sweep", "a run", "an export"])
+@pytest.mark.parametrize(("words", "reference", "steps", "weight", "compared"), ASKED)
+def test_the_unsaid_is_of_the_experiment_whatever_is_measured(
+    of: str, words: list[str], reference: Any, steps: int, weight: float, compared: Any, lab: Lab,
+) -> None:  # fmt: skip
+    plan = of_experiment(lab, evaluate=[{"samples": {"sampler": {"steps": 11}}}])
+    folder = ended_run(lab, plan.tasks[0].spec, step=1)
+    folder.keep_defaults(plan.tasks[0].defaults)
+    folder.evaluation(OTHER).write(OTHER, {"fid@100": 1.0})
+    name = {"a sweep": "lossy", "a run": folder.name, "an export": str(folder.path)}[of]
+    if of == "an export":
+        (folder.path / "model.safetensors").touch()
+    (((_, (found,)),), _) = _to_measure(lab, name, words, reference)
+    assert isinstance(found, SamplesSpec)
+    assert (found.sampler.steps, found.sampler.guidance.weight) == (steps, weight)
+    assert (found.reference.name if found.reference else None) == compared
+
+
+def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
+    for sweep, pick in ({}, "even"), ({"evaluate": ["heldout_loss at 1"]}, "first"):
+        plan = of_experiment(Lab(lab.root / pick), **sweep)
+        assert plan.tasks[0].defaults == plan.evaluation_defaults
+        (probe,) = _decoded(["heldout_loss"], plan.evaluation_defaults, None)
+        assert probe == HeldoutSpec(pick=pick)  # type: ignore[arg-type]
+
+
+def test_a_sweep_without_an_experiment_has_its_first_sampler(lab: Lab) -> None:
+    samplers = [{"samples": {"sampler": {"steps": n, "guidance": 2}}} for n in (11, 12)]
+    sweep = decode(SweepSpec, {"experiment": None, "evaluate": samplers})
+    plan = make_plan("alone", sweep, Experiment(name="alone", run=encode(tiny())))
+    store_plan(lab.sweep("alone"), plan)
+    (((_, (found,)),), _) = _of_sweep(lab, "alone", ["fd@1k"], None)
+    assert isinstance(found, SamplesSpec)
+    assert (found.sampler.steps, found.sampler.guidance.weight) == (11, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("recorded", "words", "method"),
+    ("written", "words", "method"),
     [
-        ({}, ["weight=1.5", "weak.rate=0.9"], "SG(0/0.9)"),  # as in a sweep file
+        (1, ["weight=1.5", "weak.rate=0.9"], "SG(0/0.9)"),  # as in a sweep file
         ({"weight": 2}, ["weak.step=100"], "AG(100)"),
         ({"weight": 2, "weak": {"rate": 0.9}}, ["weak.rate=0"], "CFG"),
         ({"weight": 2, "weak": {"rate": 0.9, "label": "none"}}, ["weak.rate=0.5"], "CFG+SG(0/0.5)"),
@@ -95,15 +107,12 @@ def test_what_a_plan_does_not_say_is_as_its_experiment_says(evaluate: list[str],
     ],
 )
 def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for(
-    recorded: Any, words: list[str], method: str
+    written: Any, words: list[str], method: str
 ) -> None:
-    sampler = encode(decode(SamplerSpec, {"guidance": recorded}))
+    usual = EvaluationDefaults(sampler={"guidance": written})
     settings = [f"sampler.guidance.{word}" for word in words]
-    (found,) = _decoded(["fd@1k", *settings], sampler, None, None)
+    (found,) = _decoded(["fd@1k", *settings], usual, None)
     assert isinstance(found, SamplesSpec) and found.sampler.guidance.method == method
-    assert _decoded(["fd@1k"], sampler, None, None)[0] == SamplesSpec(
-        metrics=("fd",), count=1000, sampler=decode(SamplerSpec, sampler)
-    )
 
 
 @pytest.mark.parametrize(
@@ -118,12 +127,14 @@ def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for
 )
 def test_a_wrong_field_of_an_evaluation_is_one_line(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as refusal:
-        _decoded(words, {}, None, None)
+        _decoded(words, EvaluationDefaults(), None)
     assert "\n" not in str(refusal.value)
 
 
 def test_an_evaluation_may_be_written_as_in_a_file() -> None:
-    found = _decoded(["{heldout_loss: {images: 64, at: [5, end]}}", "kid@1k"], {}, None, None)
+    found = _decoded(
+        ["{heldout_loss: {images: 64, at: [5, end]}}", "kid@1k"], EvaluationDefaults(), None
+    )
     written = {"heldout_loss": {"images": 64, "at": [5, "end"]}}
     assert found == decode_evaluations([written, "kid@1k"]) and len(found) == 3
 
@@ -207,7 +218,7 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
         return Forecast(lab, rates=RATES["H200"])
 
     monkeypatch.setattr(evaluate, "forecast", forecast)
-    (done,) = decode_evaluations(["heldout_loss"], {})
+    (done,) = decode_evaluations(["heldout_loss"])
     lab.run(run).evaluation(done).write(done, {"heldout/loss": 0.5})
     words, how = (run, "heldout_loss", "fd@2k"), {"root": str(lab.root), "plan": True}
     assert evaluate_with(*words, **how) == 0
@@ -282,7 +293,7 @@ def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab) -> None:
         _to_measure(lab, "budgeted", [], None)
     for task, state in zip(plan.tasks, (RunState.COMPLETED, RunState.FAILED, RunState.COMPLETED)):
         ended_run(lab, task.spec, state, step=1)
-    found = _to_measure(lab, "budgeted", [], None)
+    found, _ = _to_measure(lab, "budgeted", [], None)
     assert [folder.name for folder, _ in found] == [plan.tasks[0].run, plan.tasks[2].run]
     assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]
 
@@ -327,7 +338,7 @@ def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
     with pytest.raises(UserError, match=r"absent.* does not exist"):
         evaluate_with(completed(lab), "fid@1k", root="absent")
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
-    ((folder, (spec,)),) = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
+    ((folder, (spec,)),), _ = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
     assert folder.path.resolve() == in_folder
     assert isinstance(spec, SamplesSpec) and spec.reference is not None
     assert spec.reference.name == "imagenet512"
@@ -345,7 +356,8 @@ def test_another_file_under_the_name_of_a_reference_is_refused_where_all_is_meas
     command: str, lab: Lab, in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, file = completed(lab), in_folder / "coco.npz"
-    (spec,) = decode_evaluations(["fid@1k"], reference=ReferenceSpec(name="coco", path=str(file)))
+    usual = EvaluationDefaults(reference=ReferenceSpec(name="coco", path=str(file)))
+    (spec,) = decode_evaluations(["fid@1k"], usual)
     lab.run(run).evaluation(spec).write(spec, {"fid@1k": 1.0})
     words = {"evaluate": [run, "fid@1k", "--reference", str(file)]}
     planned = ["tiny", "evaluate=[fid@1k]", f"reference={file}"]
@@ -358,7 +370,9 @@ def test_another_file_under_the_name_of_a_reference_is_refused_where_all_is_meas
 
 def test_exported_weights_are_measured_at_their_step_alone(lab: Lab) -> None:
     folder = lab.run(completed(lab))
-    assert [spec.kind for spec in _of_exported(folder, ["heldout_loss"], None)] == ["heldout_loss"]
+    usual = EvaluationDefaults()
+    (probe,) = _of_exported(folder, ["heldout_loss"], usual, None)
+    assert probe == usual.heldout_loss
     for named in ([], ["heldout_loss at 5"], ["heldout_loss", "heldout_loss at 5"]):
         with pytest.raises(UserError, match="has the weights of one step; name what to measure"):
-            _of_exported(folder, named, None)
+            _of_exported(folder, named, usual, None)

@@ -86,9 +86,7 @@ def tasks_of(line: str) -> tuple[int, list[Task], str]:
     options = parse(shlex.split(line.removeprefix("tread-lab ")))
     if options.command == "train":
         experiment = load.load_experiment(options.experiment, options.overrides)
-        measured = decode_evaluations(
-            experiment.evaluate, experiment.sampler, reference=experiment.reference
-        )
+        measured = decode_evaluations(experiment.evaluate, experiment.usual)
         train = list(
             with_ancestors([Task(run_spec(experiment, options.route, options.rate), measured)])
         )

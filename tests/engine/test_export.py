@@ -37,11 +37,12 @@ from tread_lab.records.durable import read_json, write_text
 from tread_lab.records.lab import Lab, digest_of, with_parents
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)
 LATENTS = {"source": "latents", "channels": 4, "size": 16, "classes": 2}
-DRAWN = {"samples": {"sampler": {"steps": 2}}}
+DRAWN = {"sampler": {"steps": 2}, "evaluate": ["samples"]}
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,8 @@ def test_a_card_tells_what_the_weights_are_how_they_were_made_and_all_that_was_m
     cards = list[str]()
     for name, changes in CARDS.items():
         spec, folder = small_run(**changes), RunFolder(tmp_path / name)
+        usual = EvaluationDefaults(sampler={"solver": "euler", "steps": 2})
+        folder.keep_defaults(usual.with_probes([HELDOUT]))
         folder.evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 0.5, "gap/route": 0.25})
         for sampler, value in ((drawn, 12.5), (guided, 8.51234)) if name == "of_classes" else ():
             asked = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
@@ -202,7 +205,7 @@ def test_an_export_draws_the_same_images_without_its_data(
             "captions": {"encoder": "clip-base", "tokens": 4, "path": str(tmp_path / "clip")}
         }
         monkeypatch.setenv("TREAD_LAB_TEXT_ENCODER", str(tmp_path / "clip"))
-    tree = {"train": {"steps": 2, "batch": 4}, **changes, "data": data, "evaluate": [DRAWN]}
+    tree = {"train": {"steps": 2, "batch": 4}, **changes, "data": data, **DRAWN}
     (tmp_path / "run.yaml").write_text(json.dumps(tree))
     first, other = Lab.at(tmp_path / "first"), Lab.at(tmp_path / "other")
     assert main(["train", str(tmp_path / "run.yaml"), "--root", str(first.root)]) == 0

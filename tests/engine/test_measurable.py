@@ -9,6 +9,7 @@ import pytest
 from tests.engine.runs import small_run
 from tread_lab.engine.measurable import check_measurable, stand_ins
 from tread_lab.specs import SamplesSpec, UserError
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 
@@ -38,7 +39,9 @@ def test_numbers_by_stand_ins_say_so_whatever_they_are_called(
     monkeypatch.setenv("TREAD_LAB_REFERENCES", str(places["adm"]))
     latents = {"source": "latents", "channels": 4, "size": 8, "classes": 2}
     run = small_run(data=latents, repa={"path": str(places["dino"])})
-    (fid,) = decode_evaluations(["fid@100"], reference=ReferenceSpec(name="imagenet256"))
+    (fid,) = decode_evaluations(
+        ["fid@100"], EvaluationDefaults(reference=ReferenceSpec(name="imagenet256"))
+    )
     drawn = SamplesSpec(count=4)
     assert [*stand_ins([run], [(run, fid)])] == []
     for path in places.values():

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.special
@@ -12,10 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from tread_lab.metrics.inception_score import SplitSums
-from tread_lab.records.evaluation_folder import EvaluationFolder
-from tread_lab.specs import SamplesSpec, decode
-from tread_lab.specs.decode import encode
-from tread_lab.specs.signature import signature
 
 
 def logits(count: int, classes: int = 100) -> NDArray[np.float32]:
@@ -43,18 +36,6 @@ def summed(logits_NK: NDArray[np.floating], batch: int = 777) -> float:
 @pytest.mark.parametrize("count", [10_000, 5_100])  # a last shorter split counts like the others
 def test_sums_of_splits_give_adms_inception_score(count: int) -> None:
     assert summed(logits(count)) == pytest.approx(adm(logits(count), 5_000), rel=1e-6)
-
-
-def test_an_old_inception_score_is_not_returned_for_the_new_one(tmp_path: Path) -> None:
-    now = SamplesSpec(metrics=("fid", "is"), count=1000)
-    tree = {key: value for key, value in encode(now).items() if key != "inception_score"}
-    assert signature(now) != signature(tree)
-    assert decode(SamplesSpec, tree) == now
-    (tmp_path / "metrics.json").write_text(
-        json.dumps({"spec": tree, "metrics": {"fid@1k": 2.0, "is@1k": 188.8}})
-    )
-    read = EvaluationFolder(tmp_path).read()
-    assert read is not None and read["metrics"] == {"fid[heldout]@1k": 2.0, "is_shuffled@1k": 188.8}
 
 
 def test_images_that_are_all_likelier_or_less_likely_change_nothing() -> None:

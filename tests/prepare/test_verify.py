@@ -38,6 +38,14 @@ def test_a_whole_data_set_has_no_faults(described: Path, shards: Path) -> None:
     assert line.startswith("the deviation is 2, so the network would see 2; latents of an")
 
 
+def test_classes_without_a_sample_are_named(described: Path) -> None:
+    (line,) = faults("latents", described, classes=1000)
+    assert line == "993 of 1000 classes have no sample: 7, 8, 9, 10, 11, ..."
+    (described / "labels.npy").unlink()
+    np.save(described / "labels.npy", np.where(np.arange(40) % 7 == 3, 0, np.arange(40) % 7))
+    assert "1 of 7 classes have no sample: 3" in list(faults("latents", described))
+
+
 NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
 
 

@@ -19,6 +19,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.sweep_archive import Transfer, export_sweep, import_sweep
 from tread_lab.records.sweep_folder import Stopped
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 
 Entry = tuple[zipfile.ZipInfo, bytes]
 WEIGHTS = b"1234"
@@ -76,6 +77,7 @@ def made_source(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         run.attempts.close(run.attempts.open(), "completed")
     first.write_origin({"host": "a"})
     first.keep_steps([5])
+    first.keep_defaults(EvaluationDefaults(sampler={"steps": 9}))
     write_json(first.path / "data.json", {"path": "/data"})
     write_text(first.stack_dump(1), "stack\n")
     write_json(lab.root / "references" / "coco.json", {"sha256": "a" * 64, "file": "/x/coco.npz"})

@@ -67,9 +67,13 @@ def test_who_may_read_what_was_written_is_for_the_umask(
     before = os.umask(umask)
     try:
         write_json(tmp_path / "x.json", 1)
+        with replacing(tmp_path / "replaced") as temporary:  # as safetensors writes
+            (own := tmp_path / "own").touch(mode=0o600)
+            own.replace(temporary)
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "x.json").stat().st_mode) == mode
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("x.json", "replaced")}
+    assert modes == {mode}
 
 
 def test_an_error_that_only_its_words_say_is_the_systems(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from tests.sweep.plans import tiny
 from tread_lab.records import lab as lab_module
-from tread_lab.records.durable import write_json, write_text
-from tread_lab.records.evaluation_folder import sampled_with
+from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -30,6 +29,7 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.cell import Trial
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.guidance import BranchSpec
 from tread_lab.specs.metrics import ReferenceSpec
 
@@ -203,25 +203,18 @@ def test_evaluations_of_the_end_are_those_that_name_no_step(lab: Lab) -> None:
     assert [e.path for e in run.end_evaluations()] == [run.evaluation(end).path]
 
 
-def test_a_run_is_measured_on_as_its_least_guided_metric_of_most_images_was(lab: Lab) -> None:
-    """Each evaluation counts before all that stand above it; `is` compares with no reference."""
+def test_a_run_keeps_the_defaults_of_its_first_command(lab: Lab) -> None:
     run, named = lab.run("abc"), ReferenceSpec(name="coco", path="/coco.npz")
-    assert sampled_with(run.sampled()) == ({}, None)
-
-    def fid(steps: int, count: int = 100, weight: float = 1.0) -> SamplesSpec:
-        sampler = SamplerSpec(steps=steps, guidance=GuidanceSpec(weight=weight))
-        return SamplesSpec(metrics=("fid",), count=count, sampler=sampler, reference=named)
-
-    pictures = (SamplesSpec(sampler=SamplerSpec(steps=steps)) for steps in (1, 2))
-    guided = (fid(7, weight=weight) for weight in (4.0, 2.0, 1.5))
-    score = SamplesSpec(metrics=("is",), count=300, sampler=SamplerSpec(steps=9))
-    for spec in [next(pictures), *guided, fid(7), fid(8, count=200), score]:
-        run.evaluation(spec).write(spec, {"fid@100": 1.0})
-        assert sampled_with(run.sampled())[0] == encode(spec.sampler)
-    unmeasured = next(pictures)
-    run.evaluation(unmeasured).write(unmeasured, {})
-    sampler, reference = sampled_with(run.sampled())
-    assert (sampler["steps"], reference) == (9, {"name": "coco", "path": "/coco.npz"})
+    assert run.evaluation_defaults() == EvaluationDefaults()
+    first = EvaluationDefaults(sampler={"steps": 6, "guidance": 2}, reference=named)
+    first = first.with_probes([HeldoutSpec(images=8, step=5)])
+    for defaults in (first, EvaluationDefaults(sampler={"steps": 9})):
+        run.keep_defaults(defaults)
+        assert run.evaluation_defaults() == first
+    assert first.without_folders().reference == ReferenceSpec(name="coco")
+    write_text(run.path / "evaluation_defaults.json", "{")
+    with pytest.raises(UserError, match=r"evaluation_defaults\.json"):
+        run.evaluation_defaults()
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -291,23 +284,6 @@ def test_an_evaluation_is_done_while_its_files_are_as_they_were(lab: Lab) -> Non
     assert folder.read() is None and not folder.done
 
 
-def test_metrics_of_earlier_versions_have_the_names_of_today(lab: Lab) -> None:
-    def renamed(spec: dict[str, Any], *names: str) -> list[str]:
-        folder = lab.run("abc").evaluation(HeldoutSpec())
-        write_json(folder.path / "metrics.json", {"spec": spec, "metrics": dict.fromkeys(names, 1)})
-        return list((folder.read() or {})["metrics"])
-
-    old = {"metrics": ["is", "fid"]}
-    assert renamed(old, "is@10k", "fid@10k") == ["is_shuffled@10k", "fid[heldout]@10k"]
-    by_file = {**old, "reference": {"name": "coco"}}
-    assert renamed(by_file, "is@10k", "fid@10k") == ["is_shuffled@10k", "fid@10k"]
-    assert renamed({**by_file, "inception_score": "adm"}, "is@10k") == ["is@10k"]
-    assert renamed({"metrics": ["fid"], "inception_score": None}, "precision@1k") == [
-        "precision[heldout]@1k"
-    ]
-    assert renamed({}, "fid@10k") == ["fid@10k"]
-
-
 def test_a_plan_holds_what_a_search_has_suggested(lab: Lab) -> None:
     folder = lab.sweep("s")
     with pytest.raises(UserError, match="sweep s has no plan in"):
@@ -330,9 +306,6 @@ def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
         write_text(run.path / name, "x")
     run.keep_reference("coco", "a" * 64, Path("/x/coco.npz"))
     assert run.exported and (run.path / "references" / "coco.json").exists()
-    assert run.sampled() == [{"sampler": {}}]
-    write_json(run.path / "config.json", {"sampler": {"steps": 9}})
-    assert run.sampled() == [{"sampler": {"steps": 9}}]
 
 
 def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:
@@ -357,9 +330,6 @@ def test_a_parent_by_name_keeps_which_weights_are_taken(lab: Lab) -> None:
     assert written == {"init_from.run": encode(spec), "seed": 1}
     with pytest.raises(UserError, match="no run 'ffff' in"):
         with_parents({"init_from": "ffff"}, lab)
-    lab.run("0ld").create(spec)
-    with pytest.warns(UserWarning, match=f"^init_from.run: .* run 0ld {signature(spec)}, and trai"):
-        with_parents({"init_from": "0ld"}, lab)
 
 
 def test_a_file_that_a_run_starts_from_gets_its_whole_path_and_its_digest(

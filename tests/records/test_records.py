@@ -14,7 +14,6 @@ from tests.records.conftest import Entry, entry, merged, packed, rewritten
 from tread_lab import records
 from tread_lab.frames import trials_frame
 from tread_lab.records.checksums import json_text
-from tread_lab.records.evaluation_folder import sampled_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import with_checksum
 from tread_lab.records.run_status import run_status
@@ -81,6 +80,7 @@ TREES: dict[str, list[Any]] = {  # file -> trees that are no records
         {"spec": SPEC, "metrics": {}, "made_with": {"code": []}},
     ],
     "origin.json": [7, "x", {"attempts": 7}, {"attempts": [7]}],
+    "evaluation_defaults.json": [7, "x", {"sampler": 7}, {"steps": 7}, {"heldout_loss": []}],
     "keep_steps.json": [7, "x", {"steps": 7}, {"steps": [[]]}],
     "data.json": [[], 7, {"path": []}],
     "plan.json": [
@@ -129,7 +129,7 @@ def raised(lab: Lab, file: str) -> list[str]:
     readers = (
         lambda: run_status(run),
         lambda: (run.entries(), run.origin(), run.kept_steps(), run.damaged(), run.packages()),
-        lambda: (sampled_with(run.sampled()), list(run.end_evaluations())),
+        lambda: (run.evaluation_defaults(), list(run.end_evaluations())),
         lambda: [evaluation.done for evaluation in run.evaluations()],
         lambda: seconds_spent(sweep.spent_path),
         lambda: show_lab(lab, as_json=False),
@@ -162,7 +162,7 @@ def test_such_a_record_is_refused_by_its_name_in_an_export_and_in_an_archive(
     with pytest.raises(UserError, match=re.escape(path.name)):
         packed(source, archive.with_name("sweep.zip"))
     assert not archive.with_name("sweep.zip").exists()
-    if place.startswith("runs/") and file != "spec.yaml":  # which is an error that names it
+    if place.startswith("runs/") and file not in ("spec.yaml", "evaluation_defaults.json"):
         show_run(source.runs()[0])
         assert re.search(rf"damaged +{place.split('/', 2)[2]}$", capsys.readouterr().out, re.M)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import json
 import os
 import pickle
 import shutil
@@ -50,7 +49,7 @@ from tread_lab.records.sweep_archive import (
     import_sweep,
 )
 from tread_lab.records.sweep_folder import Suggestion
-from tread_lab.specs import UserError, encode, signature
+from tread_lab.specs import UserError, signature
 from tread_lab.specs.errors import Unavailable
 
 
@@ -320,22 +319,6 @@ def test_an_export_takes_no_existing_file_and_no_damaged_weights(
 
 
 SPRINT = "routes_until: 5\nbypass: {kind: sprint}\n"  # whose dense steps dropped no paths
-
-
-def test_records_of_earlier_versions_are_read_where_they_arrive(lab: Lab, tmp_path: Path) -> None:
-    source = write_sweep(tmp_path / "source", small())
-    run = source.runs()[0]
-    write_text(run.path / "spec.yaml", "model: DiT-S/2\nroutes: [2->8]\n" + SPRINT)
-    write_text(run.path / "keep_steps.json", "[25]")
-    folder = next(run.evaluations())
-    tree = {"spec": {"kind": "samples", "metrics": ["fid"]}, "metrics": {"fid@10k": 3.0}}
-    write_text(folder.path / "metrics.json", json.dumps(tree))
-    packed(source, tmp_path / "a.zip")
-    merged(lab, tmp_path / "a.zip")
-    here = lab.run(run.name)
-    assert encode(here.spec().bypass)["dense_path_drop"] == 0.0
-    assert here.spec() == run.spec() and here.kept_steps() == {25}
-    assert {"fid[heldout]@10k": 3.0} in [(e.read() or {})["metrics"] for e in here.evaluations()]
 
 
 AT = """

@@ -133,10 +133,3 @@ def test_a_list_is_no_shorthand() -> None:
     for value in ([0.9], None, (0.9,)):
         with pytest.raises(UserError, match="ema: expected a mapping, got "):
             decode(EmaSpec, value, "ema")
-
-
-def test_a_setting_that_is_gone_is_left_out_of_earlier_files_with_a_warning() -> None:
-    tree = {**BASE, "execution": {"cuda_graph": True, "log_every": 5}}
-    with pytest.warns(UserWarning, match=r"execution\.cuda_graph has no effect any more: several"):
-        spec = decode(RunSpec, tree)
-    assert spec == decode(RunSpec, {**BASE, "execution": {"log_every": 5}})

@@ -11,17 +11,19 @@ import pytest
 import torch
 
 from tests.four_sweeps import outcome, same_as_stored
-from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode, encode, signature
+from tread_lab.specs import RunSpec, SamplerSpec, UserError, decode, signature
 from tread_lab.specs.evaluation import (
     SOLVERS,
     HeldoutSpec,
     SamplesSpec,
+    SimilaritySpec,
     at_steps,
     check_solver,
     in_words,
     respaced,
     steps_of,
 )
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 
@@ -108,19 +110,16 @@ def test_a_process_has_its_own_solvers_and_those_of_every_ode() -> None:
             check_solver(decode(RunSpec, {**RUN, "process": process}), SamplerSpec(solver=solver))
 
 
-def test_steps_that_a_chain_may_round_otherwise_than_before_have_another_signature() -> None:
-    """None of the published numbers of steps is among them."""
+def test_a_chain_rounds_the_sum_of_its_strides() -> None:
+    """As OpenAI's code does; only where a step lies half-way does that decide."""
 
-    def before(n: int) -> list[int]:
+    def exact(n: int) -> list[int]:
         return torch.linspace(0, 999, n, dtype=torch.float64).round().long().tolist()
 
-    chains = {n: SamplerSpec(solver="ddim", steps=n) for n in range(1, 1001)}
-    marked = {n for n, sampler in chains.items() if sampler.respacing == "strided"}
-    assert {21, 27, 35} <= {n for n in range(2, 1001) if respaced(n) != before(n)} <= marked
-    assert not {1, 5, 10, 20, 25, 50, 100, 250, 1000} & marked
+    differing = {n for n in range(2, 1001) if respaced(n) != exact(n)}
+    assert {21, 27, 35} <= differing and all(n % 2 for n in differing)
+    assert not {5, 10, 20, 25, 50, 100, 250, 1000} & differing
     assert respaced(1) == [999]
-    assert "respacing" in encode(chains[21]) and "respacing" not in encode(chains[250])
-    assert SamplerSpec(solver="heun", steps=21).respacing is None
 
 
 def test_ddpm_has_a_thousand_levels() -> None:
@@ -163,23 +162,38 @@ def test_an_evaluation_takes_its_own_reference_before_that_of_all() -> None:
     file = ReferenceSpec(name="coco")
     items = ["fid@1k", "fid[heldout]@1k", "is@1k", {"samples": {"metrics": ["fid"], "count": 500,
                                                                 "reference": "other"}}]  # fmt: skip
-    found = decode_evaluations(items, reference=file)
+    found = decode_evaluations(items, EvaluationDefaults(reference=file))
     references = [(s.metrics, s.reference and s.reference.name) for s in found]  # type: ignore[union-attr]
     assert references == [(("fid", "is"), "coco"), (("fid",), None), (("fid",), "other")]
-    (score,) = decode_evaluations(["is@1k"], reference=file)
+    (score,) = decode_evaluations(["is@1k"], EvaluationDefaults(reference=file))
     assert score.reference is None  # type: ignore[union-attr]
     made = SamplesSpec(metrics=("fd",), count=1000)
-    assert decode_evaluations([made], {"steps": 5}, reference=file) == (made,)
+    usual = EvaluationDefaults(sampler={"steps": 5}, reference=file)
+    assert decode_evaluations([made], usual) == (made,)
 
 
 def test_cells_of_the_sampler_multiply_samples_alone() -> None:
     cells = [{"guidance.weight": 1.0}, {"guidance.weight": 2.0, "steps": 7}, {"rho": 6.0}]
     sampler = {"guidance": {"weight": 3.0}, "steps": 5}
     own = {"samples": {"metrics": ["fd"], "count": 500, "sampler": {"steps": 9}}}
-    found = decode_evaluations(["heldout_loss", "fd@1k", own], sampler, cells=cells)
+    usual = EvaluationDefaults(sampler=sampler)
+    found = decode_evaluations(["heldout_loss", "fd@1k", own], usual, cells=cells)
     assert found[0] == HeldoutSpec()
     weights = [(s.sampler.guidance.weight, s.sampler.steps) for s in found[1:]]  # type: ignore[union-attr]
     assert weights == [(1.0, 5), (2.0, 7), (3.0, 5), (1.0, 9), (2.0, 7), (3.0, 9)]
     assert sampler == {"guidance": {"weight": 3.0}, "steps": 5}
     (given,) = decode_evaluations([found[2]], cells=[{"steps": 11}])
     assert (given.sampler.steps, given.sampler.guidance.weight) == (11, 2.0)  # type: ignore[union-attr]
+
+
+def test_a_probe_has_the_images_levels_and_pick_of_its_experiment() -> None:
+    planned = ["heldout_loss at 5", {"heldout_loss": {"images": 64, "levels": 2, "pick": "even"}}]
+    usual = EvaluationDefaults().with_probes(decode_evaluations(planned[1:]))
+    asked = ["heldout_loss", {"heldout_loss": {"images": 8}}, "layer_similarity at 5"]
+    assert decode_evaluations(asked, usual) == (
+        HeldoutSpec(images=64, levels=2, pick="even"),
+        HeldoutSpec(images=8, levels=2, pick="even"),
+        SimilaritySpec(step=5),
+    )
+    first = EvaluationDefaults().with_probes(decode_evaluations(planned))
+    assert first.heldout_loss == HeldoutSpec(), "the first one, at whatever step"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,8 @@ from tread_lab.specs import (
     encode,
     signature,
 )
-from tread_lab.specs.evaluation_text import MetricNames, evaluation_label
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.metrics import ReferenceSpec
 
 
@@ -33,15 +35,25 @@ def guided(weight: float, steps: int = 20, **more: Any) -> SamplesSpec:
 
 
 def test_a_label_says_metrics_count_and_that_held_out_images_stand_in_for_a_file() -> None:
-    assert evaluation_label(encode(HeldoutSpec())) == "heldout_loss"
-    assert evaluation_label(encode(SamplesSpec(metrics=(), count=64))) == "samples@64"
+    label = MetricNames(EvaluationDefaults()).label
+    assert label(encode(HeldoutSpec())) == "heldout_loss"
+    assert label(encode(SamplesSpec(metrics=(), count=64))) == "samples@64"
     both = SamplesSpec(metrics=("fid", "is", "precision"), count=10_000)
-    assert evaluation_label(encode(both)) == "fid[heldout]+is+precision@10k"
-    assert evaluation_label(encode(both), "latents") == "fid[heldout]+is+precision[heldout]@10k"
-    against = replace(both, reference=ReferenceSpec(name="imagenet256"))
-    assert evaluation_label(encode(against), "latents") == "fid+is+precision@10k"
+    assert label(encode(both)) == "fid[heldout]+is+precision@10k"
+    assert label(encode(both), "latents") == "fid[heldout]+is+precision[heldout]@10k"
     own = SamplesSpec(metrics=("fd", "kid"), count=1000, step=10)
-    assert evaluation_label(encode(own), "fashion16") == "fd+kid@1k at 10"
+    assert label(encode(own), "fashion16") == "fd+kid@1k at 10"
+    against = replace(both, reference=ReferenceSpec(name="imagenet256"))
+    usual = EvaluationDefaults(reference=against.reference)
+    assert MetricNames(usual).label(encode(against), "latents") == "fid+is+precision@10k"
+
+
+def test_a_label_has_the_settings_of_the_metrics_names() -> None:
+    names = MetricNames(defaults(()))
+    for (metric, spec), name in USUAL.items():
+        said = name.removeprefix(metric)
+        assert names.label(encode(replace(spec, step=7))).endswith(f"{said} at 7")
+    assert names.label(encode(guided(2.0, 50))) == "fd@1k steps=50 w=2"
 
 
 def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -> SamplesSpec:
@@ -52,7 +64,9 @@ def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -
 
 PROBE, FEW, MANY = (HeldoutSpec(images=images) for images in (512, 8, 64))
 PROBE_OF_64 = "heldout/loss images=64"
-BASE = {"sampler": {"steps": 20, "guidance": 3}, "reference": {"name": "imagenet256"}}
+BASE = EvaluationDefaults(
+    sampler={"steps": 20, "guidance": 3}, reference=ReferenceSpec(name="imagenet256")
+)
 SG = {"strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
 USUAL = {
     ("fd[x]@1k", guided(1.0)): "fd[x]@1k",
@@ -73,6 +87,10 @@ USUAL = {
 }
 
 
+def defaults(planned: Sequence[EvaluationSpec]) -> EvaluationDefaults:
+    return BASE.with_probes(planned)
+
+
 @pytest.mark.parametrize(
     ("planned", "names"),
     [
@@ -88,13 +106,14 @@ USUAL = {
 def test_a_name_says_what_is_not_usual_whatever_else_is_planned(
     planned: list[EvaluationSpec], names: dict[tuple[str, EvaluationSpec], str]
 ) -> None:
-    known = MetricNames(list(map(encode, planned)), BASE)
+    known = MetricNames(defaults(planned))
     for (metric, spec), name in names.items():
         assert known.name(metric, signature(spec), encode(spec)) == name
 
 
 def test_a_setting_that_the_experiments_sampler_has_alone_is_said_to_be_none() -> None:
-    names, spec = MetricNames([], {"sampler": {"solver": "sde", "steps": 20}}), guided(2.0)
+    usual = EvaluationDefaults(sampler={"solver": "sde", "steps": 20})
+    names, spec = MetricNames(usual), guided(2.0)
     said = names.name("fd[x]@1k", signature(spec), encode(spec))
     assert said == "fd[x]@1k solver=heun w=2 last_step=none"
 
@@ -146,10 +165,10 @@ def test_evaluations_share_a_name_only_if_they_are_one(fields: dict[str, Any]) -
         for value in values
         for spec in _evaluation(fields | {name: value})
     ]
-    base = {"sampler": {"steps": 21}, "reference": {"name": "imagenet256"}}
+    base = EvaluationDefaults(sampler={"steps": 21}, reference=ReferenceSpec(name="imagenet256"))
     signatures: dict[str, set[str]] = {}
-    for planned in ([], [encode(HeldoutSpec()), *map(encode, specs)]):
-        names = MetricNames(planned, base)
+    for planned in ([], [HeldoutSpec(), *specs]):
+        names = MetricNames(base.with_probes(planned))
         for spec in specs:
             metric = sample_metric("fid", "inception", 1000, heldout=spec.reference is None)
             name = names.name(metric, signature(spec), encode(spec))
@@ -171,9 +190,3 @@ def _evaluation(fields: dict[str, Any]) -> list[SamplesSpec]:
     with contextlib.suppress(UserError):
         return [decode(SamplesSpec, tree)]
     return []
-
-
-def test_an_evaluation_of_a_later_version_has_the_name_of_its_metric() -> None:
-    tree = {"kind": "sharpness", "images": 8}
-    assert MetricNames([]).name("sharpness@8", "abc", tree) == "sharpness@8"
-    assert MetricNames([]).name("other", "abc", {**tree, "step": 5}) == "other"

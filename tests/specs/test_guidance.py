@@ -128,6 +128,12 @@ def test_guidance_by_the_weights_that_are_measured_is_refused() -> None:
         check_branches(own, guidance(tree), step)
 
 
+def test_a_network_of_no_steps_may_be_guided() -> None:
+    published = run(train={"steps": 0}, init_from={"file": "DiT.pt", "digest": "0"})
+    for tree in 1.5, {"weight": 1.5, "channels": "first3", "interval": [0.3, 5]}:
+        check_branches(published, guidance(tree), None)
+
+
 def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
     seen, never, bare = (run(train={"label_drop": drop}) for drop in (0.1, 0, 1))
     null = {"strong": {"label": "none"}}

@@ -19,7 +19,6 @@ from tread_lab.specs.routes import (
     block_index,
     check_selections,
 )
-from tread_lab.specs.run import with_old_meaning
 from tread_lab.systems.maskdit.spec import MaskBypass
 from tread_lab.systems.mdt.spec import MdtBypass
 from tread_lab.systems.sprint.spec import SprintBypass
@@ -47,15 +46,6 @@ def test_without_routes_there_is_nothing_to_get_around(fields: dict[str, Any]) -
     dense = run(**{"routes": [], **fields})
     assert dense == run() and (dense.fp32_block, dense.routes_until) == ("off", None)
     assert dense.phases == ((range(100), ()),) and dense.fp32_blocks == set()
-
-
-def test_only_what_a_record_leaves_unsaid_has_the_old_meaning() -> None:
-    old, new = {"kind": "sprint"}, {"kind": "sprint", "dense_path_drop": 0.2}
-    start = {"run": {"bypass": old}, "weights": "ema"}
-    assert with_old_meaning({"bypass": new, "init_from": start}) == {
-        "bypass": new,
-        "init_from": {"run": {"bypass": {**old, "dense_path_drop": 0.0}}, "weights": "ema"},
-    }
 
 
 def test_only_two_terms_can_coincide() -> None:

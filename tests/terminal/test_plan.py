@@ -23,6 +23,7 @@ from tread_lab.sweep.search.budget import Budget
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
     Measurement,
+    _during_training,
     budget_lines,
     evaluation_lines,
     price_lines,
@@ -213,6 +214,15 @@ def test_evaluations_of_images_have_their_times_by_kind_of_work(screen: Screen) 
         ("no rates", plan, timing({}, None)),
     ):
         screen(title, evaluation_lines, what, forecast)
+
+
+def test_lines_of_evaluations_differ_where_samplers_differ() -> None:
+    axes = {"guidance.weight": [1, 2], "steps": [6, 8]}
+    plan = placements(evaluate=[samples(1, at=[5, "end"])], sampler_axes=axes)
+    *lines, _ = evaluation_lines(plan, timing({}))
+    assert len(plan.evaluations) == len({*lines}) == 8
+    (line,) = _during_training(plan)
+    assert line.count("@1k") == 4
 
 
 def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen: Screen) -> None:

@@ -23,6 +23,7 @@ from tread_lab.records.run_status import RunStatus
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
@@ -180,6 +181,7 @@ def test_a_run_is_shown_with_its_attempts_and_metrics(
     spec, compared = tiny_spec((2, 8)), list[Any]()
     folder = lab.run_of(spec)
     folder.create(spec)
+    folder.keep_defaults(EvaluationDefaults().with_probes([HeldoutSpec(images=8, levels=2)]))
     screen("pending", show_run, folder)
     folder.attempts.close(folder.attempts.open(pid=7, host="n1"), "interrupted", reason="OOM\nmore")
     folder.finish(RunState.FAILED, step=5, kind="exception", reason="ValueError: x")
@@ -208,10 +210,11 @@ def test_scripts_read_a_run_as_a_tree(lab: Lab, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)["result"] == {}
     folder.finish(RunState.COMPLETED, step=50, metrics={"cost/x": 0.123456789})
     for step, loss in ((10, 0.5), (None, 0.25)):
-        measured = HeldoutSpec(images=8, levels=2, step=step)
+        measured = HeldoutSpec(images=8, step=step)
         folder.evaluation(measured).write(measured, {"heldout/loss": loss})
     show_run(folder, as_json=True)
     tree = json.loads(capsys.readouterr().out)
-    by_loss = sorted(tree["metrics"], key=lambda row: row["heldout/loss"])
-    assert by_loss == [{"heldout/loss": 0.25}, {"heldout/loss": 0.5, "step": 10}]
+    name = "heldout/loss images=8"
+    by_loss = sorted(tree["metrics"], key=lambda row: row[name])
+    assert by_loss == [{name: 0.25}, {name: 0.5, "step": 10}]
     assert tree["result"]["metrics"] == {"cost/x": 0.123456789} and tree["run"] == folder.name

@@ -12,6 +12,7 @@ from PIL import Image
 
 from tests.tracking.conftest import HELDOUT, SAMPLES, SIMILARITY, Sweeps, spec_of
 from tread_lab.specs import EvaluationSpec, encode, signature
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.tracking.artifacts import (
     _heatmap,
@@ -22,7 +23,7 @@ from tread_lab.tracking.artifacts import (
     run_files,
 )
 
-NAMES = MetricNames([encode(spec) for spec in (HELDOUT, SIMILARITY, SAMPLES)])
+NAMES = MetricNames(EvaluationDefaults().with_probes((HELDOUT, SIMILARITY, SAMPLES)))
 
 
 def test_files_are_a_function_of_the_record(sweeps: Sweeps) -> None:

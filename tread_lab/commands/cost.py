@@ -47,9 +47,7 @@ def _times(spec: RunSpec, experiment: Experiment, device: str) -> list[tuple[str
     rates = lookup(RATES, device, "--device-rates")
     times = Forecast(Lab.at(), rates=rates)
     rows = [("training time", durations(times.training(spec), times.timing(spec).spread))]
-    for evaluation in decode_evaluations(
-        experiment.evaluate, experiment.sampler, reference=experiment.reference
-    ):
+    for evaluation in decode_evaluations(experiment.evaluate, experiment.usual):
         parts, references = times.parts(spec, evaluation), times.references(spec, evaluation)
         seconds = {"network": parts.pop("sampling"), **parts}
         seconds |= {f"{name} of references": s for name, s in references.items()}

@@ -20,17 +20,17 @@ from tread_lab.engine.evaluate import measuring, open_evaluations, record_of
 from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
-from tread_lab.records.evaluation_folder import Tree, sampled_with
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.decode import decode, encode
+from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
-from tread_lab.specs.evaluation_text import decode_evaluations, evaluation_label
-from tread_lab.specs.guidance import GuidanceSpec
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.signature import signature
 from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
@@ -56,15 +56,16 @@ def evaluate(options: Evaluate) -> int:
     picked = pick(device_name)
     processes = together(options.gpus, options.processes, device_name)
     rows, user_errors = [], UserErrors()
-    measurements = _to_measure(lab, name, options.evaluations, options.reference)
+    measurements, defaults = _to_measure(lab, name, options.evaluations, options.reference)
+    names = MetricNames(defaults)
+    check_samplers(open_evaluations(measurements), defaults)
     check_references(measurements)
     if options.plan:
         devices = Devices.here(device_name, threads=options.threads)
         devices = replace(devices, per_run=processes.count)
-        found, source = _forecast(lab, measurements, devices)
+        found, source = _forecast(lab, measurements, devices, names)
         show_measurements(found, source, as_json=as_json)
         return DONE
-    check_samplers(open_evaluations(measurements))
     measurements, opened, left_out = _with_data(measurements)
     show_lines(notices, (f"left out: run {name}: {why}" for name, why in left_out.items()))
     to_measure = [*open_evaluations(measurements)]
@@ -73,6 +74,8 @@ def evaluate(options: Evaluate) -> int:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
         check_measured(beside, to_measure)
     for folder, spec, metrics in _measured(lab, measurements, processes, picked, user_errors):
+        tree = encode(spec)
+        metrics = {names.name(name, signature(spec), tree): x for name, x in metrics.items()}
         rows.append(_row(folder, spec, metrics))
         if not as_json:
             answer(_line(folder, spec, metrics))
@@ -130,7 +133,7 @@ def _measured(
         raise Unavailable(f"{lost}; the same command goes on") from lost
 
 
-def _row(folder: RunFolder, spec: EvaluationSpec, metrics: Tree) -> dict[str, Any]:
+def _row(folder: RunFolder, spec: EvaluationSpec, metrics: Mapping[str, float]) -> dict[str, Any]:
     at = {} if spec.step is None else {"step": spec.step}
     return {"run": folder.name, "evaluation": spec.kind, **at, **metrics}
 
@@ -141,7 +144,7 @@ def _line(folder: RunFolder, spec: EvaluationSpec, metrics: Mapping[str, float])
 
 
 def _forecast(
-    lab: Lab, measurements: Measurements, devices: Devices
+    lab: Lab, measurements: Measurements, devices: Devices, names: MetricNames
 ) -> tuple[list[Measurement], str]:
     """Return the evaluations with the seconds that each takes, and what the times rest on."""
     read = [
@@ -152,7 +155,7 @@ def _forecast(
     found = [
         Measurement(
             folder.name,
-            evaluation_label(encode(spec), run.data.source),
+            names.label(encode(spec), run.data.source),
             spec.count if isinstance(spec, SamplesSpec) else spec.images,
             record_of(folder, spec) is not None,
             sum(times.parts(run, spec).values()) if times.known else None,
@@ -163,8 +166,11 @@ def _forecast(
     return found, times.total(tasks).source
 
 
-def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:
-    """Return the runs that have finished training, each with the named evaluations at its steps.
+def _to_measure(
+    lab: Lab, name: str, named: Sequence[str], reference: str | None
+) -> tuple[Measurements, EvaluationDefaults]:
+    """Return the runs that have finished training, each with the named evaluations at its steps,
+    and the settings that these leave unsaid: the sweep's, or those kept with a run by itself.
 
     A folder of exported weights is measured in that folder, at its one step.
 
@@ -175,26 +181,27 @@ def _to_measure(lab: Lab, name: str, named: Sequence[str], reference: str | None
     """
     exported = RunFolder(Path(name))
     if exported.exported:
-        return [(exported, _of_exported(exported, named, reference))]
+        defaults = exported.evaluation_defaults()
+        return [(exported, _of_exported(exported, named, defaults, reference))], defaults
     if name in lab.sweeps():
-        measurements = _of_sweep(lab, name, named, reference)
+        measurements, defaults = _of_sweep(lab, name, named, reference)
     elif named:
         folder = lab.known_run(name)
-        specs = _decoded(named, *sampled_with(folder.sampled()), reference)
-        measurements = [(folder, specs)]
+        defaults = folder.evaluation_defaults()
+        measurements = [(folder, _decoded(named, defaults, reference))]
     else:
         lab.known_run(name)
         raise UserError("name what to measure, e.g. `tread-lab evaluate RUN heldout_loss fd@1k`")
     trained = [(folder, own) for folder, specs in measurements if (own := _ready(folder, specs))]
     if not trained:
         raise UserError(f"{name}: no run has finished training")
-    return trained
+    return trained, defaults
 
 
 def _of_exported(
-    folder: RunFolder, named: Sequence[str], reference: str | None
+    folder: RunFolder, named: Sequence[str], defaults: EvaluationDefaults, reference: str | None
 ) -> tuple[EvaluationSpec, ...]:
-    specs = _decoded(named, *sampled_with(folder.sampled()), reference)
+    specs = _decoded(named, defaults, reference)
     if not specs or any(spec.step is not None for spec in specs):
         raise UserError(f"{folder.path} has the weights of one step; name what to measure: fd@1k")
     return specs
@@ -220,52 +227,38 @@ def _ready(folder: RunFolder, specs: tuple[EvaluationSpec, ...]) -> tuple[Evalua
     return tuple(spec for spec in specs if spec.step in kept)
 
 
-def _of_sweep(lab: Lab, name: str, named: Sequence[str], reference: str | None) -> Measurements:
-    """Return the sweep's runs with the named evaluations, or with those of the plan.
-
-    What a named one does not say is as planned, else as recorded, else as the experiment says.
-    """
+def _of_sweep(
+    lab: Lab, name: str, named: Sequence[str], reference: str | None
+) -> tuple[Measurements, EvaluationDefaults]:
+    """Return the sweep's runs with the named evaluations, or with those of the plan."""
     plan = load_plan(lab.sweep(name))
+    defaults = plan.evaluation_defaults
     planned = {task.run: task.evaluations for task in started_tasks(plan, lab)}
     if named or reference is not None:
-        usual = plan.sources.get("experiment") or {}
-        samples = [encode(spec) for spec in plan.evaluations if isinstance(spec, SamplesSpec)]
-        recorded = next(filter(None, (lab.run(run).sampled() for run in planned)), [])
-        known = sampled_with([*samples, *recorded], usual.get("sampler"), usual.get("reference"))
         trials = (trial.run for trial in plan.trials)  # as the sweep measures no run before them
-        planned = dict.fromkeys(trials, _decoded(named, *known, reference))
-    return [(lab.run(run), specs) for run, specs in planned.items()]
+        planned = dict.fromkeys(trials, _decoded(named, defaults, reference))
+    return [(lab.run(run), specs) for run, specs in planned.items()], defaults
 
 
 def _decoded(
-    named: Sequence[str], sampler: Tree, recorded: Tree | None, reference: str | None
+    named: Sequence[str], defaults: EvaluationDefaults, reference: str | None
 ) -> tuple[EvaluationSpec, ...]:
-    """Return the named evaluations, as the run was measured so far where nothing else is said.
+    """Return the named evaluations.
 
     Args:
         named: evaluations, and fields of the sampler: `fd@1k`, `{heldout_loss: {images: 64}}`,
             `sampler.steps=10`.
+        defaults: what they leave unsaid.
+        reference: of `--reference`, in place of that of the defaults.
     """
-    compared = reference_of(recorded if reference is None else reference)
+    if reference is not None:
+        defaults = replace(defaults, reference=reference_of(reference))
     settings = sampler_settings([word for word in named if "=" in word])
     items = evaluations_of([word for word in named if "=" not in word])
-    sampler = _as_written(sampler)
-    specs = decode_evaluations(items, sampler, reference=compared, cells=[settings])
+    specs = decode_evaluations(items, defaults, cells=[settings])
     samples = [spec for spec in specs if isinstance(spec, SamplesSpec)]
     if settings and not samples:
         raise UserError("name what to measure with this sampler: fd@1k sampler.steps=40")
     if reference is not None and not any(METRICS[m].compares for s in samples for m in s.metrics):
         raise UserError(f"name what to compare with this reference: fid@1k --reference {reference}")
     return specs
-
-
-def _as_written(sampler: Tree) -> Tree:
-    """Return a recorded sampler without the label of the weak branch, where the other settings of
-    its guidance imply it: other ones may imply another."""
-    if "guidance" not in sampler:
-        return sampler
-    guidance = decode(GuidanceSpec, sampler["guidance"])
-    if replace(guidance, weak=replace(guidance.weak, label=None)) != guidance:
-        return sampler
-    tree = encode(guidance)
-    return {**sampler, "guidance": {**tree, "weak": {**tree["weak"], "label": None}}}

@@ -36,10 +36,10 @@ from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_t
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
-    check_guided,
     check_planned,
     check_provenance,
     check_references,
+    check_sampled,
     preflight,
 )
 from tread_lab.sweep.plan.storage import (
@@ -122,7 +122,7 @@ def sweep(options: Sweep) -> int:
     plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
-    check_guided(lab, plan.possible_tasks)
+    check_sampled(plan.possible_tasks)
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     retried: list[Task] = []

@@ -15,7 +15,7 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.plan import never_routed, with_whole_parents
-from tread_lab.sweep.plan.preflight import check_guided, check_references, preflight
+from tread_lab.sweep.plan.preflight import check_references, check_sampled, preflight
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
 from tread_lab.terminal.console import notices, say, show_lines
@@ -38,9 +38,8 @@ def train(options: Train) -> int:
     loaded = load_experiment(options.experiment, options.overrides)
     spec = run_spec(with_whole_parents(loaded, lab), options.route, options.rate)
     spec = DataDigests(lab, say=say).alone(spec)
-    task = Task(
-        spec, decode_evaluations(loaded.evaluate, loaded.sampler, reference=loaded.reference)
-    )
+    evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
+    task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
     if options.retry_failed:
         for failed_task in failed_tasks(lab, with_ancestors([task])):
             reopen(lab, failed_task)
@@ -63,7 +62,7 @@ def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
     if is_complete(lab, task):
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
-    check_guided(lab, open_tasks)
+    check_sampled(open_tasks)
     here, per_run = Devices.here(executor.device), executor.worker.processes.count
     devices = replace(here, per_run=per_run)
     show_lines(notices, preflight(open_tasks, devices))

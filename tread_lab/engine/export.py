@@ -19,15 +19,16 @@ from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.provenance import named
-from tread_lab.records.durable import replacing, write_text
-from tread_lab.records.evaluation_folder import sampled_with
+from tread_lab.records.durable import replacing, write_json, write_text
 from tread_lab.records.provenance import without_scale
-from tread_lab.records.run_folder import CONFIG, EXPORTED, RunFolder
+from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.guidance import beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import signature
 
 SPEC, CARD = "spec.yaml", "README.md"
 
@@ -37,10 +38,10 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
 
     `model.safetensors` has the names of the network, for DiT those of its public code; its header
     holds the run and the step. `spec.yaml` is the run's spec without folders of this machine,
-    `config.json` the network, the sampler that it was measured with and the digests of held-out
-    data, decoder and frozen encoders, `README.md` a model card in the layout of the Hugging Face
-    hub. Names of classes, statistics of channels and held-out captions are copied from the data,
-    where there are any.
+    `config.json` the network and the digests of held-out data, decoder and frozen encoders,
+    `evaluation_defaults.json` the sampler and reference of its experiment, `README.md` a model card
+    in the layout of the Hugging Face hub. Names of classes, statistics of channels and held-out
+    captions are copied from the data, where there are any.
 
     Args:
         step: of a checkpoint that is kept; `None` is the last one.
@@ -52,7 +53,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         UserError: the folder holds something else, or the run has no such checkpoint; or the data
             whose statistics or captions would be copied are others than it was trained on.
     """
-    names = (EXPORTED, SPEC, CARD, CONFIG, *KEPT)
+    names = (EXPORTED, SPEC, CARD, CONFIG, DEFAULTS, *KEPT)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
         raise UserError(f"{out} holds something else; name a new folder")
     model = trained(folder, torch.device("cpu"), step=step)
@@ -72,12 +73,12 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     data = named(spec.data)
     config = {
         **_config(spec, model.step),
-        "sampler": sampled_with(folder.sampled())[0],
         "heldout": _recorded(folder, f"held-out data {data}"),
         "decoder": _recorded(folder, f"decoder of {data}"),
         "trained_with": folder.trained_with(),
     }
     write_text(out / CONFIG, json.dumps(config, indent=1) + "\n")
+    write_json(out / DEFAULTS, encode(folder.evaluation_defaults().without_folders()))
     write_text(out / CARD, model_card(folder, spec, step=model.step))
     return {name: (out / name).stat().st_size for name in names if (out / name).exists()}
 
@@ -191,12 +192,14 @@ Say here under which licence you give these weights."""
 
 def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[str]:
     """Yield a row for every metric of every evaluation of the step."""
+    names = MetricNames(folder.evaluation_defaults())
     for evaluation in folder.evaluations():
         at = spec.train.steps if evaluation.step is None else evaluation.step
         tree = evaluation.read()  # `None` where it is damaged
         if tree is not None and int(tree.get("step", at)) == step:
             for metric, value in sorted(tree["metrics"].items()):
-                yield f"| `{metric}` | {float(value):.6g} | {_how(tree['spec'])} |"
+                name = names.name(metric, signature(tree["spec"]), tree["spec"])
+                yield f"| `{name}` | {float(value):.6g} | {_how(tree['spec'])} |"
 
 
 def _how(tree: Mapping[str, Any]) -> str:

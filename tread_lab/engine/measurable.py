@@ -12,32 +12,40 @@ from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.engine.effect import check_effect
 from tread_lab.engine.probes import check_probe
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.fidelity import STAND_IN_FILE
 from tread_lab.metrics.reference_file import reference_path
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.specs.data import DataSpec
+from tread_lab.specs.decode import decode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
+    SamplerSpec,
     SamplesSpec,
     SimilaritySpec,
     check_solver,
 )
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.guidance import check_branches
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 
 
-def check_samplers(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
-    """Refuse solvers of another process, and guidance that guides nothing or by what was never
-    trained; sweeps do so where they are planned."""
+def check_samplers(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]], defaults: EvaluationDefaults
+) -> None:
+    """Refuse solvers of another process, guidance by what was never trained, and settings beside
+    the defaults that change nothing."""
+    usual = decode(SamplerSpec, defaults.sampler)
     for run, spec in asked:
         if isinstance(spec, SamplesSpec):
             check_solver(run, spec.sampler)
             check_branches(run, spec.sampler.guidance, spec.step)
+            check_effect(run, spec.sampler, usual)
 
 
 def check_measurable(

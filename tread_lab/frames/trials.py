@@ -83,7 +83,7 @@ class SweepReader:
 
     def __init__(self, lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> None:
         self.plan = plan.with_baseline_cells
-        self.names = MetricNames(plan.evaluate, plan.base)
+        self.names = MetricNames(plan.evaluation_defaults)
         self._memory = Memory() if memory is None else memory
         self._trials = {trial.run: trial for trial in self.plan.trials}
         self._records, self._planned = Records(lab, plan, self._memory), plan.planned

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,8 @@ def _faults_of(
         yield str(error)
         return None
     yield from _labels(store, classes)
+    if split == "all":
+        yield from _empty(store, classes)
     C, H, W = store.shape
     if C == H != W:
         yield f"samples are [{C}, {H}, {W}]: channels stand first, [C, H, W]"
@@ -120,6 +122,13 @@ def _labels(store: Store, classes: int | None) -> Iterator[str]:
         allowed = f"0..{classes - 1}" if classes else "0 or more"
         labels = ", ".join(map(str, values))
         yield f"{_samples(wrong)}: the label is {labels}, and must be {allowed}"
+
+
+def _empty(store: Store, classes: int | None) -> Iterator[str]:
+    """Classes without a sample, which are drawn as the others are and never trained."""
+    empty = sorted({*range(classes or 0)} - {*store.labels.tolist()})
+    if empty:
+        yield f"{len(empty)} of {classes} classes have no sample: {_numbers(empty)}"
 
 
 def _values(
@@ -209,5 +218,10 @@ def _samples(places: NDArray[np.int64]) -> str:
     """Return `sample 3`, or `7 samples (3, 5, 8, 9, 12, ...)`."""
     if len(places) == 1:
         return f"sample {places[0]}"
-    named = ", ".join(map(str, places[:_NAMED].tolist()))
-    return f"{len(places)} samples ({named}{', ...' if len(places) > _NAMED else ''})"
+    return f"{len(places)} samples ({_numbers(places.tolist())})"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """Return `3, 5, 8, 9, 12, ...`."""
+    named = ", ".join(map(str, numbers[:_NAMED]))
+    return f"{named}, ..." if len(numbers) > _NAMED else named

@@ -12,7 +12,7 @@ from tread_lab.records.durable import read_json
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.log import is_entry, read_lines
 from tread_lab.records.remarks import is_remark
-from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.run_folder import DEFAULTS, RunFolder
 from tread_lab.records.sweep_folder import is_spent, is_stopped, is_suggestion
 
 
@@ -32,6 +32,7 @@ _READ: Mapping[str, Callable[[Path], Any]] = {
     "result.json": lambda path: RunFolder(path.parent).result(),
     "metrics.json": lambda path: EvaluationFolder(path.parent).read(),
     "origin.json": lambda path: RunFolder(path.parent).origin(),
+    DEFAULTS: lambda path: fits(read_json(path), {"sampler": dict}),
     "keep_steps.json": lambda path: RunFolder(path.parent).kept_steps(),
     "data.json": lambda path: fits(read_json(path), {"path": TEXT_OR_NONE}),
     "spec.yaml": lambda path: RunFolder(path.parent).spec_tree(),

@@ -30,8 +30,9 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         name = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         name.touch(exist_ok=False)  # with the permissions that the umask leaves
-        temporary = name
+        temporary, mode = name, name.stat().st_mode
         yield temporary
+        temporary.chmod(mode)  # safetensors replaces the file by one that only its owner can read
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,8 @@ from tread_lab.records.checksums import (
     fits_all,
 )
 from tread_lab.records.durable import read_json, write_json
-from tread_lab.records.metric_names import heldout_named
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.metrics import METRICS
 
 Tree = Mapping[str, Any]
 _NONE = type(None)
@@ -56,7 +53,7 @@ class EvaluationFolder:
         tree = read_json(self.path / "metrics.json")
         if not _is_evaluation(tree) or (self.end is not None and is_former_end(tree, self.end)):
             return None
-        return _renamed(tree)
+        return dict(tree)
 
     @property
     def step(self) -> int | None:
@@ -68,31 +65,6 @@ class EvaluationFolder:
         """Whether it is complete and its files are as they were written."""
         tree = self.read()
         return tree is not None and not changed_files(self.path, tree.get("files", {}))
-
-
-def by_guidance(tree: Mapping[str, Any]) -> tuple[bool, float, float]:
-    """Return by what recorded samples are ordered: metrics first, less guidance, more images."""
-    guidance = tree["sampler"].get("guidance")
-    weight = guidance.get("weight") if isinstance(guidance, Mapping) else guidance
-    known = weight if isinstance(weight, int | float) else 1.0
-    count = tree.get("count")
-    return not tree.get("metrics"), abs(known - 1), -count if isinstance(count, int) else 0
-
-
-def sampled_with(
-    trees: Sequence[Tree], sampler: Tree | None = None, reference: Tree | None = None
-) -> tuple[Tree, Tree | None]:
-    """Return the sampler of the first of these evaluations, and the reference of the first that
-    compares with one (`None` for held-out images); what is given where none says it."""
-    samplers = (tree["sampler"] for tree in trees)
-    references = (tree.get("reference") for tree in trees if _compares(tree))
-    return next(samplers, sampler or {}), next(references, reference)
-
-
-def _compares(tree: Tree) -> bool:
-    """Return whether a metric of an evaluation compares images with real ones; `is` does not."""
-    names = (name for name in tree.get("metrics") or () if isinstance(name, str))
-    return any(name not in METRICS or METRICS[name].compares for name in names)
 
 
 def last_step(tree: Mapping[str, Any]) -> int | None:
@@ -125,17 +97,3 @@ def _is_evaluation(tree: Any) -> bool:
         and fits_all(tree.get("weights", {}), str)
         and are_checksums(tree.get("files", {}))
     )
-
-
-def _renamed(tree: dict[str, Any]) -> dict[str, Any]:
-    """Rename metrics of earlier versions.
-
-    These called torch-fidelity's score `is`, and a distance to held-out images `fid`.
-    """
-    spec = tree["spec"]
-    if not spec.get("metrics"):
-        return tree
-    metrics = tree["metrics"] if spec.get("reference") else heldout_named(tree["metrics"])
-    if "is" in spec["metrics"] and "inception_score" not in spec:
-        metrics = {re.sub(r"^is@", "is_shuffled@", name): x for name, x in metrics.items()}
-    return {**tree, "metrics": metrics}

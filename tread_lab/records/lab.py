@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,7 +160,7 @@ def with_parents(tree: Any, lab: Lab) -> Any:
 def _whole_start(start: Mapping[str, Any], lab: Lab) -> dict[str, Any]:
     """Return a start with the spec of its parent, or with the whole path and digest of its file."""
     if isinstance(start.get("run"), str):
-        return {**start, "run": encode(_parent(lab.known_run(start["run"])))}
+        return {**start, "run": encode(lab.known_run(start["run"]).spec())}
     if not isinstance(start.get("file"), str):
         return dict(start)
     path = Path(start["file"]).expanduser().resolve()
@@ -169,18 +168,6 @@ def _whole_start(start: Mapping[str, Any], lab: Lab) -> dict[str, Any]:
     if _is_unlabelled(path):
         named["unlabelled"] = True
     return {k: v for k, v in named.items() if k != "weights" or _averages(path)}
-
-
-def _parent(folder: RunFolder) -> RunSpec:
-    """Return the spec of a parent; warn where an earlier version named its run otherwise."""
-    spec = folder.spec()
-    if (name := signature(spec)) != folder.name:
-        warnings.warn(
-            f"init_from.run: this version names run {folder.name} {name}, and trains it again under"
-            " that name if it is not on record",
-            stacklevel=2,
-        )
-    return spec
 
 
 def _is_unlabelled(path: Path) -> bool:

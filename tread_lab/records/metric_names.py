@@ -7,7 +7,6 @@ rankings follow from it. Metrics of generated images say it in `specs/metrics.py
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Literal
 
 from tread_lab.specs.evaluation_text import count_label
@@ -150,18 +149,6 @@ def sample_metric(metric: str, extractor: str, count: int, *, heldout: bool) -> 
         departures.append("heldout")
     bracket = f"[{','.join(departures)}]" if departures else ""
     return f"{metric}{bracket}@{count_label(count)}"
-
-
-def heldout_named(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Name metrics of an evaluation without a reference file, as versions before 0.3 named them.
-
-    These compared with held-out images always, and called a distance to them `fid@10k`.
-    """
-    compared = [name for name, metric in METRICS.built_in.items() if metric.compares]
-    return {
-        name.replace("@", "[heldout]@") if name.partition("@")[0] in compared else name: value
-        for name, value in metrics.items()
-    }
 
 
 def digits(name: str) -> int:

@@ -13,9 +13,11 @@ from typing import Any, Generic
 from tread_lab.records.checksums import Kind, fits, sealed_parts
 from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import AnySpec, Cell, Tree, Trial
-from tread_lab.specs.decode import encode
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import ancestors, with_baseline_cells
 from tread_lab.specs.sweep import SearchSpec
@@ -126,6 +128,22 @@ class PlanOf(Generic[AnySpec]):
             {spec["kind"]: {name: x for name, x in spec.items() if name != "kind"}}
             for spec in self.evaluate
         ]
+
+    @cached_property
+    def evaluation_defaults(self) -> EvaluationDefaults:
+        """What evaluations of the sweep leave unsaid: the experiment's sampler and reference, and
+        the first probe of each kind that the sweep plans, else that of the experiment.
+
+        In a sweep without an experiment the first evaluation of images is usual but for guidance.
+        """
+        samples = [tree for tree in self.evaluate if tree["kind"] == "samples"]
+        alone = self.sweep_file.get("experiment", self.experiment) is None
+        base = next(iter(samples), {}) if alone else self.base
+        sampler = {k: v for k, v in base.get("sampler", {}).items() if not alone or k != "guidance"}
+        usual = decode(EvaluationDefaults, {"sampler": sampler, "reference": base.get("reference")})
+        probes = [item for item in self.evaluations_as_written if "samples" not in item]
+        written = [*probes, *(self.base.get("evaluate") or ())]
+        return usual.with_probes(decode_evaluations(written, usual))
 
     @property
     def baselines(self) -> list[str]:

@@ -29,7 +29,6 @@ from tread_lab.records.checksums import (
 from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.evaluation_folder import (
     EvaluationFolder,
-    by_guidance,
     is_former_end,
     last_step,
 )
@@ -40,14 +39,16 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.run import RunSpec, with_old_meaning
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
 LOCK = ".claim"  # in the folder of a run or a sweep
 CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
-CONFIG = "config.json"  # beside them: the network, the sampler, the data and encoders that it saw
+CONFIG = "config.json"  # beside them: the network, the data and encoders that it saw
+DEFAULTS = "evaluation_defaults.json"  # of a run and of its exported weights
 _ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
@@ -135,6 +136,23 @@ class RunFolder:
         elif stored.get("data", {}).get("path") != spec.data.path:
             write_json(self.path / "data.json", {"path": spec.data.path})
 
+    def keep_defaults(self, defaults: EvaluationDefaults) -> None:
+        """Keep what evaluations of the run leave unsaid; what its first command kept stays."""
+        if read_json(self.path / DEFAULTS) is None:
+            write_json(self.path / DEFAULTS, encode(defaults))
+
+    def evaluation_defaults(self) -> EvaluationDefaults:
+        """Return what evaluations of the run leave unsaid; defaults of the classes for a run that
+        no command has made.
+
+        Raises:
+            UserError: the file is damaged; names it.
+        """
+        path = self.path / DEFAULTS
+        if not path.exists():
+            return EvaluationDefaults()
+        return decode(EvaluationDefaults, read_json(path), str(path))
+
     def spec(self) -> RunSpec:
         """Return the spec of the run; a folder of exported weights stands in for data without path.
 
@@ -146,7 +164,7 @@ class RunFolder:
             lost = "the command that made the run writes it again"
             raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
         try:
-            spec = decode(RunSpec, with_old_meaning(tree))
+            spec = decode(RunSpec, tree)
             if self.exported and spec.data.path is None and not spec.data.is_embedded:
                 return replace(spec, data=replace(spec.data, path=str(self.path)))
             return spec
@@ -336,17 +354,6 @@ class RunFolder:
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
             if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
                 yield EvaluationFolder(Path(folder, name), end)
-
-    def sampled(self) -> list[dict[str, Any]]:
-        """Return the trees of the finished evaluations of samples: those with metrics before bare
-        pictures, of these the least guided first, then those of most images. An export begins with
-        the sampler that its run was measured with."""
-        trees = [tree["spec"] for one in self.evaluations() if (tree := one.read())]
-        trees = sorted((tree for tree in trees if tree.get("sampler")), key=by_guidance)
-        if self.exported:
-            config = read_json(self.path / CONFIG) or {}
-            trees = [{"sampler": config.get("sampler") or {}}, *trees]
-        return trees
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""

@@ -36,8 +36,9 @@ _EXPECTED = re.compile(
     r"""sweep/(plan|plans/\d{4})\.json | sweep/(asked|spent|stopped|remarks)\.jsonl
     | references/[A-Za-z0-9][\w.+-]*\.json
     | runs/[0-9a-f]{16}/(
-        spec\.yaml | (data|origin|keep_steps|result)\.json | (attempts|log|remarks)\.jsonl
-        | stacks/attempt-\d+\.txt | evaluations/[0-9a-f]{16}/[\w-]+\.(json|npy|npz|png)
+        spec\.yaml | (data|origin|keep_steps|evaluation_defaults|result)\.json
+        | (attempts|log|remarks)\.jsonl | stacks/attempt-\d+\.txt
+        | evaluations/[0-9a-f]{16}/[\w-]+\.(json|npy|npz|png)
         | checkpoints/step-\d{8}-[0-9a-f]{16}\.safetensors)""",
     re.VERBOSE | re.ASCII,
 )

@@ -8,7 +8,6 @@ import functools
 import math
 import types
 import typing
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -22,9 +21,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
 
     A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
-    for a scalar in place of a mapping. Keys in its `REMOVED`, which says for each what serves in
-    its place, are left out with a warning: files of earlier versions have them. Its `LACKING` says
-    what to do where a key is missing.
+    for a scalar in place of a mapping. Its `LACKING` says what to do where a key is missing.
 
     Raises:
         UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
@@ -34,7 +31,7 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     fields = fields_of(typing.cast(Any, cls))
     prefix = f"{path}." if path else ""
     try:
-        tree = _without_removed(cls, _opened(cls, tree), prefix)
+        tree = _opened(cls, tree)
         for key in tree:
             if key not in fields:
                 raise UserError(f"unknown key {key!r}{suggest(key, fields)}")
@@ -48,13 +45,6 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         return cls(**values)
     except UserError as error:
         raise error.at(path) from None
-
-
-def _without_removed(cls: type, tree: Mapping[str, Any], prefix: str) -> Mapping[str, Any]:
-    removed: Mapping[str, str] = getattr(cls, "REMOVED", {})
-    for key in tree.keys() & removed.keys():
-        warnings.warn(f"{prefix}{key} has no effect any more: {removed[key]}", stacklevel=3)
-    return {key: value for key, value in tree.items() if key not in removed}
 
 
 def settle(spec: object, **fields: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
@@ -146,8 +145,6 @@ class SamplerSpec:
         sigma_min, sigma_max, rho: EDM's noise grid (Karras et al. 2022, eq. 5), of which DDPM takes
             the nearest of its levels; a flow goes in even steps of t.
         last_step: of the `sde`, the last step in t, which adds no noise; 0.04 as in SiT.
-        respacing: how steps of t are rounded, where records of an earlier version, which lack it,
-            may have rounded otherwise; written by itself.
         precision: arithmetic of the network; the ODE is integrated in float64.
         labels: `uniform` draws each label from the image's seed, `balanced` takes them in turn.
         seed: image i has the seed `seed + i`, and depends on nothing else.
@@ -163,18 +160,16 @@ class SamplerSpec:
     labels: Literal["uniform", "balanced"] = "uniform"
     seed: int = 100_000
     last_step: float | None = added(None)
-    respacing: Literal["strided"] | None = added(None)
 
     def __post_init__(self) -> None:
         check_positive(self, "steps", "rho")
         if self.steps > MOST_STEPS:
             raise UserError(f"steps: at most {MOST_STEPS:,}, got {self.steps:,}")
-        strided = self.solver in RESPACED and _rounds_by_sum(self.steps)
         last: float | None = SIT_LAST_STEP if self.last_step is None else self.last_step
         last = last if self.solver == "sde" else None
         if last is not None and not 0 < last < 1:
             raise UserError(f"last_step: {last} is outside (0, 1)")
-        settle(self, respacing="strided" if strided else None, last_step=last)
+        settle(self, last_step=last)
         if not 0 < self.sigma_min < self.sigma_max:
             raise UserError("sigma_min: must be positive and below sigma_max")
 
@@ -188,13 +183,6 @@ def respaced(n: int) -> list[int]:
         return [DDPM_LEVELS - 1]
     stride = (DDPM_LEVELS - 1) / (n - 1)
     return [round(t) for t in accumulate([stride] * (n - 1), initial=0.0)]
-
-
-def _rounds_by_sum(n: int) -> bool:
-    """Return whether the sum of rounded strides may decide a step of a chain: a step lies half-way,
-    at 499.5 of an odd number of steps, and the stride is no number of the machine."""
-    stride = (DDPM_LEVELS - 1) / max(n - 1, 1)
-    return n % 2 == 1 < n and Fraction(stride) != Fraction(DDPM_LEVELS - 1, n - 1)
 
 
 def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
@@ -267,8 +255,6 @@ class SamplesSpec:
             (ADM's inception score), `is_shuffled` (torch-fidelity's), `precision`, `recall`;
             without any, only the sample grid is drawn.
         sampler: how images are generated; by default as the experiment says.
-        inception_score: the definition that `is` has; written by itself. Records of an earlier
-            version lack it: their `is` was torch-fidelity's.
         step: of the run whose EMA weights are measured, such as 50000 or `50%`; `None` is its end.
         reference: the file of statistics that the images are compared with; `None` for the data's
             own held-out images, which names of metrics then say: `fid[heldout]@10k`.
@@ -278,7 +264,6 @@ class SamplesSpec:
     metrics: tuple[Annotated[str, METRICS], ...] = ()
     count: int = 64
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
-    inception_score: Literal["adm"] | None = added(None)
     step: int | str | None = added(None)
     reference: ReferenceSpec | None = added(None)  # noqa: RUF009
 
@@ -286,13 +271,12 @@ class SamplesSpec:
         check_step(self.step)
         for name in self.metrics:
             lookup(METRICS, name, "metrics")
-        definition = "adm" if "is" in self.metrics else None
-        settle(self, metrics=tuple(dict.fromkeys(self.metrics)), inception_score=definition)
+        settle(self, metrics=tuple(dict.fromkeys(self.metrics)))
         check_positive(self, "count")
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):
                 few = f"count: {self.count} images are too few for {name}"
-                raise UserError(f"{few}, which needs {fewest}" if fewest > 100 else few)
+                raise UserError(f"{few}, which needs {fewest}")
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec

@@ -21,18 +21,18 @@ from tread_lab.specs.evaluation import (
     steps_of,
     without_step,
 )
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.guidance import GuidanceSpec, RateSpec, in_short
 from tread_lab.specs.labels import value_text
-from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES, ReferenceSpec
+from tread_lab.specs.metrics import HELDOUT, METRICS, OWN_FEATURES
 from tread_lab.specs.units import short
 
 
 def decode_evaluations(
     items: Any,
-    sampler: Mapping[str, Any] | None = None,
+    defaults: EvaluationDefaults | None = None,
     cells: Sequence[Mapping[str, Any]] = ({},),
-    reference: ReferenceSpec | None = None,
 ) -> tuple[EvaluationSpec, ...]:
     """Return the evaluations of a list such as `[heldout_loss, fd@1k, {samples: {count: 64}}]`.
 
@@ -42,8 +42,7 @@ def decode_evaluations(
     `fd@1k at 250, 50%, end` is one evaluation at each of these steps, and so is the key `at`.
 
     Args:
-        reference: of every evaluation of samples that names none.
-        sampler: fields of the sampler of every evaluation of samples.
+        defaults: what items leave unsaid; `None` for the defaults of their classes.
         cells: dotted fields of the sampler; every evaluation of samples is made once per cell.
 
     Raises:
@@ -52,19 +51,19 @@ def decode_evaluations(
     if not isinstance(items, list | tuple):
         example = "expected a list such as [heldout_loss, fd@1k]"
         raise UserError(f"evaluate: {example}, got {shown(items)}")
-    decode(SamplerSpec, sampler or {}, "sampler")  # which no evaluation here may use
+    usual = defaults or EvaluationDefaults()
+    decode(SamplerSpec, usual.sampler, "sampler")  # which no evaluation here may use
     places = [(item, f"evaluate[{k}]") for k, item in enumerate(joined(items))]
-    default = {"sampler": sampler or {}, "reference": reference}
     return _merged(
         spec
         for item, place in places
         for cell in cells
-        for spec in _evaluations(item, default, cell, place)
+        for spec in _evaluations(item, usual, cell, place)
     )
 
 
 def _evaluations(
-    item: Any, default: Mapping[str, Any], cell: Mapping[str, Any], path: str
+    item: Any, usual: EvaluationDefaults, cell: Mapping[str, Any], path: str
 ) -> Iterator[EvaluationSpec]:
     """Yield the evaluation of an item, once for each of its steps."""
     if isinstance(item, SamplesSpec) and cell:
@@ -77,9 +76,11 @@ def _evaluations(
     options = _options(written, path)
     if kind == "samples":
         own = _options(options.get("sampler"), f"{path}.sampler")
-        options["sampler"] = _with_cell({**default["sampler"], **own}, cell)
-        reference = options.get("reference", default["reference"])
+        options["sampler"] = _with_cell({**usual.sampler, **own}, cell)
+        reference = options.get("reference", usual.reference)
         options["reference"] = None if reference == HELDOUT else reference
+    else:
+        options = {**without_step(encode(getattr(usual, kind))), **options}
     if AT not in options:
         yield decode(KINDS[kind], options, path)
         return
@@ -165,24 +166,6 @@ def count_label(count: int) -> str:
     return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
-_SCORE = "inception_score"  # a setting that the name of a metric, `is` or `is_shuffled`, says
-
-
-def evaluation_label(tree: Tree, source: str | None = None) -> str:
-    """Return the label of an evaluation's tree: `heldout_loss`, `fd+kid@1k at 250`, or
-    `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
-
-    Args:
-        source: of the data, which decides the features of metrics such as `kid`; where it is not
-            known, these carry no `[heldout]`.
-    """
-    at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
-    if tree["kind"] != "samples":
-        return f"{tree['kind']}{at}"
-    names = [f"{m}{_against(m, tree, source)}" for m in tree["metrics"]]
-    return f"{'+'.join(names) or 'samples'}@{count_label(tree['count'])}{at}"
-
-
 def _against(metric: str, tree: Tree, source: str | None) -> str:
     """Return `[heldout]` for a metric in features of a large network without a reference file."""
     if metric not in METRICS or not METRICS[metric].compares or tree.get("reference"):
@@ -196,21 +179,28 @@ class MetricNames:
     """Names of metrics in tables, figures and MLflow: `heldout/loss`, `fd@1k w=1.5 SG(0.5/0.9)`.
 
     A name belongs to its evaluation, whatever else is planned or measured: guidance is always
-    said, and of the other settings of a sampler those that are not the experiment's. A probe says
-    in what it departs from the first of its kind that was planned. Evaluations at several steps of
-    a run share their names: a name does not say the step.
-
-    Args:
-        planned: the trees of the plan's evaluations.
-        base: the tree of the plan's experiment, whose sampler and reference are usual.
+    said, and of the other settings those that differ from the defaults of the sweep or the run.
+    Evaluations at several steps of a run share their names: a name does not say the step.
     """
 
-    def __init__(self, planned: Sequence[Tree], base: Tree | None = None) -> None:
-        base = base or {}
-        sampler = {k: v for k, v in (base.get("sampler") or {}).items() if k != "guidance"}
-        self._usual: dict[str, Any] = {"sampler": sampler, "reference": base.get("reference")}
-        self._probes = {tree["kind"]: without_step(tree) for tree in reversed(planned)}
+    def __init__(self, defaults: EvaluationDefaults) -> None:
+        self._defaults = defaults
         self._names: dict[tuple[str, str], str] = {}
+
+    def label(self, tree: Tree, source: str | None = None) -> str:
+        """Return the label of an evaluation's tree: `heldout_loss`, `fd+kid@1k steps=8 at 250`, or
+        `fid[heldout]@10k` where the data's own held-out images stand in for a reference file.
+
+        Args:
+            source: of the data, which decides the features of metrics such as `kid`; where it is
+                not known, these carry no `[heldout]`.
+        """
+        at = f" {AT} {tree['step']}" if tree.get("step") is not None else ""
+        name = tree["kind"]
+        if name == "samples":
+            metrics = [f"{m}{_against(m, tree, source)}" for m in tree["metrics"]]
+            name = f"{'+'.join(metrics) or name}@{count_label(tree['count'])}"
+        return f"{name}{self._suffix(without_step(tree))}{at}"
 
     def name(self, metric: str, evaluation: str, tree: Tree) -> str:
         """Return the name of a metric of the evaluation with this signature and tree."""
@@ -218,28 +208,24 @@ class MetricNames:
             evaluation, tree = end_signature(tree), without_step(tree)
         key = evaluation, metric
         if key not in self._names:
-            self._names[key] = metric + self._suffix(metric, tree)
+            self._names[key] = metric + self._suffix(tree)
         return self._names[key]
 
-    def _suffix(self, metric: str, tree: Tree) -> str:
-        if tree["kind"] not in KINDS:  # of a later version
-            return ""
+    def _suffix(self, tree: Tree) -> str:
         own, usual = _settings(tree), _settings(self._usual_of(tree))
-        fields = [field for field in _differing(usual, own) if field != _SCORE]
-        return "".join(_setting(field, own.get(field)) for field in fields)
+        return "".join(_setting(field, own.get(field)) for field in _differing(usual, own))
 
     def _usual_of(self, tree: Tree) -> Tree:
         """Return the evaluation that needs no settings in the name of its metrics."""
         if tree["kind"] != "samples":
-            return self._probes.get(tree["kind"]) or _encoded(tree["kind"], {})
-        reference = self._usual["reference"] if tree.get("reference") else None
+            probe: Tree = encode(getattr(self._defaults, tree["kind"]))
+            return without_step(probe)
+        usual = self._defaults
+        sampler = {name: x for name, x in usual.sampler.items() if name != "guidance"}
+        reference = usual.reference if tree.get("reference") else None
         own = {"metrics": tree["metrics"], "count": tree["count"], "reference": reference}
-        return _encoded("samples", {**self._usual, **own})
-
-
-def _encoded(kind: str, options: Tree) -> Tree:
-    tree: Tree = encode(decode(KINDS[kind], options))
-    return tree
+        samples: Tree = encode(decode(SamplesSpec, {"sampler": sampler, **own}))
+        return samples
 
 
 def _differing(one: Tree, other: Tree) -> list[str]:

@@ -257,9 +257,7 @@ def _holes(by_reason: Mapping[str, Sequence[Cell]]) -> list[ExcludedCells]:
 def _evaluations(sweep: SweepSpec, experiment: Experiment) -> tuple[EvaluationSpec, ...]:
     written = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
     samplers, _ = distinct(grid(sweep.sampler_axes, "sampler_axes"))
-    evaluations = decode_evaluations(
-        written, experiment.sampler, cells=samplers, reference=experiment.reference
-    )
+    evaluations = decode_evaluations(written, experiment.usual, cells=samplers)
     if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
         raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
     return evaluations

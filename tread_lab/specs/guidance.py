@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tread_lab.specs.cell import Tree
-from tread_lab.specs.decode import added, decode, encode, settle
+from tread_lab.specs.decode import added, decode, settle
 from tread_lab.specs.errors import UserError, check_not_negative, check_positive
-from tread_lab.specs.labels import value_text
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import short
@@ -158,19 +156,8 @@ class GuidanceSpec:
 
 
 def in_short(tree: GuidanceSpec | Tree) -> dict[str, Any]:
-    """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual.
-
-    Of a guidance of a later version the method is what this version does not write by default.
-    """
-    try:
-        guidance = decode(GuidanceSpec, tree)
-    except UserError:
-        if not isinstance(tree, Mapping):
-            raise
-        weight = tree.get("weight", 1.0)
-        usual = {**encode(GuidanceSpec(weight=weight)), "weight": weight}
-        more = {k: v for k, v in tree.items() if v != usual.get(k)}
-        return {"w": weight, "method": value_text(more)}
+    """Return what tells guidances apart: w, method, interval, channels, routes; `None` if usual."""
+    guidance = decode(GuidanceSpec, tree)
     channels = None if guidance.channels == "all" else guidance.channels
     routes = "+".join(route.in_full for route in guidance.routes) or None
     where = {"interval": guidance.interval, "channels": channels, "routes": routes}
@@ -245,10 +232,10 @@ def check_branches(run: RunSpec, guidance: GuidanceSpec, step: int | str | None)
     if len(guidance.branches) == 1:
         return
     last = step if isinstance(step, int) else run.train.steps
-    own = [replace(branch, step=branch.step or last) for branch in guidance.branches]
-    if own[0] == own[1]:
+    steps = {branch.step or last for branch in guidance.branches}
+    if len(steps) == 1 and len({replace(branch, step=None) for branch in guidance.branches}) == 1:
         raise UserError(
-            f"guidance: step {own[0].step} is that of both branches, so that nothing is guided;"
+            f"guidance: step {last} is that of both branches, so that nothing is guided;"
             " name an earlier one"
         )
 

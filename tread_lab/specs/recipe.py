@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -231,11 +230,6 @@ class ExecutionSpec:
     workers: int = 0
     compile: Literal["auto", "blocks", "none"] = added("auto")
     deterministic: bool = added(False)
-
-    REMOVED: ClassVar[Mapping[str, str]] = {
-        "cuda_graph": "several runs on one GPU fill it where a small network waits for the host",
-        "attention": "torch chooses the backend of attention",
-    }
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")

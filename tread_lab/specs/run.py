@@ -240,17 +240,3 @@ def steps_alike(recorded: Mapping[str, Any]) -> bool:
     first, last = recorded.get("routes_from") or 0, recorded.get("routes_until")
     whole = not first and last in (None, recorded["train"]["steps"])
     return whole or not recorded.get("routes")
-
-
-def with_old_meaning(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the recorded tree of a run with what an earlier version left unsaid."""
-    tree, start = dict(recorded), recorded.get("init_from")
-    for variants in (BYPASSES, LOSSES):
-        part = recorded.get(variants.field)
-        if isinstance(part, Mapping):
-            for cls in variants.for_kind(kind := part.get("kind")):
-                if getattr(cls, "kind", None) == kind:
-                    tree[variants.field] = cls.with_old_meaning(part)
-    if isinstance(start, Mapping) and isinstance(start.get("run"), Mapping):
-        tree["init_from"] = {**start, "run": with_old_meaning(start["run"])}
-    return tree

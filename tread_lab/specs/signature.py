@@ -31,15 +31,6 @@ def signature(spec: Any) -> str:
     return str(vars(spec)[_MEMO])
 
 
-def named(spec: RunSpec, name: str) -> RunSpec:
-    """Return the spec of a run on record with the name that the run has there as its signature.
-
-    It may differ from the name of an equal run of today, whose spec forgets what has no effect.
-    """
-    object.__setattr__(spec, _MEMO, name)
-    return spec
-
-
 def settings_signature(spec: RunSpec | Mapping[str, Any]) -> str:
     """Return the digits that all seeds of a cell share: the signature without any seed."""
     tree = encode(spec, hashed=dataclasses.is_dataclass(spec))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
 from tread_lab.specs.decode import added, settle
 from tread_lab.specs.errors import UserError, check_not_negative, check_positive
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.units import counted
@@ -33,6 +34,11 @@ class Experiment:
     sampler: Mapping[str, Any] = field(default_factory=dict)
     evaluate: tuple[Any, ...] = ()
     reference: ReferenceSpec | None = added(None)  # noqa: RUF009
+
+    @property
+    def usual(self) -> EvaluationDefaults:
+        """The sampler and reference of evaluations that name none."""
+        return EvaluationDefaults(sampler=self.sampler, reference=self.reference)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +64,6 @@ class SearchSpec:
     seed: int = 0
     startup: int = 8
     parallel: int = 2
-
-    REMOVED: ClassVar[Mapping[str, str]] = {
-        "in_order": "trial n is always chosen from the trials up to n - parallel",
-    }
 
     def __post_init__(self) -> None:
         check_positive(self, "trials", "startup", "parallel")

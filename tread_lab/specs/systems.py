@@ -91,11 +91,6 @@ class SystemSpec:
         unhashed = {f.name: f.default for f in fields if f.metadata.get("unhashed")}
         return dataclasses.replace(self, **unhashed)  # type: ignore[type-var]
 
-    @staticmethod
-    def with_old_meaning(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the recorded tree with what an earlier version left unsaid."""
-        return tree
-
 
 class ConditionSpec(SystemSpec):
     """What a network sees in place of a class: tokens beside those of the image, in every block.

@@ -21,7 +21,7 @@ from tread_lab.specs.evaluation import (
     END,
     SamplesSpec,
 )
-from tread_lab.specs.evaluation_text import evaluation_label
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.sweep import SearchSpec
@@ -80,9 +80,10 @@ def _during_training(plan: Plan) -> Iterator[str]:
     """Yield what is measured of every run at which steps beside its end."""
     sources = {task.spec.data.source for task in plan.tasks or plan.possible_tasks}
     source = sources.pop() if len(sources) == 1 else None
+    names = MetricNames(plan.evaluation_defaults)
     steps: dict[str, dict[str, None]] = {}  # by evaluation
     for spec in plan.evaluations:
-        label = evaluation_label(encode(replace(spec, step=None)), source)
+        label = names.label(encode(replace(spec, step=None)), source)
         steps.setdefault(label, {})[END if spec.step is None else str(spec.step)] = None
     labels: dict[tuple[str, ...], list[str]] = {}  # by steps
     for label, own in steps.items():
@@ -238,14 +239,14 @@ def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
     tasks = [task for task in plan.tasks or plan.possible_tasks if task.evaluations]
     if forecast.rates is None or not tasks:  # a run that others start from is not measured
         return
-    spec, shown = tasks[0].spec, False
+    spec, shown, names = tasks[0].spec, False, MetricNames(plan.evaluation_defaults)
     for evaluation in plan.evaluations:
         parts = forecast.parts(spec, evaluation)
         if not isinstance(evaluation, SamplesSpec) or len(parts) == 1:
             continue
         references = forecast.references(spec, evaluation)
         once = f"; references once for the lab: {_times(references)}" if references else ""
-        label = evaluation_label(encode(evaluation), spec.data.source)
+        label = names.label(encode(evaluation), spec.data.source)
         yield f"{label} of one run: {_times(parts)}{once}"
         shown = True
     if shown:

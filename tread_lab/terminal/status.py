@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from rich.live import Live
 from rich.table import Table
@@ -197,9 +196,9 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
 def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     """Print one run: its label, state, attempts and metrics."""
     spec, result, status = folder.spec(), folder.result() or {}, run_status(folder)
-    trees = [e.read() or {} for e in folder.evaluations()]
+    evaluated = [*_evaluated(folder)]
     if as_json:
-        metrics = [{**e.get("metrics", {}), **_step(e)} for e in trees]
+        metrics = [{**values, **step} for values, step in evaluated]
         tree = {**status.tree(), "result": result, "metrics": metrics}
         print(json.dumps(tree, indent=1))
         return
@@ -216,34 +215,22 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
         folder.name: [*(attempt.fingerprint for attempt in status.attempts), *measured(folder)]
     }
     pairs += [("mixed", str(difference)) for difference in provenance_differences(provenances)]
-    pairs += _numbers(trees)
+    for values, step in evaluated:
+        at = "".join(f" {AT} {at}" for at in step.values())
+        pairs += [(f"{name}{at}", _number(name, value)) for name, value in values.items()]
     pairs += [(k, _number(k, v)) for k, v in result.get("metrics", {}).items()]
     show_pairs([*pairs, ("folder", str(folder.path))])
 
 
-def _numbers(trees: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield each metric of a run's evaluations; a second one of a kind says in what it differs."""
-    specs = [tree["spec"] for tree in trees if tree.get("spec")]
-    samplers = [spec["sampler"] for spec in specs if spec.get("sampler")]
-    names = MetricNames(specs, {"sampler": samplers[0]} if samplers else None)
-    for tree in trees:
-        spec = tree.get("spec")
-        for metric, value in tree.get("metrics", {}).items():
-            name = names.name(metric, signature(spec), spec) if spec else metric
-            yield name + _at(tree), _number(metric, value)
+def _evaluated(folder: RunFolder) -> Iterator[tuple[dict[str, float], dict[str, int]]]:
+    """Yield the metrics of each evaluation by name, and `{step: 250}`, empty for the end."""
+    names = MetricNames(folder.evaluation_defaults())
+    for tree in filter(None, (evaluation.read() for evaluation in folder.evaluations())):
+        spec = tree["spec"]
+        values = {names.name(k, signature(spec), spec): v for k, v in tree["metrics"].items()}
+        yield values, {} if spec.get("step") is None else {"step": int(spec["step"])}
 
 
 def _number(metric: str, value: float) -> str:
     unit = metric_kind(metric).unit
     return quantity(value, unit) if unit else f"{value:.6g}"
-
-
-def _at(evaluation: Mapping[str, Any]) -> str:
-    """Return ` at 250` for an evaluation of that step, and nothing for one of the end."""
-    return "".join(f" {AT} {step}" for step in _step(evaluation).values())
-
-
-def _step(evaluation: Mapping[str, Any]) -> dict[str, int]:
-    """Return `{step: 250}` for an evaluation of that step, and nothing for one of the end."""
-    step = evaluation.get("spec", {}).get("step")
-    return {} if step is None else {"step": int(step)}

@@ -36,10 +36,10 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
-    check_guided,
     check_measured,
     check_memory,
     check_provenance,
+    check_sampled,
     preflight,
 )
 from tread_lab.sweep.trial.task import Task
@@ -332,16 +332,12 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
     assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
 
 
-def test_guidance_by_the_weights_that_are_measured_is_refused_before_it_is_measured(
-    lab: Lab,
-) -> None:
-    sampler = {"guidance": {"weight": 2, "weak": {"step": 2}}}
-    evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
-    task = Task(tiny(steps=2), evaluations)  # as stored plans may have it
-    with pytest.raises(UserError, match=r"guidance: step 2 is that of both branches"):
-        check_guided(lab, [task])
-    lab.run(task.run).evaluation(evaluations[0]).write(evaluations[0], {})
-    check_guided(lab, [task])
+def test_guidance_that_guides_nothing_is_refused() -> None:
+    for guidance in {"weak": {"step": 2}}, {"interval": [90, 99]}:
+        sampler = {"guidance": {"weight": 2, **guidance}}
+        evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
+        with pytest.raises(UserError, match=r"nothing is guided|interval: must hold a level"):
+            check_sampled([Task(tiny(steps=2), evaluations)])
 
 
 def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(

@@ -15,7 +15,7 @@ from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs import UserError, decode
+from tread_lab.specs import HeldoutSpec, UserError, decode, encode
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -63,43 +63,6 @@ def test_a_plan_of_several_baselines_is_one_text_however_it_is_made(lab: Lab) ->
     stored = lab.sweep("p").plan()
     of_file = json.loads(lab.sweep("p").plan_path.read_text())["trials"]
     assert len(stored.baselines) == 2 and stored.tree()["trials"] == of_file
-
-
-def test_a_stored_run_keeps_its_name_where_equal_runs_have_another_today(lab: Lab) -> None:
-    plan = planned()
-    former = [dataclasses.replace(trial, run=f"f{trial.run[1:]}") for trial in plan.trials]
-    store_plan(lab.sweep("p"), dataclasses.replace(plan, trials=tuple(former)))
-    loaded = load_plan(lab.sweep("p"))
-    assert [task.run for task in loaded.tasks] == [trial.run for trial in former]
-    assert [task.spec for task in loaded.tasks] == [trial.spec for trial in plan.trials]
-    with pytest.raises(UserError, match="settings: this version names 3 runs otherwise; 2 trials"):
-        plan_to_run(lab.sweep("p"), plan)
-    more = planned(seeds=[0, 1])
-    with pytest.raises(UserError, match="'p': this version names 3 runs otherwise and would run"):
-        plan_to_run(lab.sweep("p"), more, extend=True)  # which would compare equal runs as seeds
-    both = dataclasses.replace(plan, name="both", trials=(*former, *plan.trials))
-    store_plan(lab.sweep("both"), both)  # extended by a version that did not refuse it
-    store_plan(lab.sweep("q"), plan)
-    union = plan_to_run(lab.sweep("both"), dataclasses.replace(more, name="both"), extend=True)
-    assert len(union.trials) == len(former) + len(more.trials)
-    assert "otherwise" not in difference(lab.sweep("q").plan(), planned(baseline=None))
-
-
-def test_a_stored_run_means_what_it_did_in_its_version(lab: Lab) -> None:
-    """SPRINT without a word of its path-drop in dense steps dropped none."""
-    plan = planned(fixed={"bypass": "sprint", "routes_until": 0.8})
-    store_plan(folder := lab.sweep("p"), plan)
-    stored = folder.plan()
-    for trial in stored.trials[1:]:
-        trial.spec["bypass"].pop("dense_path_drop", None)
-    folder.plan_path.write_text(stored.text())
-    trials = [(trial.run, trial.spec.bypass) for trial in load_plan(folder).trials[1:]]
-    assert [run for run, _ in trials] == [trial.run for trial in plan.trials[1:]]
-    assert [getattr(bypass, "dense_path_drop", None) for _, bypass in trials] == [0.0, 0.0]
-    stored.trials[2].spec["bypass"]["drop"] = 1
-    folder.plan_path.write_text(stored.text())
-    with pytest.raises(UserError, match=f"^{folder.plan_path}: bypass: unknown key 'drop'"):
-        load_plan(folder)
 
 
 @pytest.mark.parametrize("search", [None, {"trials": 2, "objectives": ["cost/train_flops"]}])
@@ -170,28 +133,15 @@ def test_the_space_of_a_search_is_stored_and_checked() -> None:
     stored = searched("0->1", "0->2")
     assert stored.space == ({"route": "0->1"}, {"route": "0->2"}) and stored.search is not None
     assert stored.search["objectives"] == ["heldout/loss"] and "trials" not in stored.search
-    earlier = {k: v for k, v in stored.search["space"].items() if k != "runs"}
-    assert earlier == {"cells": 2, "checksum": "327af7ee"}  # of every release
-    of_release = dataclasses.replace(stored, search={**stored.search, "space": earlier})
-    assert is_stored(of_release, searched("0->1", "0->2"))
-    other_runs = {**stored.search, "space": {**earlier, "runs": "00000000"}}
+    space = stored.search["space"]
+    assert (space["cells"], space["checksum"]) == (2, "327af7ee")
+    assert is_stored(stored, searched("0->1", "0->2"))
+    other_runs = {**stored.search, "space": {**space, "runs": "00000000"}}
     assert not is_stored(dataclasses.replace(stored, search=other_runs), searched("0->1", "0->2"))
     assert not is_stored(stored, searched("0->1", "0->3"))
     assert not is_stored(stored, searched("0->1"))
     assert not is_stored(stored, searched("0->2", "0->1"))  # cells are numbered in their order
     assert planned().space == () and planned().search is None
-
-
-def test_an_objective_by_held_out_images_alone_has_another_name_today() -> None:
-    """Versions before 0.3 called a distance to held-out images `fid@100`, as one to a file is."""
-    search = {"trials": 2, "objectives": ["fid@100"]}
-    by_file = {"samples": {**SAMPLES["samples"], "metrics": ["fid"]}}
-    for evaluate, name in ((["fid@100"], "fid[heldout]@100"), ([HELDOUT, by_file], "fid@100")):
-        plan = planned(search=search, evaluate=evaluate)
-        assert plan.search is not None and plan.search["objectives"] == [name]
-        earlier = dataclasses.replace(plan, search={**plan.search, "objectives": ["fid@100"]})
-        assert is_stored(plan, plan) and is_stored(earlier, plan)
-    assert version_of(plan) == "7ec1c8c0132b9f78"  # of every release
 
 
 def kept(*trials: tuple[str, str | None], evaluate: tuple[Any, ...] = (), **sweep: Any) -> Any:
@@ -204,7 +154,7 @@ def kept(*trials: tuple[str, str | None], evaluate: tuple[Any, ...] = (), **swee
 
 
 D, A, B = ("d", None), ("a", "d"), ("b", "d")
-LOSS, OTHER = ({"kind": "heldout_loss", "images": count} for count in (8, 9))
+LOSS, OTHER = (encode(HeldoutSpec(images=count)) for count in (8, 9))
 
 
 @pytest.mark.parametrize(
@@ -222,7 +172,7 @@ LOSS, OTHER = ({"kind": "heldout_loss", "images": count} for count in (8, 9))
         (kept(D, A, B), kept(D, ("e", None), B, ("b", "e"), ("c", "d")),
          "2 trials new (e.g. b s=0 seed 0), 1 trial gone (e.g. a s=0 seed 0)"),
         (kept(evaluate=(LOSS,)), kept(evaluate=(OTHER, {**OTHER, "levels": 2})),
-         "measures heldout_loss too; no longer heldout_loss"),
+         "measures heldout_loss, heldout_loss levels=2 too; no longer heldout_loss"),
         (kept(D), StoredPlan("s", "", "", (Trial("trial", {"route": "d"}, 0, {}, "d", None),),
                              (), {"sweep": {}}),  # the run of a baseline becomes a trial
          "1 trial new (e.g. d s=0 seed 0), 0 trials gone"),

@@ -19,7 +19,6 @@ from optuna.trial import TrialState
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.frames import trials_frame
-from tread_lab.records.durable import write_parts
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import UserError
@@ -189,31 +188,6 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(lab: Lab
     assert (again.trials[:2], again.created) == (stored.trials[:2], stored.created)
     with pytest.raises(UserError, match="planned with other"):
         plan_to_run(folder, planned(seed=1))
-
-
-@pytest.mark.parametrize(
-    ("settings", "refusal"),
-    [
-        ({"in_order": True}, None),
-        ({"in_order": False}, "sweep.search.in_order was False, is nothing"),
-        ({"in_order": True, "sampler": "nsgaii"}, "sweep.search.sampler was 'nsgaii', is 'tpe'; -"),
-    ],
-)
-def test_a_search_of_an_earlier_version_is_shown_and_goes_on_if_it_chooses_alike(
-    lab: Lab, settings: dict[str, Any], refusal: str | None
-) -> None:
-    plan, folder = planned(trials=2), lab.sweep("searched")
-    searched(lab, plan)
-    sweep = plan.sources["sweep"]
-    sources = {**plan.sources, "sweep": {**sweep, "search": {**sweep["search"], **settings}}}
-    stored = replace(plan, search={**(plan.search or {}), **settings}, sources=sources)
-    write_parts(folder.plan_path, stored.parts())
-    assert len(trials_frame(lab, "searched")) == 2 + 2 * 2 and len(load_plan(folder).tasks) == 6
-    if refusal is None:
-        assert plan_to_run(folder, plan) is plan and searched(lab, plan).done == []
-    else:
-        with pytest.raises(UserError, match=f"planned with other settings: {refusal}"):
-            plan_to_run(folder, plan)
 
 
 def test_a_suggestion_depends_on_the_seed_of_the_search_and_on_its_number() -> None:

@@ -18,13 +18,14 @@ from tread_lab.diffusion import build_process
 from tread_lab.engine.cost.training import FLOPS_PER_MAC, block_macs, cost
 from tread_lab.metrics.reference_file import described_images
 from tread_lab.sampling.generate import place, progress
-from tread_lab.sampling.guidance import acting
+from tread_lab.sampling.guidance import Term, acting
 from tread_lab.sampling.solvers import SOLVERS
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.guidance import routes_taken
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
+from tread_lab.specs.recipe import ProcessSpec
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
 
@@ -36,14 +37,20 @@ def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
 
 def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
     """Return the MACs per image of every call of the prediction by the solver, in order."""
-    levels = build_process(spec.process).grid(sampler)
     routes = routes_taken(spec, sampler.guidance)
     macs_at = functools.cache(lambda path, rate: PATH_MACS[path](spec, routes, rate))
-    calls = []
-    for level in called_at(sampler.solver, levels):
-        terms = acting(sampler.guidance, level, progress(place(levels, level), sampler.steps))
-        calls.append(sum(macs_at(term.branch.path, term.rate) for term in terms))
-    return calls
+    called = terms_called(spec.process, sampler)
+    return [sum(macs_at(term.branch.path, term.rate) for term in terms) for _, terms in called]
+
+
+@functools.lru_cache(maxsize=256)
+def terms_called(process: ProcessSpec, sampler: SamplerSpec) -> list[tuple[float, list[Term]]]:
+    """Return the level of every call of the prediction by the solver, and the terms that act."""
+    levels, guidance = build_process(process).grid(sampler), sampler.guidance
+    return [
+        (level, acting(guidance, level, progress(place(levels, level), sampler.steps)))
+        for level in called_at(sampler.solver, levels)
+    ]
 
 
 def _routed_macs(spec: RunSpec, routes: tuple[RouteSpec, ...], rate: float) -> int:

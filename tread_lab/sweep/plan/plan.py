@@ -64,7 +64,8 @@ class Plan(PlanOf[RunSpec]):
     def tasks_of(self, trials: Iterable[Trial[RunSpec]]) -> tuple[Task, ...]:
         """Return the distinct tasks of some trials, parents first."""
         specs = {trial.run: trial.spec for trial in trials}
-        return with_ancestors(Task(spec, self.evaluations) for spec in specs.values())
+        defaults = self.evaluation_defaults
+        return with_ancestors(Task(spec, self.evaluations, defaults) for spec in specs.values())
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:

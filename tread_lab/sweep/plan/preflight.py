@@ -12,7 +12,7 @@ from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.device import CONTEXT
-from tread_lab.engine.measurable import check_measurable, check_probes
+from tread_lab.engine.measurable import check_measurable, check_probes, check_samplers
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.metrics.fidelity import sha256
 from tread_lab.metrics.reference_file import reference_path
@@ -32,7 +32,6 @@ from tread_lab.specs.evaluation import (
     EvaluationSpec,
     SamplesSpec,
 )
-from tread_lab.specs.guidance import check_branches
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.model import BACKBONES
 from tread_lab.specs.recipe import SCHEDULES
@@ -156,21 +155,11 @@ def check_memory(tasks: Sequence[Task], devices: Devices) -> None:
         )
 
 
-def check_guided(lab: Lab, tasks: Iterable[Task]) -> None:
-    """Refuse guidance by the weights that are measured, or by what was never trained, where it is
-    not measured already.
-
-    Stored plans may have such evaluations, and are read, measured on and cleared all the same.
-    """
-    for task in tasks:
-        for evaluation in task.evaluations:
-            if not isinstance(evaluation, SamplesSpec):
-                continue
-            try:
-                check_branches(task.spec, evaluation.sampler.guidance, evaluation.step)
-            except UserError:
-                if not lab.run(task.run).evaluation(evaluation).done:
-                    raise
+def check_sampled(tasks: Sequence[Task]) -> None:
+    """Refuse samplers of tasks of one plan, as `check_samplers`."""
+    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
+    for task in tasks[:1]:
+        check_samplers(asked, task.defaults)
 
 
 def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:

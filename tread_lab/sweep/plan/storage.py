@@ -7,24 +7,22 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.checksums import digest
 from tread_lab.records.durable import write_parts
-from tread_lab.records.metric_names import heldout_named
 from tread_lab.records.plan import PlanOf, StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import AnySpec, Spec, Trial
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.evaluation_text import evaluation_label
+from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.fields import dotted, lies_in, with_fields
 from tread_lab.specs.labels import trial_label
-from tread_lab.specs.run import RunSpec, with_old_meaning
-from tread_lab.specs.signature import named, signature, unhashed
+from tread_lab.specs.run import RunSpec
+from tread_lab.specs.signature import unhashed
 from tread_lab.specs.trials import QUESTIONS, SharedParts
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan
@@ -61,10 +59,7 @@ def _write(
 
 def is_stored(stored: StoredPlan, plan: Plan) -> bool:
     """Return whether both plan the same runs, compared and measured in the same way."""
-    evaluations, search, runs = _identity(plan)
-    if stored.search is not None and search is not None and "runs" not in stored.search["space"]:
-        search["space"] = {k: v for k, v in search["space"].items() if k != "runs"}  # as earlier
-    return bool(_identity(stored) == (evaluations, search, runs))
+    return bool(_identity(stored) == _identity(plan))
 
 
 def version_of(plan: PlanOf[Spec]) -> str:
@@ -86,10 +81,7 @@ def load_plan(folder: SweepFolder) -> Plan:
     stored, decoded = folder.plan(), SharedParts().run
     fields = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
     try:
-        trials = [
-            Trial(**{**vars(t), "spec": named(decoded(with_old_meaning(t.spec)), t.run)})
-            for t in stored.trials
-        ]
+        trials = [Trial(**{**vars(t), "spec": decoded(t.spec)}) for t in stored.trials]
         plan = Plan(**{**fields, "trials": tuple(trials), "versions": tuple(versions(stored))})
         assert plan.evaluations is not None  # decoded here
     except UserError as error:
@@ -99,14 +91,8 @@ def load_plan(folder: SweepFolder) -> Plan:
 
 def _identity(plan: PlanOf[Spec]) -> Any:
     """Return what must not change under one name: evaluations, search, runs and baselines."""
-    search = plan.search and {"in_order": True, **plan.search}  # as earlier versions wrote it
-    if search is not None and not any(tree.get("reference") for tree in plan.evaluate):
-        objectives = [
-            renamed for name in search["objectives"] for renamed in heldout_named({name: 0})
-        ]
-        search = {**search, "objectives": objectives}
     evaluations = [_without_path(tree) for tree in plan.evaluate]
-    return evaluations, search, [(t.run, t.baseline) for t in plan.trials]
+    return evaluations, plan.search, [(t.run, t.baseline) for t in plan.trials]
 
 
 def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -119,7 +105,6 @@ def _without_path(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
 def difference(earlier: StoredPlan, later: PlanOf[Spec]) -> str:
     """Return `experiment.run.train.steps was 10, is 11; 17 trials new, 17 gone`."""
     parts = [*_fields(earlier.sources, later.sources), *other_data(earlier, later)]
-    parts += renamed(earlier, later)
     changes = new_trials(earlier.trials, later.trials), new_trials(later.trials, earlier.trials)
     new, gone = ([trial for trial in trials if trial.role == "trial"] for trials in changes)
     if new or gone:
@@ -160,25 +145,15 @@ def new_trials(
     return [trial for trial in later if (trial.role, trial.run, trial.baseline) not in keys]
 
 
-def renamed(earlier: StoredPlan, later: PlanOf[Spec]) -> Iterator[str]:
-    """Yield how many runs of an earlier plan a later one would make under other names, of today."""
-    decoded, names = SharedParts().run, set()
-    new = {trial.run for trial in later.trials} - {trial.run for trial in earlier.trials}
-    for trial in new_trials(later.trials, earlier.trials):
-        with suppress(UserError):  # this version cannot read it
-            names.add(signature(decoded(with_old_meaning(trial.spec))))
-    if count := len(names & new):
-        yield f"this version names {counted(count, 'run')} otherwise"
-
-
 def _counted(trials: Sequence[Trial[Spec]], what: str) -> str:
     examples = f" (e.g. {in_short(trials[:1])})" if trials else ""
     return f"{counted(len(trials), 'trial')} {what}{examples}"
 
 
 def _measured(earlier: PlanOf[Spec], later: PlanOf[Spec]) -> list[str]:
-    names = [evaluation_label(spec) for spec in later.evaluate if spec not in earlier.evaluate]
-    return list(dict.fromkeys(names))
+    label = MetricNames(later.evaluation_defaults).label
+    new = (label(spec) for spec in later.evaluate if spec not in earlier.evaluate)
+    return list(dict.fromkeys(new))
 
 
 def _fields(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Iterator[str]:
@@ -217,8 +192,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _given(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value, by dotted name; stored trees hold lists, not tuples."""
     values = {k: list(v) if isinstance(v, tuple) else v for k, v in dotted(tree)}
-    usual = ("sweep.search.in_order", True)  # of every search; earlier versions wrote it down
-    return {k: v for k, v in values.items() if v not in (None, []) and (k, v) != usual}
+    return {k: v for k, v in values.items() if v not in (None, [])}
 
 
 def plan_with_costs(plan: Plan) -> dict[str, Any]:
@@ -283,10 +257,6 @@ def plan_to_run(folder: SweepFolder, plan: Plan, *, extend: bool = False) -> Pla
         )
     for change in other_data(stored, plan):
         raise UserError(f"sweep {plan.name!r}: {change}; other data are no extension: --name")
-    for change in renamed(stored, plan):
-        raise UserError(
-            f"sweep {plan.name!r}: {change} and would run them again: give another --name"
-        )
     union = extended(load_plan(folder), plan)
     return dataclasses.replace(union, versions=(*versions(stored), version_of(plan)))
 
@@ -314,7 +284,8 @@ def what_is_added(stored: Plan, plan: Plan) -> str:
     others = [encode(e) for e in plan.evaluations if e not in stored.evaluations]
     parts = [f"{counted(len(trials), 'trial')} ({in_short(trials)})"] if trials else []
     parts += [counted(len(new) - len(trials), "baseline")] if len(new) > len(trials) else []
-    parts += [f"{evaluation_label(tree)} for every run" for tree in others]
+    label = MetricNames(plan.evaluation_defaults).label
+    parts += [f"{label(tree)} for every run" for tree in others]
     return f"adds {', '.join(parts) or 'nothing'}; {counted(len(stored.trials), 'trial')} as before"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from tread_lab.specs.evaluation import (
     at_steps,
     check_solver,
 )
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -29,12 +30,16 @@ from tread_lab.specs.units import counted
 class Task:
     """A run to bring to its end and the evaluations it needs, their steps as this run has them.
 
+    Attributes:
+        defaults: what later evaluations of the run leave unsaid, kept with a run that is new.
+
     Raises:
         UserError: the run would lack something that an evaluation needs.
     """
 
     spec: RunSpec
     evaluations: tuple[EvaluationSpec, ...] = ()
+    defaults: EvaluationDefaults = field(default_factory=EvaluationDefaults, compare=False)
 
     def __post_init__(self) -> None:
         settle(self, evaluations=at_steps(self.evaluations, self.spec.train.steps))
@@ -109,7 +114,8 @@ def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
     for name, task in tasks_by_run.items():
         for parent in task.spec.ancestors:
             parent_name = signature(parent)
-            ordered.setdefault(parent_name, tasks_by_run.get(parent_name, Task(parent)))
+            alone = Task(parent, defaults=task.defaults)
+            ordered.setdefault(parent_name, tasks_by_run.get(parent_name, alone))
         ordered.setdefault(name, task)
     return tuple(ordered.values())
 

@@ -94,8 +94,7 @@ def run_trial(
     with ExitStack() as locks:
         yield from _wait_for_lock(folder, locks, report)
         folder.create(task.spec)
-        if (result := folder.result()) is not None and "step" in result:
-            folder.reach(result["step"])  # earlier versions left it where a run went on
+        folder.keep_defaults(task.defaults)
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
         if is_repairable(folder):
             folder.reopen()
@@ -132,7 +131,7 @@ def _attempt(
     """
     folder, deferred = lab.run(task.run), replace(report, phase=DEFERRED)
     if folder.result() is None and task.spec.parent is not None:
-        parent = Task(task.spec.parent)
+        parent = Task(task.spec.parent, defaults=task.defaults)
         if (yield from _train_parent(lab, task, parent, device, worker, report)):
             return deferred
         _fail_without_parent(folder, lab.run(parent.run))

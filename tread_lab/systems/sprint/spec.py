@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError
@@ -57,12 +57,6 @@ class SprintBypass(Bypass):
         dense_steps = any(not routes for _, routes in run.phases)
         written = dense_steps and (share > 0 or self.path_drop > 0)
         return dataclasses.replace(self, dense_path_drop=share if written else None)
-
-    @staticmethod
-    def with_old_meaning(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Runs recorded without `dense_path_drop` dropped no deep path in dense steps; where a run
-        has no such steps, decoding leaves the field out again."""
-        return {"dense_path_drop": 0.0, **tree}
 
     def __str__(self) -> str:
         return "sprint"
