@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tread_lab.analysis.recommend.recommendation import (
     FEWEST_SEEDS,
     Evidence,
@@ -21,6 +19,7 @@ from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import with_interval
+from tread_lab.specs.yaml_text import dump_yaml
 
 _MOST_SHOWN = 6
 
@@ -142,4 +141,4 @@ def write_experiment(lab: Lab, found: Recommendation, path: Path) -> None:
         "evaluate": plan.evaluations_as_written,
     }
     body = json.loads(json.dumps(body))  # YAML would name the parts that a stored plan shares
-    write_text(path, "\n".join(head) + "\n" + yaml.safe_dump(body, sort_keys=False))
+    write_text(path, "\n".join(head) + "\n" + dump_yaml(body))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import save_file
 
 from tread_lab.data.captions import Captions, captions_of
@@ -28,6 +27,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.guidance import beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
+from tread_lab.specs.yaml_text import dump_yaml
 
 SPEC, CARD = "spec.yaml", "README.md"
 
@@ -67,7 +67,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     with replacing(out / EXPORTED) as temporary:
         save_file(tensors, temporary, metadata=facts)
         _sort_facts(temporary)
-    write_text(out / SPEC, yaml.safe_dump(encode(spec), sort_keys=False))
+    write_text(out / SPEC, dump_yaml(encode(spec)))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
     data = named(spec.data)
     config = {
@@ -165,14 +165,14 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
     weights = f"EMA after {step} of {spec.train.steps} steps"
     if spec.train.steps == 0:
         weights = "as init_from names them, not trained here"
-    head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    head = dump_yaml(front)
     sections = [
         f"---\n{head}---",
         f"# {spec.model.name}, {run_label(spec)}",
         f"## Measured\n\n{_table([*_measured(folder, spec, step)])}",
         f"## How it was made\n\n{_provenance(folder, weights)}",
         _LOADING,
-        f"## Spec\n\n```yaml\n{yaml.safe_dump(encode(spec), sort_keys=False)}```",
+        f"## Spec\n\n```yaml\n{dump_yaml(encode(spec))}```",
     ]
     return "\n\n".join(sections) + "\n"
 
