@@ -49,8 +49,9 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         The bytes of each file by name.
 
     Raises:
-        UserError: the folder holds something else, or the run has no such checkpoint; or the data
-            whose statistics or captions would be copied are others than it was trained on.
+        UserError: the folder holds something else, or the run has no such checkpoint, or one that
+            is not finite; or the data whose statistics or captions would be copied are others than
+            it was trained on.
     """
     names = (EXPORTED, SPEC, CARD, CONFIG, *KEPT)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
@@ -59,6 +60,8 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     _check_kept(model.spec, folder)
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise UserError(f"--step: must be one whose weights are finite, got {model.step}")
     facts = {"format": "pt", "run": folder.name, "step": str(model.step), "weights": "ema"}
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tread_lab.data.captions import captions_of
 from tread_lab.data.deviation import FAR, NEAR
 from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
-from tread_lab.data.scaled import Split, Store
+from tread_lab.data.scaled import Split, Store, absent_labels
 from tread_lab.data.shards import tars_of
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics, statistics_beside
@@ -67,6 +67,8 @@ def _faults_of(
         yield str(error)
         return None
     yield from _labels(store, classes)
+    if split == "all" and (absent := absent_labels(store.labels, classes or 0)):
+        yield f"no sample has the label {absent}; images of it are drawn and never trained"
     C, H, W = store.shape
     if C == H != W:
         yield f"samples are [{C}, {H}, {W}]: channels stand first, [C, H, W]"
