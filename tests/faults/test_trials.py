@@ -19,7 +19,7 @@ question: Do the others go on?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 4, batch: 4, warmup: 0}
+  train: {steps: 4, warmup: 0, batch: 4}
   execution: {log_every: 1, checkpoint_every: 2}
 baseline: null
 variants: {case: {fine: {}, bad: %s}}
