@@ -25,7 +25,7 @@ from tread_lab.commands.options import (
 )
 from tread_lab.specs.errors import Unavailable, UserError
 
-HEAVY = ("torch", "ray", "mlflow", "hydra", "omegaconf", "pandas", "numpy", "rich", "matplotlib")
+HEAVY = ("torch", "ray", "mlflow", "pandas", "numpy", "rich", "matplotlib")
 
 
 def subcommands(

@@ -40,7 +40,7 @@ EXAMPLES = """examples:
   tread-lab ui                                       compare the runs in MLflow
   tread-lab data encode images latents --autoencoder sd-vae-ft-ema
 
-`key=value` sets any field of a sweep or experiment (Hydra's grammar), e.g. train.lr=3e-4."""
+`key=value` sets any field of a sweep or experiment (the value is YAML), e.g. train.lr=3e-4."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from tread_lab.specs.errors import lookup
+from tread_lab.specs.yaml_text import load_yaml
 
-_STORED = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+_STORED = load_yaml(
+    Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"), "published.yaml"
+)
 SOURCES: Mapping[str, str] = _STORED["sources"]
 PREFACE: str = _STORED["preface"]
 TABLES: Mapping[str, Mapping[str, Any]] = _STORED["tables"]

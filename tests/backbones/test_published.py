@@ -173,6 +173,23 @@ def test_anything_else_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
+def test_files_of_other_tools_are_named(state: State, tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(UserError, match="is a pointer of Git LFS; `git lfs pull` fetches"):
+        read_tensors(path)
+    save_file({"w": torch.ones(99)}, path)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(UserError, match="it is no whole file of safetensors; copy it again"):
+        read_tensors(path)
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(UserError, match="is an index of several files"):
+        read_tensors(tmp_path / "model.safetensors.index.json")
+    torch.save({"state_dict": prefixed(state, "net.")}, tmp_path / "net.pt")
+    with pytest.raises(UserError, match="all its tensors are below 'net'; save them without"):
+        loaded(tmp_path / "net.pt", network_of(MODEL))
+
+
 def test_files_that_are_no_checkpoint_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text.pt").write_text("hello")
     (tmp_path / "text.safetensors").write_text("hello")

@@ -202,7 +202,8 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
 ) -> None:
     """Of none of its cells is it certain that it will run."""
     monkeypatch.setattr("tread_lab.sweep.plan.devices.precisions", lambda device: ("fp32",))
-    searched = [*COMMAND, "--plan", RANDOM, "baseline=null"]
+    command = [word for word in COMMAND if word != "evaluate=[]"]
+    searched = [*command, "--plan", RANDOM, "baseline=null"]
     for words, said in (
         (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
         (["evaluate=[{heldout_loss: {images: 10001}}]"], "and the data hold out 10000; write "),
@@ -325,7 +326,7 @@ def test_a_search_asks_for_what_fits_the_hours_that_are_left(
 def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     setting: dict[str, Any], longest_first: bool
 ) -> None:
-    axis = {"train.steps": [10, 30, 20]}
+    axis = {"train.steps": [100, 300, 200]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
     plan = sweep.replace(planned.plan, **setting)
@@ -333,13 +334,13 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     queue = sweep._queue(planned.lab, plan, open_tasks, sweep.Forecast(planned.lab))
     tasks = [queue.next() for _ in range(3)]
     steps = [task.spec.train.steps for task in tasks if task is not None]
-    assert steps == ([30, 20, 10] if longest_first else [10, 30, 20])
+    assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
 
 
 @pytest.mark.parametrize("setting", [{}, {"budget": BudgetSpec(trials=9)}])
 def test_baselines_come_before_longer_runs(setting: dict[str, Any]) -> None:
     """Until they have ended no run that has ended is compared with anything."""
-    axes = {"route": ["2->8"], "train.steps": [10, 30]}
+    axes = {"route": ["2->8"], "train.steps": [100, 300]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
     plan, times = sweep.replace(planned.plan, **setting), sweep.Forecast(planned.lab)

@@ -16,7 +16,13 @@ from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.trial.task import Task
 
-SMALL = ["train", "tiny", "model={depth: 4, width: 16, heads: 2}", "train.steps=2"]
+SMALL = [
+    "train",
+    "tiny",
+    "model={depth: 4, width: 16, heads: 2}",
+    "train.steps=2",
+    "train.warmup=0",
+]
 HELDOUT = "evaluate=[{heldout_loss: {images: 8, levels: 2}}]"
 HOW = ["--device", "cpu", "--root", "lab"]
 

@@ -63,6 +63,7 @@ def test_my_own_data(tmp_path: Path, zygote: Zygote) -> None:
         "inline",
         "--no-mlflow",
         "train.steps=10",
+        "train.warmup=0",
         "axes.rate=[0.5, 0.75]",
         zygote=zygote,
     )
@@ -95,7 +96,8 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
         stderr=subprocess.DEVNULL,
     )
     try:
-        small = "model={depth: 4, width: 16, heads: 2}", "train.steps=10", "evaluate=[]"
+        short = ("train.steps=10", "train.warmup=0", "train.ema=0.5")
+        small = ("model={depth: 4, width: 16, heads: 2}", "evaluate=[]", *short)
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
         joined = {"RAY_ADDRESS": f"127.0.0.1:{port}", "TREAD_LAB_NODES": "1"}  # once it is there
         axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow", "--concurrent=1")

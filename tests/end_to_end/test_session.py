@@ -19,7 +19,7 @@ from tread_lab.terminal.console import answers, notices
 pytestmark = pytest.mark.slow
 
 SMALL = (
-    "model.depth=4 model.width=16 model.heads=2 train.steps=20 train.batch=8"
+    "model.depth=4 model.width=16 model.heads=2 train.steps=20 train.batch=8 train.warmup=0"
     " execution.log_every=5 execution.checkpoint_every=10 --device cpu"
 )
 MEASURED = (

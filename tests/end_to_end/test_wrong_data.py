@@ -41,7 +41,7 @@ def of_other_data(folder: Path) -> None:
 
 
 TRAIN = (
-    "train tiny train.steps=1 --device cpu model={{depth: 2, width: 16, heads: 2}}"
+    "train tiny train.steps=1 train.warmup=0 --device cpu model={{depth: 2, width: 16, heads: 2}}"
     " data={{source: {source}, path: set, channels: 4, size: 8, classes: 3, scale: 1{more}}}"
     " evaluate=[{{heldout_loss: {{images: 2}}}}]"
 )

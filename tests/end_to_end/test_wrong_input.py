@@ -27,7 +27,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "rate without a route": ({}, "train tiny --rate 0.5", "there is no route"),
     "negative steps": ({}, "train tiny train.steps=-5", "steps: must not be negative"),
     "text for a number": ({}, "train tiny train.lr=fast", "train.lr: expected a number"),
-    "infinite number": ({}, "train tiny train.lr=inf", "finite"),
+    "infinite number": ({}, "train tiny train.lr=.inf", "finite"),
     "patch that does not divide": ({}, "train tiny model.patch=3", "does not divide data.size"),
     "unknown precision": ({}, "train tiny precision=fp8", "not one of fp32"),
     "not an override": ({}, "train tiny steps", "unknown argument 'steps'|write key=value"),

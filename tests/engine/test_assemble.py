@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tread_lab.records.lab import Lab, with_parents
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation_text import decode_evaluations
 
+pytestmark = pytest.mark.filterwarnings("ignore:init_from.file. the loss")  # of random weights
 DIT = {"depth": 3, "width": 16, "heads": 2}
 
 
@@ -184,6 +186,31 @@ def test_a_checkpoint_of_a_run_is_a_start_too(
     moved = 1.0 if weights == "model" else 0.0
     for name, tensor in network.named_parameters():
         torch.testing.assert_close(tensor, state[name] + moved)
+
+
+def test_an_export_of_another_process_is_refused(lab: Lab) -> None:
+    first = small_run()
+    out = lab.root / "out"
+    export(lab_with_a_run(lab.root, first).run_of(first), out)
+    start = {"file": str(out / "model.safetensors")}
+    tree = {"init_from": start, "process": "flow"}
+    spec = small_run(**with_parents(tree, lab))
+    with pytest.raises(UserError, match=r"must be weights of process=flow, got those of edm\. Try"):
+        check_start(spec)
+    with pytest.raises(UserError, match=r"^init_from.run: trains another network \(model, data"):
+        small_run(process="flow", init_from={"run": encode(first)})
+
+
+def test_weights_worse_than_zero_are_noticed(lab: Lab) -> None:
+    spec = small_run(train={"steps": 40, "batch": 16, "lr": 5e-3, "ema": 0.5})
+    (checkpoint,) = lab_with_a_run(lab.root, spec).run_of(spec).checkpoints.iterdir()
+    for process, noticed in (("edm", False), ("flow", True)):
+        tree = {"init_from": {"file": str(checkpoint)}, "process": process, "seed": int(noticed)}
+        child = small_run(**with_parents(tree, lab))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            lab_with_a_run(lab.root, child)
+        assert any("if the network predicts zero" in str(w.message) for w in found) is noticed
 
 
 @pytest.mark.parametrize("weights", ["ema", "model"])

@@ -127,7 +127,12 @@ def test_a_run_on_the_cpu_never_initialises_cuda(
         raise AssertionError("CUDA is initialised")
 
     monkeypatch.setattr(torch.cuda, "_lazy_init", begun)
-    fixed = ["train.steps=2", "train.batch=4", "evaluate=[{heldout_loss: {images: 8}}]"]
+    fixed = [
+        "train.steps=2",
+        "train.warmup=0",
+        "train.batch=4",
+        "evaluate=[{heldout_loss: {images: 8}}]",
+    ]
     assert main(["train", "tiny", *fixed, "--device", "cpu"]) == 0
     assert gpus == []
 

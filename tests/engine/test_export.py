@@ -205,7 +205,7 @@ def test_an_export_draws_the_same_images_without_its_data(
             "captions": {"encoder": "clip-base", "tokens": 4, "path": str(tmp_path / "clip")}
         }
         monkeypatch.setenv("TREAD_LAB_TEXT_ENCODER", str(tmp_path / "clip"))
-    tree = {"train": {"steps": 2, "batch": 4}, **changes, "data": data, **DRAWN}
+    tree = {"train": {"steps": 2, "batch": 4, "ema": 0.5}, **changes, "data": data, **DRAWN}
     (tmp_path / "run.yaml").write_text(json.dumps(tree))
     first, other = Lab.at(tmp_path / "first"), Lab.at(tmp_path / "other")
     assert main(["train", str(tmp_path / "run.yaml"), "--root", str(first.root)]) == 0
@@ -240,6 +240,17 @@ def test_an_export_draws_the_same_images_without_its_data(
     said = capsys.readouterr().err
     assert "copied holds exported weights and no samples; write the folder of the" in said
     assert " data into its spec.yaml (data: {path: ...})" in said
+
+
+def test_weights_that_are_not_finite_are_not_exported(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = trained(lab.run_of(RUN), CPU)
+    next(found.network.parameters()).data.fill_(float("nan"))
+    monkeypatch.setattr("tread_lab.engine.export.trained", lambda *_, **__: found)
+    with pytest.raises(UserError, match=r"^--step: must be one whose weights are finite"):
+        export(lab.run_of(RUN), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:

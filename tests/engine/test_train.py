@@ -5,15 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from tests.engine.runs import CPU, differing, last_checkpoint
 from tests.sweep.plans import tiny
-from tread_lab.engine import checkpoint, trainer
+from tread_lab.data.source import open_data, redrawn
+from tread_lab.engine import batches, checkpoint, trainer
+from tread_lab.engine.batches import Batch, Batches
 from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
@@ -132,8 +137,53 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(Diverged, match="at step"):
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
-    assert not math.isfinite(logged(folder)[-1][1])
+    assert all(math.isfinite(value) for _, value in logged(folder))
     assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
+
+
+@pytest.mark.parametrize("every", [{"log_every": 100}, {"log_every": 5}])
+def test_first_bad_step_is_named_and_saved_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: dict[str, int]
+) -> None:
+    def noisy(self: Batches, step: int) -> Batch:
+        batch = at(self, step)
+        return replace(batch, noise_BCHW=batch.noise_BCHW * math.nan) if step == 3 else batch
+
+    at = Batches.at
+    monkeypatch.setattr(Batches, "at", noisy)
+    folder = RunFolder(tmp_path / "run")
+    spec = tiny(steps=9, execution={"checkpoint_every": 3, "keep_checkpoints": 1, **every})
+    with pytest.raises(Diverged, match="training loss nan at step 4"):
+        run_to_end(spec, folder)
+    assert [p.name[:13] for p in checkpoint.list_checkpoints(folder.checkpoints)] == [
+        "step-00000003"
+    ]
+    iterator = train(spec, folder, CPU)  # stopped after the bad step, before any check
+    assert [progress.step for progress in itertools.islice(iterator, 1)] == [4]
+    iterator.close()
+    assert checkpoint.newest_whole_step(folder.checkpoints) == 3
+
+
+def test_weights_that_overflow_are_not_saved(tmp_path: Path) -> None:
+    """The loss of the step is finite, and what it leaves is not."""
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(Diverged, match="weights that are not finite after step 1"):
+        run_to_end(tiny(steps=1, train={"lr": 1e39, "warmup": 0}), folder)
+    assert checkpoint.list_checkpoints(folder.checkpoints) == []
+
+
+def test_a_sample_that_is_not_finite_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(samples: Any, ids: Tensor, *key: Any) -> tuple[Tensor, Tensor]:
+        x_BCHW, y_B = redrawn(samples, ids, *key)
+        return torch.where((ids == wrong)[:, None, None, None], math.inf, x_BCHW), y_B
+
+    spec = tiny(steps=6)
+    wrong = int(Batches(spec, open_data(spec.data, "train"))._ids(4)[2])
+    monkeypatch.setattr(batches, "redrawn", broken)
+    with pytest.raises(UserError, match=f"^data: training sample {wrong} is not finite; make"):
+        run_to_end(spec, RunFolder(tmp_path / "run"))
 
 
 def test_data_of_another_deviation_than_the_spec_says_are_not_trained_on(tmp_path: Path) -> None:

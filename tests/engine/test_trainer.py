@@ -97,6 +97,6 @@ def test_a_process_without_compiled_blocks_or_inception_imports_neither(
     zygote: Zygote, tmp_path: Path
 ) -> None:
     measured = "evaluate=[{heldout_loss: {images: 8, levels: 2}}, fd@100]"
-    steps = ["train.steps=2", "train.batch=4", "train.clip=1", measured]
+    steps = ["train.steps=2", "train.warmup=0", "train.batch=4", "train.clip=1", measured]
     done = zygote.run(tmp_path, "train", "tiny", *steps, "--device", "cpu", prelude=ABSENT)
     assert done.returncode == 0, done.stderr

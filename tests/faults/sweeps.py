@@ -7,7 +7,7 @@ question: Does a sweep survive this?
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16}
-  train: {steps: 8, batch: 4}
+  train: {steps: 8, batch: 4, warmup: 0}
   execution: {log_every: 1, checkpoint_every: 2}
 axes: {route: {start: 0..1, end: 1..2}}
 where: end - start == 1

@@ -60,6 +60,7 @@ NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
             [(slice(0, 6), -1)],
             "6 samples (0, 1, 2, 3, 4, ...): the label is -1, and must",
         ),
+        ("labels", [(slice(0, None), 1)], "no sample has the label 0, 2, 3, 4, 5, ... (6 of 7)"),
         ("latents", [(..., 1.0)], "all values are the same"),
         (
             "latents",

@@ -100,7 +100,6 @@ def test_a_dotted_field_of_what_is_named_changes_that_field_alone() -> None:
     assert tree["model"] == {
         "backbone": "dit", "depth": 3, "width": 384, "heads": 6, "patch": 2
     }  # fmt: skip
-    assert with_cell({"train": 3}, {"train.lr": 1}, {}, {})["train"] == {"lr": 1}
     flow = with_cell(RUN, {"process": "flow", "process.time": "uniform"}, {}, {})["process"]
     assert flow == {"kind": "flow", "time": "uniform"}
     for decay in (0.5, 0):
@@ -114,6 +113,28 @@ def test_a_dotted_field_of_what_is_named_changes_that_field_alone() -> None:
         {"bypass": {"re_entry": "v1_sum"}}, {"bypass.re_entry.x_D_last": False}, {}, {}
     )
     assert summed["bypass"]["re_entry"] == {"x_T": True, "x_D_last": False, "coinciding": "once"}
+
+
+@pytest.mark.parametrize("section", ["train", "data", "execution", "init_from"])
+@pytest.mark.parametrize("value", ["fast", 3, [], True])
+def test_a_word_never_replaces_a_section(section: str, value: object) -> None:
+    with pytest.raises(UserError, match=rf"^{section}: must be a mapping, got .* Try {section}\."):
+        with_fields({section: {"a": 1}}, {section: value}, "")
+    with pytest.raises(UserError, match=rf"^{section}: must be a mapping"):
+        with_fields({section: value}, {f"{section}.a": 1}, "")
+
+
+def test_a_mapping_keeps_what_it_does_not_name() -> None:
+    base = {"process": {"kind": "flow", "direction": 1.0}, "train": {"lr": 1}}
+    assert with_fields(base, {"train": {}, "process": "flow"}, "") == base
+    uniform = with_fields(base, {"process": {"time": "uniform"}}, "")["process"]
+    assert uniform == {"kind": "flow", "direction": 1.0, "time": "uniform"}
+    assert with_fields(base, {"process": {"p_std": 1, "kind": "edm"}}, "")["process"] == {
+        "kind": "edm", "p_std": 1,
+    }  # fmt: skip
+    assert with_fields({"process": {"p_std": 2}}, {"process": "edm"}, "")["process"] == {
+        "p_std": 2, "kind": "edm",
+    }  # fmt: skip
 
 
 def test_nested_fields_set_what_they_name_and_a_route_is_whole() -> None:

@@ -63,10 +63,6 @@ MOVED = {"process": "flow", "loss": {"kind": "ensemble"}}
     ("said", "effective"),
     [
         ({"train": {"weight_decay": -0.0}}, {}),
-        (
-            {"train": {"ema": {"decay": 0.5, "halflife": 0.1}}},
-            {"train": {"ema": {"halflife": 0.1}}},
-        ),
         ({"loss": {**ENSEMBLE, "noise_weight": "both"}}, {"loss": ENSEMBLE}),
         ({**MOVED, "loss": {"kind": "ensemble", "noise_weight": "both"}}, MOVED),
         ({"repa": {"target": "decoded"}}, {"repa": {}}),

@@ -64,9 +64,9 @@ def test_costs_that_are_remembered_are_the_costs() -> None:
         assert training.cost(spec) == price
 
 
-def test_status_needs_neither_torch_nor_pandas_nor_hydra(tmp_path: Path) -> None:
+def test_status_needs_neither_torch_nor_pandas(tmp_path: Path) -> None:
     store_plan(Lab(tmp_path).sweep("s"), placements())
-    heavy = "{'torch', 'pandas', 'hydra', 'mlflow', 'ray'} & set(sys.modules)"
+    heavy = "{'torch', 'pandas', 'mlflow', 'ray'} & set(sys.modules)"
     code = (
         "import sys; from tread_lab.cli import main;"
         f"code = main(['status', 's', '--root', {str(tmp_path)!r}]); assert not {heavy}, {heavy};"

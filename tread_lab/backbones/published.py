@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import pickle
 import re
@@ -24,6 +25,7 @@ _NESTED = ("ema", "ema_state_dict", "model", "state_dict")
 # What data parallelism, torch.compile and TREAD's preconditioning put before the names.
 _WRAPPED = re.compile(r"^(?:(?:module|model|_orig_mod)\.)+|(?<=\.)_orig_mod\.")
 _OWN = ("model/", "ema/")  # prefixes of the names in a checkpoint of this package
+_POINTER = b"version https://git-lfs"
 _DEEPEST = 8  # trees inside one another
 # Buffers that are computed here and stored elsewhere (LightningDiT's rotary tables).
 _COMPUTED = ("feat_rope.",)
@@ -46,6 +48,7 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
     Raises:
         UserError: it cannot be read, or holds no tensors by name.
     """
+    _check_kind(path)
     try:
         if path.suffix == ".safetensors":
             tree: Any = load_file(path)
@@ -66,6 +69,15 @@ def read_tensors(path: Path, weights: str = "ema") -> dict[str, Tensor]:
     return {n: t for n, t in named.items() if not n.startswith(_COMPUTED)}
 
 
+def _check_kind(path: Path) -> None:
+    """Refuse files that stand for weights and hold none."""
+    if path.suffix == ".json":
+        raise UserError(f"{path} is an index of several files; save their tensors in one file")
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        if file.read(len(_POINTER)) == _POINTER:
+            raise UserError(f"{path} is a pointer of Git LFS; `git lfs pull` fetches the weights")
+
+
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
@@ -78,6 +90,9 @@ def check_fit(state: Mapping[str, Tensor], network: nn.Module) -> None:
     """
     shapes = {name: tensor.shape for name, tensor in network.state_dict().items()}
     needed = {name for name, p in network.named_parameters() if p.requires_grad}
+    heads = {name.partition(".")[0] for name in state}
+    if len(heads) == 1 < len(state):
+        raise UserError(f"all its tensors are below {heads.pop()!r}; save them without")
     for name in sorted(needed | state.keys()):
         if name not in state:
             raise UserError(f"{name} is missing")
@@ -113,6 +128,8 @@ def _reason(error: Exception) -> str:
             "it is no file of tensors, or holds objects that are not loaded for safety; if you"
             ' trust it, torch.save(torch.load(FILE, weights_only=False)["ema"], NEW) keeps tensors'
         )
+    if isinstance(error, SafetensorError):
+        return "it is no whole file of safetensors; copy it again"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[min(1, len(lines) - 1)] if lines else type(error).__name__
 

@@ -134,7 +134,7 @@ def sweep(options: Sweep) -> int:
         _say_extension(lab, plan)
     open_tasks = pending_tasks(plan, lab)
     if options.plan:  # which reopens none
-        check_planned(open_tasks)
+        show_lines(notices, check_planned(open_tasks))
         open_runs = {task.run for task in open_tasks}
         open_tasks += [task for task in retried if task.run not in open_runs]
         place = {task.run: number for number, task in enumerate(begun)}

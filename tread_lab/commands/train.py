@@ -10,11 +10,12 @@ from tread_lab.config.load import load_experiment
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.treatments import check_treatments, ema_notices
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
-from tread_lab.sweep.plan.plan import never_routed, with_whole_parents
+from tread_lab.sweep.plan.plan import with_whole_parents
 from tread_lab.sweep.plan.preflight import check_references, check_sampled, preflight
 from tread_lab.sweep.trial.retry import failed_tasks, reopen
 from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
@@ -63,10 +64,11 @@ def _complete(lab: Lab, task: Task, executor: InlineExecutor) -> None:
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
     check_sampled(open_tasks)
+    check_treatments(task.spec for task in open_tasks)
     here, per_run = Devices.here(executor.device), executor.worker.processes.count
     devices = replace(here, per_run=per_run)
     show_lines(notices, preflight(open_tasks, devices))
-    show_lines(notices, never_routed(task.spec for task in open_tasks))
+    show_lines(notices, ema_notices(task.spec for task in open_tasks))
     show_lines(notices, disk_lines(disk_need(open_tasks), lab))
     with run_progress(open_tasks, lab) as watch:
         executor.run(lab, open_tasks, DiskWatch(lab, open_tasks, watch))

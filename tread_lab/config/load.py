@@ -1,35 +1,21 @@
-"""YAML files and key=value overrides become plain trees, then specs; the only door to Hydra."""
+"""YAML files and key=value overrides become plain trees, then specs."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import fields, replace
-from io import StringIO
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from omegaconf.resolvers.oc import env as read_environment
-from yaml import YAMLError
-
-from tread_lab.config.yaml_limits import check_values, checked_text, not_yaml
 from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
-from tread_lab.specs.errors import UserError, first_line, suggest
+from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.fields import (
     SHORT,
     TOP,
-    dotted,
     leaves_of,
     lies_in,
     names_of,
@@ -38,20 +24,28 @@ from tread_lab.specs.fields import (
     with_fields,
 )
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
-from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
+from tread_lab.specs.yaml_text import load_yaml
 
-_RESOLVING = "UserError raised while resolving interpolation: "  # which says no more
-_LET_THROUGH = (AssertionError, AttributeError, KeyError, OSError, TypeError, ValueError)
 OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")
 _OF_RUN = (*TOP, *SHORT, "then", "fixed")
-# The parts of an override's value: `key:`, text in quotes, anything else up to a bracket or comma.
-_PARTS = re.compile(
-    r"""(?<=[{,\s])["']?(?P<key>\w+)["']?\s*:(?=[\s\w"'{\[])"""
-    r"""|"[^"]*"|'[^']*'|[^\[\]{},\s][^\[\]{},]*"""
-)
-_PLAIN = re.compile(r"[\w.+-]+")
+# A section that one word may stand for -> what the word says.
+_WRITTEN_OUT = {
+    "stop_early": StopEarlySpec.from_shorthand,
+    "reference": ReferenceSpec.from_shorthand,
+}
 _HERE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Override:
+    """`key=value` as it was typed, its value read as YAML; `~key` removes what a file says."""
+
+    text: str
+    key: str
+    value: Any = None
+    removes: bool = False
 
 
 def find(kind: str, name: str, *others: str) -> Path:
@@ -90,12 +84,12 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
-    return _experiment(name, map(_parsed, overrides))
+    return _experiment(name, _typed(overrides))
 
 
 def _experiment(name: str, overrides: Iterable[Override]) -> Experiment:
     path = find("experiments", name)
-    tree = _resolved(_tree(path), overrides, path.name)
+    tree = _resolved(_tree(path), overrides)
     names = {*TOP, "then"}
     defaults: dict[str, Any] = {"sampler": {}, "evaluate": [], "reference": None}
     extra = {key: tree.pop(key, default) for key, default in defaults.items()}
@@ -137,7 +131,7 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
         if not override.partition("=")[0].startswith("sampler."):
             example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
             raise UserError(f"{override!r}: {example}")
-    return {o.key_or_group.removeprefix("sampler."): o.value() for o in map(_parsed, overrides)}
+    return {o.key.removeprefix("sampler."): o.value for o in _typed(overrides)}
 
 
 def evaluations_of(words: Sequence[str]) -> list[Any]:
@@ -146,9 +140,7 @@ def evaluations_of(words: Sequence[str]) -> list[Any]:
     Raises:
         UserError: a word in braces cannot be read.
     """
-    written = [
-        _parsed(f"evaluate={word}").value() if word.startswith("{") else word for word in words
-    ]
+    written = [load_yaml(word, repr(word)) if word.startswith("{") else word for word in words]
     return [_absolute_paths(item) for item in written]
 
 
@@ -169,25 +161,25 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     """
     path, typed = find_sweep(name), dict[str, Any]()
     of_sweep, of_experiment = list[Override](), list[Override]()
-    for override in map(_parsed, overrides):
-        head = override.key_or_group.partition(".")[0]
+    for override in _typed(overrides):
+        head = override.key.partition(".")[0]
         if head in _OF_EXPERIMENT:
             of_experiment.append(override)
-        elif override.is_delete() or (head in OWN and head != "fixed"):
+        elif override.removes or (head in OWN and head != "fixed"):
             of_sweep.append(override)
         elif head in _OF_RUN:
             typed |= _fields(override)
         else:
             near = suggest(head, {*OWN, *_OF_RUN, *_OF_EXPERIMENT})
-            raise UserError(f"{override.input_line}: neither a run nor a sweep has {head!r}{near}")
+            raise UserError(f"{override.text}: neither a run nor a sweep has {head!r}{near}")
     tree = _tree(path)
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}
-    sweep = decode(SweepSpec, _resolved(tree, of_sweep, path.name), path.name)
+    sweep = decode(SweepSpec, _resolved(tree, of_sweep), path.name)
     if sweep.experiment is not None:
         experiment = _experiment(sweep.experiment, of_experiment)
     elif of_experiment:
-        line = of_experiment[0].input_line
+        line = of_experiment[0].text
         raise UserError(f"{line}: {path.name} has no experiment; write it in evaluate")
     else:
         run = with_fields({}, sweep.fixed, "fixed")
@@ -200,15 +192,18 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
 
 def _fields(override: Override) -> dict[str, Any]:
     """Return the dotted fields of a run that an override sets."""
-    key, value = override.key_or_group, cast("Any", override.value())
+    key, value = override.key, override.value
     if key == "fixed" and not isinstance(value, Mapping):
-        raise UserError(f"{override.input_line}: expected fields of a run")
+        raise UserError(f"{override.text}: expected fields of a run")
     return leaves_of(value if key == "fixed" else {key.removeprefix("fixed."): value})
 
 
 def _with_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a file fixes, as it is written, with what is typed in its place."""
-    kept = _without(fixed, typed)
+    written = leaves_of(fixed)
+    kinds = {name for name in typed if name.endswith(".kind") and name in written}
+    other = {name.removesuffix(".kind") for name in kinds if typed[name] != written[name]}
+    kept = _without(fixed, {*typed, *other})
     places: dict[str, str] = {}
     set_once(places, names_of(leaves_of(kept)), "fixed of the file")
     set_once(places, names_of(typed), "what is typed")
@@ -232,7 +227,7 @@ def _check_sampler(overrides: Sequence[Override], sweep: SweepSpec) -> None:
     cells = grid(sweep.sampler_axes, "sampler_axes")
     axes = {f"sampler.{axis}": "sampler_axes" for cell in cells for axis in cell}
     for override in overrides:
-        set_once(dict(axes), _fields(override), str(override.input_line))
+        set_once(dict(axes), _fields(override), override.text)
 
 
 def _overridden(tree: dict[str, Any], override: Override) -> dict[str, Any]:
@@ -241,70 +236,74 @@ def _overridden(tree: dict[str, Any], override: Override) -> dict[str, Any]:
     Raises:
         UserError: it removes what is not there.
     """
-    name, value = override.key_or_group, cast("Any", override.value())
-    if override.is_delete():
+    name = override.key
+    if override.removes:
         *above, last = name.split(".")
         try:
             del value_at(tree, above)[last]
         except (KeyError, TypeError):
-            raise UserError(f"{override.input_line}: there is nothing to remove") from None
-    elif name.partition(".")[0] in _OF_RUN:
-        return with_fields(tree, {name: value}, "")
-    else:
-        for field, leaf in dotted({name: value}, empty=True):
-            tree = _with(tree, field, leaf)
-    return tree
+            raise UserError(f"{override.text}: there is nothing to remove") from None
+        return tree
+    if name.partition(".")[0] in _OF_RUN:
+        return with_fields(tree, {name: override.value}, "")
+    try:
+        return _with(tree, name, override.value)
+    except UserError as error:
+        raise error.at(override.text) from None
 
 
 def _with(tree: Mapping[str, Any], name: str, value: Any) -> dict[str, Any]:
     """Return a tree with a value at a dotted name, where the tree has it, however it writes dots;
-    a value of another kind that lies there is replaced."""
-    if name in tree:
-        return {**tree, name: value}
-    kept = {key: item for key, item in tree.items() if not lies_in(str(key), name)}
-    above = [key for key in kept if lies_in(name, str(key)) and isinstance(kept[key], Mapping)]
-    head = max(above, key=lambda key: len(str(key)), default=name.partition(".")[0])
-    rest = name[len(str(head)) + 1 :]
-    below = kept[head] if head in above else {}
-    return kept | {head: _with(below, rest, value) if rest else value}
+    a mapping sets only what it names."""
+    above = [str(key) for key in tree if lies_in(name, str(key))]
+    inside = [key for key in tree if key != name and lies_in(str(key), name)]
+    head = max(above, key=len, default=name.partition(".")[0])
+    rest, below = name[len(head) + 1 :], tree.get(head)
+    if rest:
+        return {**tree, head: _with(_opened(head, below), rest, value)}
+    if not isinstance(value, Mapping) or not (inside or isinstance(below, Mapping)):
+        return {key: item for key, item in tree.items() if key not in inside} | {name: value}
+    changed = dict(tree)
+    for key, item in value.items():
+        changed = _with(changed, f"{name}.{key}", item)
+    return changed
 
 
-def _quoted(value: str) -> str:
-    """Return the value of an override as Hydra reads it: keys stand without quotes, unlike JSON's,
-    plain words and numbers as they are, and every other text in quotes."""
+def _opened(name: str, value: Any) -> Mapping[str, Any]:
+    """Return the mapping that a value is or stands for, so that a part of it can be set."""
+    if value is None or isinstance(value, Mapping):
+        return value or {}
+    if name not in _WRITTEN_OUT:
+        raise UserError(f"{name} must be a mapping, got {shown(value)}")
+    return _WRITTEN_OUT[name](value)
 
-    def in_quotes(part: re.Match[str]) -> str:
-        text = part[0].strip()
-        if part["key"]:
-            return f"{part['key']}:"
-        return text if text[0] in "\"'" or _PLAIN.fullmatch(text) else f'"{text}"'
 
-    return _PARTS.sub(in_quotes, value)
+def _typed(overrides: Iterable[str]) -> list[Override]:
+    """Return overrides as they are typed.
+
+    Raises:
+        UserError: one cannot be read, or two set the same.
+    """
+    typed, places = list(map(_parsed, overrides)), dict[str, str]()
+    for override in typed:
+        set_once(places, names_of(_fields(override)), override.text)
+    return typed
 
 
 def _parsed(override: str) -> Override:
-    """Return an override as Hydra reads it.
+    """Return an override, its value read as a file's.
 
     Raises:
         UserError: it is none; names key and remedy.
     """
-    if "=" not in override and not override.startswith("~"):
+    key, equals, written = override.lstrip("+").partition("=")
+    if key.startswith("~"):
+        return Override(override, key[1:], removes=True)
+    if not equals:
         raise UserError(f"{override!r} is not an override; write key=value")
-    key, _, value = override.partition("=")
-    try:
-        parsed = OverridesParser.create().parse_override(override)
-    except Exception:  # of Hydra and of its grammar, whose words name neither key nor remedy
-        arrow = "; write -> for an arrow" if "\u2192" in value else ""
-        several = re.match(r"[^\[{(]*,", value) is not None
-        quoted = _listed(key, _quoted(value)) if several else f"{key}={_quoted(value)}"
-        how = f"quote texts and no keys, as in '{quoted}'"
-        if quoted == override:
-            how = "close each bracket, brace and quotation mark"
-        raise UserError(f"{override!r}: the value of {key} cannot be read; {how + arrow}") from None
-    if parsed.is_sweep_override():
-        raise UserError(f"{override!r}: several values are a list; write '{_listed(key, value)}'")
-    check_values(parsed.value(), key)
-    return parsed
+    if re.match(r"""[^\[{("']*,""", written):
+        raise UserError(f"{override!r}: several values are a list; write '{_listed(key, written)}'")
+    return Override(override, key, load_yaml(written, repr(override)))
 
 
 def _listed(key: str, values: str) -> str:
@@ -312,67 +311,54 @@ def _listed(key: str, values: str) -> str:
     head, _, rest = key.partition(".")
     axis = f"sampler_axes.{rest}" if head == "sampler" else f"axes.{key}"
     name = "seeds" if key == "seed" else key if head in OWN else axis
-    return f"{name}=[{'...' if '(' in values else values}]"
+    return f"{name}=[{values}]"
 
 
-def _resolved(tree: dict[str, Any], overrides: Iterable[Override], name: str) -> dict[str, Any]:
-    """Return the tree of a file with overrides, its interpolations resolved, its paths absolute."""
+def _resolved(tree: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
+    """Return the tree of a file with overrides, its paths absolute."""
     for override in overrides:
         tree = _overridden(tree, override)
-    with _mistakes(name):
-        resolved = OmegaConf.to_container(OmegaConf.create(tree), resolve=True)
-    assert isinstance(resolved, dict)
-    check_values(resolved, name)
-    return {str(key): value for key, value in _absolute_paths(resolved).items()}
+    return {str(key): value for key, value in _absolute_paths(tree).items()}
 
 
-def _tree(path: Path) -> dict[str, Any]:
-    """Return the tree of a file with its `defaults`."""
-    text = checked_text(path)
+def _tree(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """Return the tree of a file, merged in order with the files that its `defaults` name.
+
+    Args:
+        above: the files that named this one.
+
+    Raises:
+        UserError: a file cannot be read, is not YAML, or names itself.
+    """
     try:
-        with _mistakes(path.name):
-            config = OmegaConf.load(StringIO(text))
-            if isinstance(config, DictConfig) and "defaults" in config:
-                search = f"hydra.searchpath=[file://{shipped_folder('experiments')}]"
-                GlobalHydra.instance().clear()
-                with initialize_config_dir(str(path.parent), version_base="1.3"):
-                    config = compose(path.stem, overrides=[search])
-            tree = OmegaConf.to_container(config)
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        file = path if mark is None else Path(mark.name)  # which may be one of its `defaults`
-        raise not_yaml(file if file.is_file() else path, error) from None
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid YAML: {error}") from None
+    tree = load_yaml(text, str(path))
     if not isinstance(tree, dict) or not tree:
         raise UserError(f"{path}: expected `key: value` lines")
-    return {str(key): value for key, value in tree.items()}
+    own = {str(key): value for key, value in tree.items()}
+    names = own.pop("defaults", [])
+    if path in above or not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise UserError(f"{path}: defaults: must be names of other files, got {shown(names)}")
+    merged: dict[str, Any] = {}
+    for name in names if "_self_" in names else [*names, "_self_"]:
+        beside = path.with_name(f"{name}.yaml")
+        file = beside if beside.is_file() else shipped_folder("experiments") / beside.name
+        merged = _merged(merged, own if name == "_self_" else _tree(file, (*above, path)))
+    return merged
 
 
-@contextmanager
-def _mistakes(name: str) -> Iterator[None]:
-    """Whatever Hydra and OmegaConf raise about a file's contents is the user's mistake, said once.
-
-    They know many exceptions of their own and let others through: of the YAML constructor, of their
-    grammar's parser, and failed assertions. `${oc.env:...}` is a mistake, too: plans are shared,
-    and so would be what only this machine may know.
-    """
-    OmegaConf.register_new_resolver("oc.env", _refuse_environment, replace=True)
-    try:
-        yield
-    except YAMLError:
-        raise
-    except (HydraException, OmegaConfBaseException, RecursionError, *_LET_THROUGH) as error:
-        cause = error.__cause__ if isinstance(error.__cause__, UserError) else error
-        key = getattr(error, "full_key", None)
-        place, text = f"{name}: {key}" if key else name, first_line(cause).removeprefix(_RESOLVING)
-        if isinstance(error, RecursionError) or text.startswith(RecursionError.__name__):
-            raise UserError(f"{place}: an interpolation needs its own value") from None
-        raise UserError(f"{place}: {text}") from None
-    finally:
-        OmegaConf.register_new_resolver("oc.env", read_environment, replace=True)
-
-
-def _refuse_environment(name: str = "...", *_: Any) -> None:
-    raise UserError(
-        f"${{oc.env:{name}}} would write this machine's environment into plans;"
-        " write the value itself"
-    )
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tree with another one over it; where the kind differs, nothing of `under` stays."""
+    if over.get("kind", under.get("kind")) != under.get("kind"):
+        return dict(over)
+    merged = dict(under)
+    for key, value in over.items():
+        below = under.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = _merged(below, value)
+        merged[key] = value
+    return merged

@@ -20,6 +20,7 @@ from tread_lab.data.statistics import channel_statistics
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
+MOST_NAMED = 5  # labels of a line
 SAMPLED = 64  # latents that go into a fingerprint
 Split = Literal["train", "heldout", "all"]  # `all`: every sample that is no held-out array's
 MOST_HELDOUT = 10_000
@@ -211,6 +212,13 @@ def check_labels(labels_N: NDArray[np.int64], spec: DataSpec) -> None:
     if lowest < 0 or highest >= spec.classes:
         found = f"the labels in {spec.path} run from {lowest} to {highest}"
         raise UserError(f"data.classes: {spec.classes} in the spec, but {found}")
+
+
+def absent_labels(labels_N: NDArray[np.int64], classes: int) -> str:
+    """Return the labels among 0..classes-1 that no sample has, some of many; empty for none."""
+    absent = np.setdiff1d(np.arange(classes), labels_N)
+    named = ", ".join(map(str, absent[:MOST_NAMED].tolist()))
+    return named if len(absent) <= MOST_NAMED else f"{named}, ... ({len(absent)} of {classes})"
 
 
 def preview(x_BCHW: Tensor) -> Tensor:

@@ -28,6 +28,7 @@ class Samples(Protocol):
     Attributes:
         shape: (C, H, W) of one sample in model space.
         classes: number of class labels; labels are 0..classes-1.
+        labels_N: int64 label of each sample.
         fingerprint: hash of what `take` gives; of sizes and sampled bytes where the set is large.
         preview: `pixels` gives stand-ins to look at, which no image metric may be computed on.
         decoder: what `pixels` does, by name or by digest of its weights: images of equal
@@ -38,6 +39,8 @@ class Samples(Protocol):
     def shape(self) -> tuple[int, int, int]: ...
     @property
     def classes(self) -> int: ...
+    @property
+    def labels_N(self) -> Tensor: ...
     @property
     def fingerprint(self) -> str: ...
     @property

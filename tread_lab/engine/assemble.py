@@ -205,6 +205,13 @@ def _of_file(spec: RunSpec, start: InitSpec) -> dict[str, Tensor]:
         raise UserError("init_from: write `init_from: {file: PATH}`, so that its digest is taken")
     if digest_of(path) != start.digest:
         raise UserError(f"init_from.file: {path} has changed since the run was planned")
+    export = RunFolder(path.parent)
+    made = export.readable_spec() if export.exported and path.name == EXPORTED else None
+    if made is not None and made.process.kind != spec.process.kind:
+        raise UserError(
+            f"init_from.file: must be weights of process={spec.process.kind}, got those of"
+            f" {made.process.kind}. Try process={made.process.kind}."
+        )
     state = read_tensors(path, start.weights)
     if start.published_as is not None and spec.process.kind != "flow":
         raise UserError(

@@ -15,6 +15,7 @@ from torch import Tensor
 from tread_lab import draws
 from tread_lab.data.source import Samples, redrawn
 from tread_lab.routing.select import Routing, dense_routing, draw_routing
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 
 THREADS = 2  # that draw and pin the batches of a GPU; one core draws a batch of 256 in 6 to 11 ms
@@ -97,10 +98,18 @@ class Batches:
         )
 
     def at(self, step: int) -> Batch:
-        """Return the batch of step 0, 1, ...: pure, so any step may be asked for at any time."""
+        """Return the batch of step 0, 1, ...: pure, so any step may be asked for at any time.
+
+        Raises:
+            UserError: a sample is not finite; names it.
+        """
         spec, B = self.spec, self.spec.train.batch
         ids_B = self._ids(step)
         x_BCHW, y_B = redrawn(self.samples, ids_B, *self._name, "sample", step)
+        finite_B = torch.isfinite(x_BCHW).flatten(1).all(dim=1)
+        if not finite_B.all():
+            wrong = int(ids_B[~finite_B][0])
+            raise UserError(f"data: training sample {wrong} is not finite; make the data again")
         dropped_B = draws.uniform((B,), *self._name, "drop", step) < spec.train.label_drop
         y_B = torch.where(dropped_B, self.samples.classes, y_B)
         if self.condition is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import save_file
 
 from tread_lab.data.captions import Captions, captions_of
@@ -29,6 +28,7 @@ from tread_lab.specs.guidance import beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
+from tread_lab.specs.yaml_text import dump_yaml
 
 SPEC, CARD = "spec.yaml", "README.md"
 
@@ -50,8 +50,9 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
         The bytes of each file by name.
 
     Raises:
-        UserError: the folder holds something else, or the run has no such checkpoint; or the data
-            whose statistics or captions would be copied are others than it was trained on.
+        UserError: the folder holds something else, or the run has no such checkpoint, or one that
+            is not finite; or the data whose statistics or captions would be copied are others than
+            it was trained on.
     """
     names = (EXPORTED, SPEC, CARD, CONFIG, DEFAULTS, *KEPT)
     if out.exists() and (not out.is_dir() or {p.name for p in out.iterdir()} - set(names)):
@@ -60,6 +61,8 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     _check_kept(model.spec, folder)
     spec = without_folders(model.spec)
     tensors = {name: t.contiguous() for name, t in model.network.state_dict().items()}
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors.values()):
+        raise UserError(f"--step: must be one whose weights are finite, got {model.step}")
     facts = {"format": "pt", "run": folder.name, "step": str(model.step), "weights": "ema"}
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -68,7 +71,7 @@ def export(folder: RunFolder, out: Path, *, step: int | None = None) -> dict[str
     with replacing(out / EXPORTED) as temporary:
         save_file(tensors, temporary, metadata=facts)
         _sort_facts(temporary)
-    write_text(out / SPEC, yaml.safe_dump(encode(spec), sort_keys=False))
+    write_text(out / SPEC, dump_yaml(encode(spec)))
     keep_beside_weights(out, model.spec.data, _heldout_captions(model.spec))
     data = named(spec.data)
     config = {
@@ -166,14 +169,14 @@ def model_card(folder: RunFolder, spec: RunSpec, *, step: int) -> str:
     weights = f"EMA after {step} of {spec.train.steps} steps"
     if spec.train.steps == 0:
         weights = "as init_from names them, not trained here"
-    head = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    head = dump_yaml(front)
     sections = [
         f"---\n{head}---",
         f"# {spec.model.name}, {run_label(spec)}",
         f"## Measured\n\n{_table([*_measured(folder, spec, step)])}",
         f"## How it was made\n\n{_provenance(folder, weights)}",
         _LOADING,
-        f"## Spec\n\n```yaml\n{yaml.safe_dump(encode(spec), sort_keys=False)}```",
+        f"## Spec\n\n```yaml\n{dump_yaml(encode(spec))}```",
     ]
     return "\n\n".join(sections) + "\n"
 

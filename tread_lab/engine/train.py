@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +34,7 @@ class Progress:
 
 
 class Diverged(Exception):
-    """The loss is not finite any more: a result, not a fault."""
+    """A loss or the weights are not finite any more: a result, not a fault."""
 
 
 def train(
@@ -55,7 +54,7 @@ def train(
         ranks: the processes that train it together; this one, rank 0, decides.
 
     Raises:
-        Diverged: the logged loss is not finite.
+        Diverged: a loss is not finite; names the first such step, after which nothing is saved.
         UserError: the data have another deviation than expected.
     """
     if ranks is not None and ranks.leads:
@@ -76,17 +75,20 @@ def train(
                 if not run.ranks.go_on(run.step):
                     return
                 run.train_step(batch, lr=rate(run.step))
-                if run.due(spec.execution.log_every):
+                logs = run.due(spec.execution.log_every)
+                saves = run.due(spec.execution.checkpoint_every, also=run.keep_steps)
+                if (logs or saves) and (wrong := run.not_finite(weights=saves)) is not None:
+                    raise Diverged(wrong)
+                if logs:
                     run.log_window()
-                    if run.ranks.leads and not math.isfinite(run.loss):
-                        raise Diverged(f"training loss {run.loss} at step {run.step}")
-                if run.due(spec.execution.checkpoint_every, also=run.keep_steps):
+                if saves:
                     saved = run.save()
                 yield _progress(run)
         except (Diverged, GeneratorExit) as end:
             if run.step < spec.train.steps:
                 run.ranks.stop()
-            if isinstance(end, GeneratorExit) and run.step > saved:
+            stopped = isinstance(end, GeneratorExit) and run.step > saved
+            if stopped and run.not_finite(weights=True) is None:
                 run.save()
             raise
 

@@ -29,7 +29,10 @@ from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import Joining, Part, systems_of
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.specs.recipe import outputs
 from tread_lab.specs.run import RunSpec
+
+MOST_COMPARED = 16  # samples on which starting weights are compared with zero
 
 
 class Trainer:
@@ -204,6 +207,24 @@ class Trainer:
         if self._writer is not None:
             self._writer(self.step, **values)
 
+    def not_finite(self, *, weights: bool) -> str | None:
+        """Return what is not finite: the loss of a step since the last log entry, or the weights;
+        `None` if all is finite, and always beside rank 0.
+
+        Args:
+            weights: whether to look at the weights and their EMA, too.
+        """
+        if not self.ranks.leads:
+            return None
+        losses = torch.stack(self._window) if self._window else torch.zeros(0)
+        if bad := torch.nonzero(~torch.isfinite(losses)).flatten().tolist():
+            step = self.step - len(losses) + bad[0] + 1
+            return f"training loss {float(losses[bad[0]])} at step {step}"
+        tensors = [*self.trainable.values(), *self.ema.weights.values()] if weights else []
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+            return f"weights that are not finite after step {self.step}"
+        return None
+
     def save(self) -> int:
         """Write a checkpoint of the present step; returns the step."""
         if self.ranks.leads:
@@ -259,3 +280,32 @@ class Trainer:
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
             for part in self.parts:
                 part.start()
+            if self.spec.init_from is not None and self.spec.init_from.file is not None:
+                self._compare_with_zero()
+
+    @torch.no_grad()
+    def _compare_with_zero(self) -> None:
+        """Warn about starting weights that are worse than a network whose output is zero."""
+        batch, process = self.batches.at(0), self.objective.process
+        few = slice(0, min(self.spec.execution.micro_batch or MOST_COMPARED, MOST_COMPARED))
+        part = batch.rows(few).to(self.device)
+
+        def started(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            out: Tensor = self.network(x_BCHW, t_B, part.y_B, None, None)
+            return out
+
+        def zero(x_BCHW: Tensor, t_B: Tensor) -> Tensor:
+            return torch.zeros_like(x_BCHW).repeat(1, outputs(self.spec.process), 1, 1)
+
+        level_B = process.level(part.u_B)
+        with matrix_products(self.spec.precision), autocast(self.spec.precision, self.device):
+            loss, of_zero = (
+                float(process.loss_terms(f, part.x_BCHW, part.noise_BCHW, level_B).loss().mean())
+                for f in (started, zero)
+            )
+        if not loss <= of_zero:
+            warnings.warn(
+                f"init_from.file: the loss of these weights is {loss:.3g} on the first batch, and"
+                f" {of_zero:.3g} if the network predicts zero: they may be of another process",
+                stacklevel=2,
+            )

@@ -130,13 +130,13 @@ def walk(folder: Path, made: dict[str, Path]) -> list[str]:
     quoted = {name: shlex.quote(str(path)) for name, path in made.items()}
     images, latents = quoted.pop("images"), shlex.quote(str(folder.absolute() / "latents"))
     lab = shlex.quote(str(folder.absolute() / "lab"))
-    small = "model=DiT-4x64/2 precision=fp32 train.steps=20 train.batch=8"
+    small = "model=DiT-4x64/2 precision=fp32 train.steps=20 train.batch=8 train.ema=0.5"
     few = "sampler.steps=2 sampler.precision=fp32 'evaluate=[fid@100]'"
     return [
         *(f"export {variable}={path}" for variable, path in quoted.items()),
         f"export TREAD_LAB_ROOT={lab}",
         f"tread-lab data encode {images} {latents} --autoencoder {quoted[_AUTOENCODER]}",
-        f"tread-lab data verify {latents} --classes 1000",
+        f"tread-lab data verify {latents}",
         f'tread-lab train s2_imagenet256 --route "1->2" data.path={latents} {small} {few}',
         "tread-lab doctor",
     ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tread_lab.data.captions import captions_of
 from tread_lab.data.deviation import FAR, NEAR
 from tread_lab.data.latents import PackedArrays, file_facts, read_manifest
-from tread_lab.data.scaled import Split, Store
+from tread_lab.data.scaled import Split, Store, absent_labels
 from tread_lab.data.shards import tars_of
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import Statistics, channel_statistics, statistics_beside
@@ -67,8 +67,8 @@ def _faults_of(
         yield str(error)
         return None
     yield from _labels(store, classes)
-    if split == "all":
-        yield from _empty(store, classes)
+    if split == "all" and (absent := absent_labels(store.labels, classes or 0)):
+        yield f"classes without a sample: {absent}; their images are drawn and never trained"
     C, H, W = store.shape
     if C == H != W:
         yield f"samples are [{C}, {H}, {W}]: channels stand first, [C, H, W]"
@@ -122,13 +122,6 @@ def _labels(store: Store, classes: int | None) -> Iterator[str]:
         allowed = f"0..{classes - 1}" if classes else "0 or more"
         labels = ", ".join(map(str, values))
         yield f"{_samples(wrong)}: the label is {labels}, and must be {allowed}"
-
-
-def _empty(store: Store, classes: int | None) -> Iterator[str]:
-    """Classes without a sample, which are drawn as the others are and never trained."""
-    empty = sorted({*range(classes or 0)} - {*store.labels.tolist()})
-    if empty:
-        yield f"{len(empty)} of {classes} classes have no sample: {_numbers(empty)}"
 
 
 def _values(

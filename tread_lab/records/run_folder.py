@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tread_lab.records.attempts import Attempts
 from tread_lab.records.checksums import (
     NUMBER,
@@ -42,8 +40,8 @@ from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
+from tread_lab.specs.yaml_text import dump_yaml, load_yaml
 
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where libyaml was there to build it
 LOCK = ".claim"  # in the folder of a run or a sweep
 CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
@@ -131,7 +129,7 @@ class RunFolder:
         """
         stored = self.spec_tree()
         if stored is None:
-            body = yaml.safe_dump(encode(spec), sort_keys=False)
+            body = dump_yaml(encode(spec))
             write_text(self.path / "spec.yaml", yaml_text(body))
         elif stored.get("data", {}).get("path") != spec.data.path:
             write_json(self.path / "data.json", {"path": spec.data.path})
@@ -202,8 +200,8 @@ class RunFolder:
         """Return the tree of the spec, `None` if its file is absent or damaged."""
         try:
             text = (self.path / "spec.yaml").read_text(encoding="utf-8")
-            tree = _YAML(yaml_body(text)).get_single_data()
-        except (OSError, ValueError, yaml.YAMLError):
+            tree = load_yaml(yaml_body(text), "spec.yaml")
+        except (OSError, ValueError):
             return None
         if not fits(tree, {"data": dict}, partly=True):
             return None

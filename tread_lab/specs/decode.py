@@ -129,8 +129,6 @@ def _value(hint: Any, value: Any, path: str) -> Any:
 
 
 def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
-    if value is False and "off" in choices:  # YAML reads a bare `off` as false
-        return "off"
     if value not in choices or type(value) not in map(type, choices):
         raise UserError(f"{shown(value)} is not one of {', '.join(map(str, choices))}").at(path)
     return value

@@ -99,6 +99,7 @@ def expand(
         raise UserError(f"where: no cell of the axes is left; loosen it ({missed})")
     seeded = [(*setting, seed) for seed in sweep.seeds for setting in settings]
     pairs = [_pair(make, *one) for one in seeded]
+    _check_effects([trial for _, trial in pairs[: len(settings)]])
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     controls = {
         (control.run, control.baseline): control
@@ -113,6 +114,19 @@ def expand(
         evaluations=_at_baseline(_evaluations(sweep, experiment), sweep.match, runs, trees),
         duplicates=(*_holes({"written again": repeated}), *_shared(pairs[: len(settings)])),
     )
+
+
+def _check_effects(trials: Sequence[Trial[RunSpec]]) -> None:
+    """Refuse an axis that never makes another run, such as `fp32_block` in fp32."""
+    for axis in dict.fromkeys(axis for trial in trials for axis in trial.cell):
+        runs: dict[str, set[str]] = {}  # by the other axes
+        values: dict[str, set[str]] = {}
+        for trial in trials:
+            others = repr({name: value for name, value in trial.cell.items() if name != axis})
+            runs.setdefault(others, set()).add(trial.run)
+            values.setdefault(others, set()).add(repr(trial.cell.get(axis)))
+        if max(map(len, values.values())) > 1 == max(map(len, runs.values())):
+            raise UserError(f"{axis}: has no effect here, all its cells are one run. Leave it out.")
 
 
 def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:

@@ -28,6 +28,14 @@ _WRITTEN_OUT: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     **dict.fromkeys(("process", "bypass", "loss"), lambda kind: {"kind": kind}),
     "captions": lambda encoder: {"encoder": encoder},
 }
+# A section that is always a mapping -> an override of a part of it.
+_SECTIONS = {
+    "train": "train.lr=1e-3",
+    "data": "data.path=FOLDER",
+    "execution": "execution.log_every=20",
+    "init_from": "init_from.file=WEIGHTS",
+}
+_KINDS = ("process", "bypass", "loss")  # sections whose kind may stand alone
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
 
 
@@ -215,11 +223,14 @@ def with_fields(base: Mapping[str, Any], fields: Mapping[str, Any], path: str) -
 
 def in_order(fields: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return fields as they have to be set, however they are written: whole ones before their
-    parts, the first route after all routes, and the rate after the routes that have it."""
-    return sorted(
-        fields.items(),
-        key=lambda item: (item[0] == "rate", str(item[0]).count("."), item[0] == "route"),
-    )
+    parts, a kind before what belongs to it, the first route after all routes, and the rate after
+    the routes that have it."""
+
+    def place(item: tuple[str, Any]) -> tuple[object, ...]:
+        name = str(item[0])
+        return name == "rate", name.count("."), name == "route", not name.endswith(".kind")
+
+    return sorted(fields.items(), key=place)
 
 
 def leaves_of(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,13 +259,38 @@ def _set(tree: dict[str, Any], key: str, value: Any) -> None:
         routes = routes_of(tree.get("routes") or [{}])
         tree["routes"] = [{**route, "rate": value} for route in routes]
     elif not rest:
-        tree[head] = value
+        _set_whole(tree, head, value)
     else:
-        part = tree.get(head)
-        if isinstance(part, str | int | float) and head in _WRITTEN_OUT:
-            part = _WRITTEN_OUT[head](part)
-        tree[head] = dict(part) if isinstance(part, Mapping) else {}
+        tree[head] = _opened(head, tree.get(head))
+        if rest == "kind" and head in _KINDS:
+            kind = tree[head].get("kind", _default(head)["kind"])
+            tree[head] = tree[head] if kind == value else {}
         _set(tree[head], rest, value)
+
+
+def _set_whole(tree: dict[str, Any], name: str, value: Any) -> None:
+    """Set a section or a field that has no parts; an empty mapping names nothing."""
+    if name in _KINDS and isinstance(value, str):
+        _set(tree, f"{name}.kind", value)
+    elif value != {} or not tree.get(name):
+        if not isinstance(value, Mapping) and (value is not None or name != "init_from"):
+            _check_section(name, value)
+        tree[name] = value
+
+
+def _opened(name: str, value: Any) -> dict[str, Any]:
+    """Return the mapping that a section is or stands for, so that a part of it can be set."""
+    if value is None or isinstance(value, Mapping):
+        return dict(value or {})
+    _check_section(name, value)
+    return _WRITTEN_OUT[name](value) if name in _WRITTEN_OUT else {}
+
+
+def _check_section(name: str, value: Any) -> None:
+    """Refuse a word or a number that would stand in place of a whole section."""
+    if name in _SECTIONS:
+        example = _SECTIONS[name]
+        raise UserError(f"{name}: must be a mapping, got {shown(value)}. Try {example}.")
 
 
 def routes_of(routes: Any) -> list[dict[str, Any]]:

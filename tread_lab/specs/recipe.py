@@ -151,8 +151,11 @@ class EmaSpec:
         check_positive(self, "halflife")
         if not 0 <= self.decay < 1:
             raise UserError(f"decay: {self.decay} is outside [0, 1)")
-        if self.halflife is not None:
-            settle(self, decay=EmaSpec.decay)
+        if self.halflife is not None and self.decay != EmaSpec.decay:
+            raise UserError(
+                f"decay: has no effect beside a half-life, got {self.decay}. Write halflife: null,"
+                f" or decay: {EmaSpec.decay}."
+            )
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -163,6 +166,10 @@ class EmaSpec:
         if self.halflife is None or not steps:
             return self.decay
         return float(0.5 ** (1 / (self.halflife * steps)))
+
+    def initial(self, steps: int) -> float:
+        """The share of the initial weights in the average after `steps` steps."""
+        return self.at(steps) ** steps
 
 
 @dataclass(frozen=True, kw_only=True)

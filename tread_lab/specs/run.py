@@ -119,7 +119,7 @@ class RunSpec:
         settle(self, **{name: part.resolved(self) for name, part in self.systems.items()})
         if self.parent is not None and self.parent.network != self.network:
             raise UserError(
-                "init_from.run: trains another network (model, data, learned variance or bypass);"
+                "init_from.run: trains another network (model, data, process or bypass);"
                 " to go on densely after masking or sprint keep routes and bypass and say"
                 " routes_until: 0"
             )
@@ -228,7 +228,7 @@ class RunSpec:
         model = dataclasses.replace(self.model, init="adaln_zero")
         seen = None if self.condition is None else self.condition.width
         bypass = self.bypass.weights(self.routes)
-        return model, shape, seen, outputs(self.process), bypass
+        return model, shape, seen, self.process.kind, outputs(self.process), bypass
 
     def dense(self) -> RunSpec:
         """Return a run of the same size and length without routes and without a parent."""

@@ -25,6 +25,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, SAMPLE_FLOPS
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.treatments import ema_notices
 from tread_lab.specs.units import amount
 from tread_lab.terminal.console import ROWS, answer, answers, fitted, say
 from tread_lab.tracking.store import shown as without_password
@@ -67,7 +68,9 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
 
 def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
     """Say below a table what keeps its numbers from one comparison; return the frame."""
-    for line in mixtures(lab, frame["run"].unique()):
+    runs = frame["run"].unique()
+    specs = [run.spec() for run in map(lab.run, runs) if run.spec_tree() is not None]
+    for line in (*mixtures(lab, runs), *ema_notices(specs)):
         answer(line)
     return frame
 

@@ -167,7 +167,7 @@ SWEEP = """
 experiment: tiny
 fixed:
   model: {depth: 4, width: 16, heads: 2}
-  train: {steps: 8, batch: 8}
+  train: {steps: 8, batch: 8, warmup: 0}
   execution: {log_every: 2, checkpoint_every: 20}
 axes: {route: {start: 0, end: [1, 3]}}
 stop_early: {grace: 4, reduction: 2}

@@ -15,7 +15,7 @@ from tread_lab.sweep.plan.planned_sweep import load_sweep
 
 
 def test_each_row_says_what_a_trial_is_and_costs_and_nothing_is_stored(tmp_path: Path) -> None:
-    overrides = ("train.steps=10", "match=null", "axes.rate=[0.25,0.75]")
+    overrides = ("train.steps=100", "match=null", "axes.rate=[0.25,0.75]")
     planned = load_sweep("route_placement.yaml", "controls=[]", *overrides, path=tmp_path)
     rows = planned.trials
     assert rows.columns[:6].tolist() == ["run", "label", "role", "seed", "state", "baseline"]

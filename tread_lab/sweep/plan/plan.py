@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -20,8 +20,8 @@ from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.treatments import check_treatments, ema_notices
 from tread_lab.specs.trials import Completion, Price
-from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
@@ -154,23 +154,11 @@ def plan_sweep(
     plan = make_plan(name, whole, base, devices.names(), seconds, digests.planned)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
         say(f"the seed of {base.name} is {seed}, and this sweep trains seeds={[*sweep.seeds]}")
-    for line in never_routed(trial.spec for trial in plan.possible_trials):
+    specs = [trial.spec for trial in plan.possible_trials]
+    check_treatments(specs)
+    for line in ema_notices(specs):
         say(line)
     return plan
-
-
-def never_routed(specs: Iterable[RunSpec]) -> Iterator[str]:
-    """Yield a line about runs whose routes end before they begin; that of a dense phase,
-    `routes_until: 0`, is meant."""
-    family = {run: None for spec in specs for run in (*spec.ancestors, spec)}
-    routed = [run for run in family if run.routes and run.routes_until != 0]
-    if dense := [run for run in routed if {routes for _, routes in run.phases} == {()}]:
-        first = dense[0]
-        yield (
-            f"{counted(len(dense), 'run')} with routes, trained densely in all steps: routes_from"
-            f" is {first.routes_from}, and the routes end at step"
-            f" {first.routes_until or first.train.steps}"
-        )
 
 
 def make_plan(

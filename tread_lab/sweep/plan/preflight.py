@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tread_lab.data.deviation import check_deviation
+from tread_lab.data.scaled import absent_labels
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
@@ -80,17 +81,33 @@ def check_files(tasks: Sequence[Task]) -> list[str]:
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
     asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
-    return check_measurable(asked, specs, opened)
+    absent = [*_absent_classes(specs, {data: train for data, (train, _) in opened.items()})]
+    return [*check_measurable(asked, specs, opened), *absent]
 
 
-def check_planned(tasks: Sequence[Task]) -> None:
-    """Refuse in a plan what data that are here do not allow to measure; it is made without, too."""
-    heldout: dict[DataSpec, Samples] = {}
+def check_planned(tasks: Sequence[Task]) -> list[str]:
+    """Refuse in a plan what data that are here do not allow to measure; it is made without, too.
+
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
+    """
+    train, heldout = dict[DataSpec, Samples](), dict[DataSpec, Samples]()
     for data in dict.fromkeys(task.spec.data for task in tasks):
         with contextlib.suppress(UserError):  # said once they are to be read
             heldout[data] = open_data(data, "heldout")
+            train[data] = open_data(data, "train")
     asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
     check_probes(asked, heldout)
+    return [*_absent_classes([task.spec for task in tasks], train)]
+
+
+def _absent_classes(specs: Iterable[RunSpec], train: Mapping[DataSpec, Samples]) -> Iterator[str]:
+    """Yield a line about data without a training sample of some class, which runs draw all the
+    same."""
+    for data in dict.fromkeys(spec.data for spec in specs if spec.condition is None):
+        labels_N = train[data].labels_N.numpy() if data in train else None
+        if labels_N is not None and (absent := absent_labels(labels_N, data.classes)):
+            yield f"data: no training sample has the label {absent}; it is drawn and never trained"
 
 
 def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]:
