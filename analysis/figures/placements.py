@@ -80,7 +80,8 @@ def best_route(places: Points) -> str:
 def control_texts(points: Points) -> Iterator[str]:
     """Yield what each control reaches without a route."""
     for _, row in points.measured.iterrows():
-        interval = span(row["value"], row["low"], row["high"], points.measured_as)
+        ends = row["low"], row["high"]
+        interval = span(points.metric, row["value"], *ends, points.measured_as)
         yield f"The {row['name']}, dense: {metric_text(points.metric)} {interval}."
 
 

@@ -148,13 +148,13 @@ def _controls(
         ahead = lead(lab, frame, str(best["cell"]), str(control["cell"]))
         if ahead is None:
             continue
-        share = ""
+        share, of_lead = "", f"95% over {ahead.n} {ahead.unit}"
         if gap < 0 and best[GAP_HELDOUT] < 0:
             share = f", {gap / best[GAP_HELDOUT]:.0%} of that gain"
         yield (
-            f"The {control['cell']}, dense, has {span(gap, low, high, over)}{share};"
+            f"The {control['cell']}, dense, has {span(GAP_HELDOUT, gap, low, high, over)}{share};"
             f" {routed(str(best['cell']))} less it:"
-            f" {span(ahead.mean, ahead.low, ahead.high, f'95% over {ahead.n} {ahead.unit}')}."
+            f" {span(GAP_HELDOUT, ahead.mean, ahead.low, ahead.high, of_lead)}."
         )
 
 

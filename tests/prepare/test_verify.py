@@ -40,10 +40,15 @@ def test_a_whole_data_set_has_no_faults(described: Path, shards: Path) -> None:
 
 def test_classes_without_a_sample_are_named(described: Path) -> None:
     (line,) = faults("latents", described, classes=1000)
-    assert line == "993 of 1000 classes have no sample: 7, 8, 9, 10, 11, ..."
+    assert (
+        line
+        == "classes without a sample: 7, 8, 9, 10, 11, ... (993 of 1000); their images are drawn and never trained"
+    )
     (described / "labels.npy").unlink()
     np.save(described / "labels.npy", np.where(np.arange(40) % 7 == 3, 0, np.arange(40) % 7))
-    assert "1 of 7 classes have no sample: 3" in list(faults("latents", described))
+    assert "classes without a sample: 3; their images are drawn and never trained" in list(
+        faults("latents", described)
+    )
 
 
 NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
@@ -60,7 +65,7 @@ NAN = [((3, 0, 0, 0), np.nan), ((8, 1, 1, 1), np.inf)]
             [(slice(0, 6), -1)],
             "6 samples (0, 1, 2, 3, 4, ...): the label is -1, and must",
         ),
-        ("labels", [(slice(0, None), 1)], "no sample has the label 0, 2, 3, 4, 5, ... (6 of 7)"),
+        ("labels", [(slice(0, None), 1)], "classes without a sample: 0, 2, 3, 4, 5, ... (6 of 7)"),
         ("latents", [(..., 1.0)], "all values are the same"),
         (
             "latents",

@@ -183,8 +183,10 @@ def lead(lab: Lab, frame: pd.DataFrame, cell: str, control: str) -> PairedGap | 
         return PairedGap(*t_interval(apart), len(seeds), "seeds")
     steps, planned = frame.attrs.get("at_step", {}), frame.attrs.get("evaluations", ())
     for seed in seeds:
-        pair = [(str(one.loc[seed, "run"]), str(one.loc[seed, "baseline"])) for one in (own, other)]
-        return _apart(lab, *pair, steps, planned)
+        first, second = (
+            (str(one.loc[seed, "run"]), str(one.loc[seed, "baseline"])) for one in (own, other)
+        )
+        return _apart(lab, first, second, steps, planned)
     return None
 
 
