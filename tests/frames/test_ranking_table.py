@@ -150,9 +150,9 @@ def test_a_ranking_is_read_as_texts() -> None:
         "cost/train_flops", "state",
     ]  # fmt: skip
     assert texts.to_numpy().tolist() == [
-        ["1", "dense", "10.00", "0", "", "1.00", "4 FLOP", "completed"],
-        ["2", "0->4", "11.00", "+0.01040", "", "0.75", "3 FLOP", "completed"],
-        ["3", "2->8", "12.50", "-0.00150 \u00b1 0.00050", "32 images of 1 seed", "0.50",
+        ["1", "dense", "10.0", "0", "", "1.00", "4 FLOP", "completed"],
+        ["2", "0->4", "11.0", "+0.01040", "", "0.75", "3 FLOP", "completed"],
+        ["3", "2->8", "12.5", "-0.00150 \u00b1 0.00050", "32 images of 1 seed", "0.50",
          "2 FLOP", "completed"],
         ["", "5->8", "", "", "", "", "", "failed: boom"],
     ]  # fmt: skip

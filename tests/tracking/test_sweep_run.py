@@ -38,7 +38,7 @@ def test_a_note_has_the_first_rows_of_the_ranking_and_the_file_all_numbers(tmp_p
 
 
 def test_a_note_shows_twelve_rows_and_names_the_file_with_the_rest() -> None:
-    for count, last in ((12, "| 12 | c11 | 11.00 | completed |"), (13, LAST)):
+    for count, last in ((12, "| 12 | c11 | 11.0 | completed |"), (13, LAST)):
         cells = ["dense", *(f"c{k}" for k in range(1, count))]
         found = Ranking.of(made_frame(*cells, **{"fd@1k": [float(k) for k in range(count)]}))
         assert found is not None and found.markdown.splitlines()[-1] == last
