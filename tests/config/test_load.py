@@ -194,10 +194,10 @@ def test_what_is_typed_counts_wherever_the_file_writes_dots(
 
 
 def test_a_part_of_what_one_word_said_keeps_it(in_folder: Path) -> None:
-    Path("s.yaml").write_text("experiment: tiny\naxes: {rate: [0.5]}\nstop_early: median\n")
+    Path("s.yaml").write_text("experiment: tiny\naxes: {rate: [0.5]}\nstop_early: asha\n")
     _, sweep, _ = load_sweep("s", ["stop_early.grace=5"])
     assert sweep.stop_early is not None
-    assert (sweep.stop_early.kind, sweep.stop_early.grace) == ("median", 5)
+    assert (sweep.stop_early.grace, sweep.stop_early.reduction) == (5, 3)
 
 
 def test_another_kind_takes_what_the_file_fixes_of_the_first(in_folder: Path) -> None:

@@ -40,10 +40,7 @@ def test_a_whole_data_set_has_no_faults(described: Path, shards: Path) -> None:
 
 def test_classes_without_a_sample_are_named(described: Path) -> None:
     (line,) = faults("latents", described, classes=1000)
-    assert (
-        line
-        == "classes without a sample: 7, 8, 9, 10, 11, ... (993 of 1000); their images are drawn and never trained"
-    )
+    assert line.startswith("classes without a sample: 7, 8, 9, 10, 11, ... (993 of 1000); ")
     (described / "labels.npy").unlink()
     np.save(described / "labels.npy", np.where(np.arange(40) % 7 == 3, 0, np.arange(40) % 7))
     assert "classes without a sample: 3; their images are drawn and never trained" in list(

@@ -50,7 +50,7 @@ def test_the_childs_name_includes_the_parents_and_nothing_of_its_execution() -> 
     [
         ({}, {"model": {**MODEL, "depth": 11}}),
         *(({}, {"data": data}) for data in ({"classes": 9}, {"channels": 3}, {"size": 32})),
-        ({}, {"process": "ddpm"}),
+        *(({}, {"process": process}) for process in ("ddpm", "flow")),
         ({"routes": ["2->9"], "bypass": "sprint"}, {"routes": []}),
         ({"routes": ["2->9"], "bypass": "sprint"}, {"routes": ["1->9"]}),
         ({}, {"routes": ["0->B-1"], "bypass": "mask"}),
@@ -63,8 +63,8 @@ def test_weights_of_another_network_are_refused(
         run_of({**RUN, **parent, "then": child})
 
 
-def test_weights_go_on_under_other_routes_steps_and_processes_of_as_many_outputs() -> None:
-    same = {"train": {"steps": 5}, "routes": ["2->8"], "process": "flow", "seed": 4}
+def test_weights_go_on_under_other_routes_and_steps() -> None:
+    same = {"train": {"steps": 5}, "routes": ["2->8"], "seed": 4}
     assert run_of({**RUN, "then": same}).network == run_of(RUN).network
 
 

@@ -1,4 +1,4 @@
-"""YAML files and key=value overrides become plain trees, then specs."""
+"""YAML files and key=value overrides become plain trees, then specs; the only door to Hydra."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed
@@ -40,7 +43,7 @@ _HERE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Override:
-    """`key=value` as it was typed, its value read as YAML; `~key` removes what a file says."""
+    """`key=value` as it was typed, with its value; `~key` removes what a file says."""
 
     text: str
     key: str
@@ -291,19 +294,26 @@ def _typed(overrides: Iterable[str]) -> list[Override]:
 
 
 def _parsed(override: str) -> Override:
-    """Return an override, its value read as a file's.
+    """Return an override in Hydra's grammar; a scalar is read as in a file, and so is a value that
+    the grammar does not know, so that arrows and expressions need no quotes of their own.
 
     Raises:
         UserError: it is none; names key and remedy.
     """
-    key, equals, written = override.lstrip("+").partition("=")
-    if key.startswith("~"):
-        return Override(override, key[1:], removes=True)
-    if not equals:
+    key, equals, written = override.partition("=")
+    if not equals and not key.startswith("~"):
         raise UserError(f"{override!r} is not an override; write key=value")
     if re.match(r"""[^\[{("']*,""", written):
         raise UserError(f"{override!r}: several values are a list; write '{_listed(key, written)}'")
-    return Override(override, key, load_yaml(written, repr(override)))
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+    except HydraException:
+        return Override(override, key.lstrip("+"), load_yaml(written, repr(override)))
+    if parsed.is_sweep_override():
+        raise UserError(f"{override!r}: several values are a list; write '{_listed(key, '...')}'")
+    is_scalar = equals and not isinstance(parsed.value(), dict | list)
+    value = load_yaml(written, repr(override)) if is_scalar else parsed.value()
+    return Override(override, parsed.key_or_group, value, removes=parsed.is_delete())
 
 
 def _listed(key: str, values: str) -> str:
