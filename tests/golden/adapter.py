@@ -22,12 +22,8 @@ from tests.made_data import write_captioned
 from tests.metrics.conftest import images, random_inception, score
 from tests.synthetic import small, write_sweep
 from tread_lab.compare.best_set import (
-    power,
     quantile_to_one,
     range_quantile,
-    ranks,
-    residual_deviation,
-    seeds_needed,
     widening,
     worse_over_seeds,
 )
@@ -214,12 +210,11 @@ def _features(
     rng = np.random.default_rng(seed)
     real = torch.from_numpy(rng.normal(size=(against, width)))
     generated = torch.from_numpy(rng.normal(size=(count, width)) + shift)
-    layers = ("pool", "logits", "spatial")
-    kept = {f"{layer} {keeps}": make(count) for (layer, keeps), make in KEEPERS.items()}
+    kept = {layer: make() for layer, make in KEEPERS.items()}
     for part in generated.split(25):
         for keeper in kept.values():
             keeper.add(part)
-    samples, references = dict.fromkeys(layers, generated), dict.fromkeys(layers, real)
+    samples, references = dict.fromkeys(KEEPERS, generated), dict.fromkeys(KEEPERS, real)
     compared = Compared(samples, kept, references, {}, CPU)
     return {metric: float(MEASURES[metric](compared)) for metric in metrics}
 
@@ -314,21 +309,14 @@ def _pairing(case: list[list[float]]) -> dict[str, Any]:
     return {"kept": pairing_kept(*map(np.array, case))}
 
 
-def _residuals(values: list[list[float]]) -> dict[str, Any]:
-    return {"deviation": residual_deviation(np.array(values))}
-
-
-def _ranks(values: list[list[float]]) -> dict[str, Any]:
-    found = ranks(np.array(values))
-    low, high = (x.tolist() for x in (found.low_K, found.high_K))
-    return {"low": low, "high": high, "first": found.first_K}
-
-
 def _best_set(values: list[list[Any]]) -> dict[str, Any]:
     """Which cells are worse than the first: chosen by these values, and known before."""
     values_SK = np.array(values, dtype=float)
     quantiles = {"chosen": range_quantile, "known": quantile_to_one}
-    found = {name: worse_over_seeds(values_SK, q) for name, q in quantiles.items()}
+    found = {
+        name: worse_over_seeds(values_SK, q, cells=values_SK.shape[1])
+        for name, q in quantiles.items()
+    }
     return {name: None if worse is None else worse.tolist() for name, worse in found.items()}
 
 
@@ -336,7 +324,7 @@ def _quantiles(case: list[list[int]]) -> dict[str, Any]:
     return {
         "all pairs": [range_quantile(*pair) for pair in case],
         "to one": [quantile_to_one(*pair) for pair in case],
-        "widening": [widening(cells, n, range_quantile) for cells, n in case],
+        "widening": [widening(cells, n) for cells, n in case],
     }
 
 
@@ -364,11 +352,7 @@ COMPARISONS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "gaps": _gaps,
     "interval": _interval,
     "pairing": _pairing,
-    "residuals": _residuals,
-    "ranks": _ranks,
     "best_set": _best_set,
-    "power": lambda case: {"power": power(**case)},
-    "seeds_needed": lambda case: {"seeds": seeds_needed(**case)},
     "quantiles": _quantiles,
     "ranking": _ranking,
 }
