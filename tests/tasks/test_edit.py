@@ -70,6 +70,14 @@ def test_an_added_evaluation_at_a_kept_step_trains_nothing(run_sweep: Sweep, lab
     assert attempts(lab) == before
 
 
+@pytest.mark.xfail(strict=True, reason="a step whose checkpoint is gone is not trained again")
+@pytest.mark.task(13)
+def test_an_added_evaluation_at_another_step_trains_again(run_sweep: Sweep, lab: Lab) -> None:
+    run_sweep(FILE)
+    run_sweep(FILE.replace("levels: 2", "levels: 2, at: [3, end]"), "--extend")
+    assert sorted(record["step"] for record in measured(lab)) == [3, 3, 4, 4]
+
+
 @pytest.mark.task(14)
 def test_another_match_trains_other_lengths_alone(run_sweep: Sweep, lab: Lab) -> None:
     run_sweep(FILE)
