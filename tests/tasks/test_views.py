@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import urllib.request
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.seeing.conftest import served
 from tests.tasks.conftest import DONE, MISTAKE, Command, trials
+from tread_lab.analysis.figures import catalogue, loss_gap, placement_figures, similarity
+from tread_lab.analysis.figures.catalogue import write_figures  # as no fixture has replaced it
 from tread_lab.frames import cells_frame
 from tread_lab.records.lab import Lab
 
@@ -30,10 +32,7 @@ def test_status_counts_states_and_names_runs(swept_lab: Lab, run_command: Comman
 def test_figures_leave_pictures_and_both_kinds_of_tables(
     swept_lab: Lab, run_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tread_lab.analysis.figures import catalogue, loss_gap, placement_figures, similarity
-
-    monkeypatch.undo()
-    monkeypatch.chdir(swept_lab.root.parent)
+    monkeypatch.setattr(catalogue, "write_figures", write_figures)
     drawn = (placement_figures.grids, loss_gap.over_steps, similarity.pair)
     monkeypatch.setattr(catalogue, "KINDS", drawn)
     done = run_command("figures small")
@@ -63,33 +62,36 @@ def test_a_report_is_one_file_and_the_page_is_live(swept_lab: Lab, run_command: 
 @pytest.mark.slow
 @pytest.mark.task(60)
 def test_mlflow_has_a_row_for_each_cell_and_seed(swept_lab: Lab, run_command: Command) -> None:
-    from mlflow import MlflowClient, search_runs, set_tracking_uri
-
-    def rows() -> pd.DataFrame:
-        set_tracking_uri(swept_lab.mlflow_uri)
-        found = search_runs(search_all_experiments=True)
-        assert isinstance(found, pd.DataFrame)
-        return found[found["params.seed"].notna()].set_index("run_id")
+    from mlflow import MlflowClient
 
     assert run_command("sync small").code == DONE
-    first, frame = rows(), trials(swept_lab)
+    client, frame = MlflowClient(swept_lab.mlflow_uri), trials(swept_lab)
+
+    def rows() -> dict[str, Any]:
+        experiments = [found.experiment_id for found in client.search_experiments()]
+        kept = "params.seed LIKE '%'"
+        return {run.info.run_id: run for run in client.search_runs(experiments, kept)}
+
+    first = rows()
     assert len(first) == len(frame) == 10
-    assert (first["status"] == "FINISHED").all()
-    client = MlflowClient(swept_lab.mlflow_uri)
-    noted = first.index[0]
+    assert {run.info.status for run in first.values()} == {"FINISHED"}
+    noted = next(iter(first))
     client.set_tag(noted, "mlflow.note.content", "seen on Monday")
     client.set_tag(noted, "mine", "yes")
     assert run_command("sync small").code == DONE
     again = rows()
-    assert {*again.index} == {*first.index}
-    assert again.loc[noted, "tags.mlflow.note.content"] == "seen on Monday"
-    assert again.loc[noted, "tags.mine"] == "yes"
-    told = ("route_start", "route_end", "selection_rate", "precision")
-    ends = ("gap/heldout", "gap/heldout:low", "gap/heldout:high")
-    routed = again[again["tags.role"] == "trial"]
-    assert len(routed) == 8 and (again["tags.role"] == "baseline").sum() == 2
-    needed = [*(f"params.{name}" for name in told), *(f"metrics.{name}" for name in ends)]
-    assert routed[needed].notna().all(axis=None)
-    gaps = frame.set_index("run")["gap/heldout"]
-    assert routed["metrics.gap/heldout"].tolist() == gaps[routed["tags.signature"]].tolist()
-    assert routed["tags.mlflow.loggedImages"].notna().all()
+    assert again.keys() == first.keys()
+    tags = again[noted].data.tags
+    assert (tags["mlflow.note.content"], tags["mine"]) == ("seen on Monday", "yes")
+    recorded = frame.set_index("run")
+    for run in again.values():
+        own = recorded.loc[run.data.tags["signature"]]
+        assert run.data.metrics == first[run.info.run_id].data.metrics
+        assert (run.data.params["seed"], run.data.params["precision"]) == (str(own["seed"]), "fp32")
+        if own["role"] == "trial":
+            places = (run.data.params[f"route_{end}"] for end in ("start", "end"))
+            assert [*places] == [str(int(own[end])) for end in ("start", "end")]
+            assert float(run.data.params["selection_rate"]) == own["rate"]
+            for gap in ("gap/heldout", "gap/heldout:low", "gap/heldout:high"):
+                assert run.data.metrics[gap] == own[gap]
+        assert run.data.tags["mlflow.loggedImages"]
