@@ -36,6 +36,7 @@ def lint(program: str, *arguments: str | Path) -> str:
     return f"{done.stdout}{done.stderr}" if done.returncode else ""
 
 
+@pytest.mark.task(64)
 def test_the_image_copies_what_is_here_and_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     copied = [word for line in LINES if line.startswith("COPY") for word in line.split()[1:-1]]
@@ -59,6 +60,7 @@ def test_hadolint_finds_nothing_that_is_not_explained() -> None:
     assert lint("hadolint", DOCKER / "Dockerfile") == ""
 
 
+@pytest.mark.task(64)
 def test_compose_follows_its_schema() -> None:
     schema = ("--builtin-schema", "vendor.compose-spec")
     assert lint("check-jsonschema", *schema, DOCKER / "compose.yaml") == ""

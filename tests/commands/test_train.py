@@ -40,6 +40,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return given
 
 
+@pytest.mark.task(37)
 def test_a_run_of_two_processes_has_the_losses_of_one(in_folder: Path) -> None:
     words = [*SMALL, "train.batch=4", "execution.log_every=1", "evaluate=[]", "--device", "cpu"]
     losses = []
@@ -75,6 +76,7 @@ def test_an_impossible_number_of_devices_is_refused(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.task(32)
 def test_a_run_is_trained_measured_and_shown_and_then_complete(
     in_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

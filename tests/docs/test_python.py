@@ -15,6 +15,7 @@ from tests.synthetic import small, write_sweep
 from tread_lab.specs.errors import UserError
 
 
+@pytest.mark.task(61)
 def test_every_snippet_returns_what_the_page_says(in_folder: Path) -> None:
     write_sweep(in_folder / "lab", small(name="route_placement", seeds=(0, 1)))
     snippets = "\n".join(b.text for b in blocks(DOCS / "python.md") if b.language == "python")

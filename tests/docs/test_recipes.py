@@ -71,6 +71,7 @@ def test_my_own_data(tmp_path: Path, zygote: Zygote) -> None:
     assert (frame["state"] == "completed").all() and frame["gap/heldout"].notna().sum() == 2
 
 
+@pytest.mark.task(63)
 @pytest.mark.long
 def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
     """The head that the recipe starts, with a port of its own; a sweep joins it by its address."""

@@ -99,6 +99,7 @@ def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "all_figures", lambda records: islice(drawn(records), 3))
 
 
+@pytest.mark.task(39, 40, 51, 53)
 @pytest.mark.slow
 def test_images_become_a_measured_sweep_by_commands(
     in_folder: Path,

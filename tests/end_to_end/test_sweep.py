@@ -62,6 +62,7 @@ def equal(a: dict[str, dict[str, torch.Tensor]], b: dict[str, dict[str, torch.Te
     )
 
 
+@pytest.mark.task(56)
 def test_it_leaves_records_figures_and_a_ranking(swept: Path) -> None:
     lab = Lab(swept / "lab")
     frame = trials_frame(lab, "small")
@@ -92,6 +93,7 @@ def test_without_ray_the_results_are_the_same_bitwise(
     assert first.equals(second)
 
 
+@pytest.mark.task(4)
 def test_interrupted_and_resumed_equals_uninterrupted(
     swept: Path, tmp_path: Path, zygote: Zygote
 ) -> None:

@@ -354,6 +354,7 @@ def ids() -> Iterator[str]:
     return ("-".join(task.values()).replace(" ", "_") for task in TASKS)
 
 
+@pytest.mark.task(35, 36, 38, 42, 43, 44, 45, 46, 47, 48, 49, 50, 52)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("task", TASKS, ids=ids())

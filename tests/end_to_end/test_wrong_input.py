@@ -118,6 +118,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
 }
 
 
+@pytest.mark.task(31)
 @pytest.mark.parametrize("case", CASES, ids=lambda name: name.replace(" ", "-"))
 def test_a_mistake_is_one_line_and_exit_code_2(
     case: str, in_folder: Path, capsys: pytest.CaptureFixture[str]

@@ -101,6 +101,7 @@ def measured(
     return {name: value for name, value in row.items() if "@" in name}
 
 
+@pytest.mark.task(39, 40)
 def test_adms_suite_is_measured_in_one_pass_against_the_moments_of_the_file(
     lab: Lab,
     arrays: dict[str, NDArray[Any]],

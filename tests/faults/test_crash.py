@@ -23,6 +23,7 @@ VALUES = 4  # logged at each step: loss, learning rate, images per second, norm 
 TRIALS = 8
 
 
+@pytest.mark.task(6)
 @pytest.mark.slow
 @pytest.mark.long("seeds")
 @pytest.mark.timeout(900 + 10 * KILLS)

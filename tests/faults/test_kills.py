@@ -15,6 +15,7 @@ RESULT = "tread_lab.records.lab:RunFolder.finish"
 INTERVAL = 2 * 3  # log lines of one checkpoint interval: two windows of three values
 
 
+@pytest.mark.task(6)
 @pytest.mark.fault(
     1,
     survived="losses, metrics and weights equal an undisturbed sweep bitwise; finished trials are"
@@ -56,6 +57,7 @@ def test_a_kill_between_the_last_step_and_the_result(
     book.check()
 
 
+@pytest.mark.task(3, 4)
 @pytest.mark.fault(
     3,
     survived="exit code 130; the trial is interrupted with a checkpoint of its last step, and the"

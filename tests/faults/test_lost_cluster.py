@@ -94,6 +94,7 @@ def lost(tmp_path: Path, zygote: Zygote) -> RunFolder:
     return run
 
 
+@pytest.mark.task(5)
 @pytest.mark.slow
 @pytest.mark.fault(
     9,

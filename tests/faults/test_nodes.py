@@ -55,6 +55,7 @@ def other(tmp_path: Path) -> Path:
     return tmp_path / "other"
 
 
+@pytest.mark.task(7)
 @pytest.mark.fault(
     8,
     survived="the trial goes on there from its last checkpoint, bitwise as if nothing had happened;"

@@ -42,6 +42,7 @@ def crowded(done):
 POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
 
 
+@pytest.mark.task(5)
 @pytest.mark.fault(
     4,
     survived="another worker takes the trial up at its last checkpoint; losses and weights equal"

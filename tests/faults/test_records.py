@@ -151,6 +151,7 @@ def leave(folder: Path, room: int) -> None:
         os.posix_fallocate(file.fileno(), 0, max(free - room, 1))
 
 
+@pytest.mark.task(8)
 @pytest.mark.fault(
     13,
     survived="one line says that the disk is full and what to do; nothing partial is ever used;"

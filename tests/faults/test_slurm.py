@@ -164,6 +164,7 @@ def submit(zygote: Zygote, folder: Path, *words: str, **env: str) -> Job:
     return Job(folder, number.strip())
 
 
+@pytest.mark.task(63)
 @pytest.mark.long
 @pytest.mark.timeout(2 * HALF_AN_HOUR)
 @pytest.mark.skipif(

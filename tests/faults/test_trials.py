@@ -63,6 +63,7 @@ def test_a_trial_that_always_raises(place: Place) -> None:
     assert attempts(place.lab) == before | {bad.name: before[bad.name] + 1}
 
 
+@pytest.mark.task(30)
 @pytest.mark.fault(
     6,
     survived="diverged is a result: not tried again, exit code 0, told as such in tables and in"

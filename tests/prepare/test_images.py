@@ -41,6 +41,7 @@ def test_classes_are_folders_in_the_order_of_their_names(images: Path) -> None:
     assert opened.labels[place] == 1 and opened.open(place).getpixel((0, 0)) == (7, 0, 0)
 
 
+@pytest.mark.task(51)
 def test_images_of_six_formats_are_found_by_their_suffixes(tmp_path: Path) -> None:
     names = ["0.bmp", "1.jpeg", "2.JPG", "3.png", "4.ppm", "5.webp"]
     for side, name in enumerate(names, start=8):
@@ -60,6 +61,7 @@ def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
     assert told.captions == [(name,) for name in opened.names]
 
 
+@pytest.mark.task(51)
 def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
     labels = [(f"{k}.cls", b"%d" % (k % 2)) for k in range(4)]
     suffixes = ("png", "png", "PNG", "png")

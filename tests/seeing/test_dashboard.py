@@ -63,6 +63,7 @@ def driven(zygote: Zygote, folder: Path, sweep: str, gates: str = "") -> Driver:
     return zygote.start(folder, *command, out=folder / "driver.txt", prelude=QUIET + gates)
 
 
+@pytest.mark.task(59)
 def test_a_running_sweep_is_followed_without_a_reload(
     tmp_path: Path, page: Page, zygote: Zygote
 ) -> None:

@@ -77,6 +77,7 @@ def open_view(page: Page, address: str, sign: str) -> None:
     page.js(NO_TOOLS)
 
 
+@pytest.mark.task(60)
 def test_the_cells_of_the_sweep_are_compared(store: str, page: Page, shoot: Shoot) -> None:
     open_view(page, saved_view(store, "route_placement"), "Which cell is best")
     page.wait(f"{TEXT}.includes('17 matching runs')")
@@ -89,6 +90,7 @@ def test_the_cells_of_the_sweep_are_compared(store: str, page: Page, shoot: Shoo
     shoot(page, "mlflow_cells")
 
 
+@pytest.mark.task(60)
 def test_pictures_of_all_cells_are_previewed(store: str, page: Page, shoot: Shoot) -> None:
     open_view(page, saved_view(store, "route_placement pictures"), "Pictures")
     seen = (

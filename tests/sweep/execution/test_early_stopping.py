@@ -175,6 +175,7 @@ evaluate: [{heldout_loss: {images: 8, levels: 2}}]
 """
 
 
+@pytest.mark.task(24)
 @pytest.mark.slow
 def test_on_ray_a_bad_trial_ends_early_with_a_checkpoint(in_folder: Path, no_figures: None) -> None:
     from tread_lab.cli import main
