@@ -31,6 +31,7 @@ from tread_lab.specs.guidance import in_short
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.trials import QUESTIONS
+from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan
@@ -113,6 +114,15 @@ def _swept(
     return len(plan.tasks) + sweep.search.trials * len(sweep.seeds), tasks, match
 
 
+def _controls(line: str) -> str:
+    """Return `, 1 control` for a command whose sweep has one."""
+    options = parse(shlex.split(line.removeprefix("tread-lab ")))
+    if options.command != "sweep":
+        return ""
+    count = len(load.load_sweep(options.file, options.overrides)[1].controls)
+    return f", {counted(count, 'control')}" if count else ""
+
+
 def planned(line: str) -> str:
     """Return the plan of a command in the words of a header."""
     runs, tasks, match = tasks_of(line)
@@ -121,7 +131,7 @@ def planned(line: str) -> str:
     of = f" of {len(specs)}" if runs < len(specs) else ""
     parts = [
         f"{runs}{of} run{'s' if runs > 1 else ''}: {_models(specs)}",
-        _few([_routing(spec) for spec in specs], "routings"),
+        _few([_routing(spec) for spec in specs], "routings") + _controls(line),
         _lengths(specs) + match,
         f"{flops:.1e} FLOPs".replace("e+", "e").replace("e0", "e"),
         _measured([e for task in tasks for e in task.evaluations], {s.data.source for s in specs}),

@@ -98,6 +98,7 @@ def test_an_example_of_the_grammar_makes_what_its_first_line_says(
     counts = {
         "trials": roles["trial"],
         "baselines": roles["baseline"],
+        "controls": roles["control"],
         "holes": sum(hole.count for hole in found.excluded),
         "duplicates": sum(s.count for s in found.duplicates if s.reason == "written again"),
         "evaluations": len(found.evaluations),
