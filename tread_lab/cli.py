@@ -36,7 +36,6 @@ EXAMPLES = """examples:
   tread-lab gc                                       list the files that can be removed
   tread-lab dashboard                                follow the sweeps in the browser
   tread-lab report route_placement                   write one HTML file for a colleague
-  tread-lab export route_placement placement.zip     pack a sweep; `import` adds it elsewhere
   tread-lab ui                                       compare the runs in MLflow
   tread-lab data encode images latents --autoencoder sd-vae-ft-ema
 

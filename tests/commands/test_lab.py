@@ -42,11 +42,6 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["status", "placement", "--watch", "--json"], "one sweep; name it, without --json"),
         (["status", "placment"], "lab, did you mean 'placement'?"),
         (["status", "--root", "absent"], "does not exist"),
-        (["export", "placement", "out", "--step", "5"], "--step: of a run; placement is a sweep"),
-        (["export", RUN, "out", "--without-weights"], f"has no sweep '{RUN}'"),
-        (["export", "placement", "empty"], "empty exists; name another file"),
-        (["import"], "the following arguments are required: file"),
-        (["import", "absent.zip"], "cannot read absent.zip: No such file or directory"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
         (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
@@ -92,16 +87,3 @@ def test_sweeps_are_synced_in_their_order(
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]
-
-
-def test_a_sweep_is_packed_without_weights_and_added_under_another_name(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(in_folder / "lab", small())
-    assert main(["export", "placement", "p.zip", "--without-weights"]) == 0
-    assert main(["import", "p.zip", "--root", "other", "--as", "theirs"]) == 0
-    assert main(["status", "theirs", "--root", "other"]) == 0
-    out, err = capsys.readouterr()
-    packed, _, runs, *_ = out.splitlines()
-    assert err == "" and packed == "p.zip: sweep placement, 4 runs with records, without weights"
-    assert runs == f"theirs: 4 runs new; in {in_folder / 'other'}"

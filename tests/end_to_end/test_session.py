@@ -56,9 +56,6 @@ stop places
 report places
 sync places
 export {RUN} weights
-export places places.zip
-import places.zip --root other
-status places --root other
 train tiny init_from.file=weights/model.safetensors {SMALL} {MEASURED}
 data verify latents
 data stats latents

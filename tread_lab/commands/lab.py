@@ -1,4 +1,4 @@
-"""The commands about a lab: its state, weights, archives, files nobody needs, MLflow's view."""
+"""The commands about a lab: its state, weights, files nobody needs, MLflow's view."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from tread_lab.commands.options import (
     DONE,
     Export,
     Gc,
-    Import,
     Rm,
     Schema,
     Status,
@@ -16,13 +15,10 @@ from tread_lab.commands.options import (
     Sync,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
-from tread_lab.terminal.archive import show_exported, show_imported
 from tread_lab.terminal.console import answer, answers, show_lines, shown_problems
-from tread_lab.terminal.progress import with_progress
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 from tread_lab.tracking.trackers import check_installed
 
@@ -82,28 +78,12 @@ def gc(options: Gc) -> int:
 
 
 def export(options: Export) -> int:
-    """Export the EMA weights of a run, or all records of a sweep; return the exit code."""
-    lab, name, out = Lab.existing(options.root), options.name, Path(options.out)
-    if name in lab.sweeps():
-        if options.step is not None:
-            raise UserError(f"--step: of a run; {name} is a sweep, and all its weights are packed")
-        packing = export_sweep(lab, name, out, weights=not options.without_weights)
-        show_exported(with_progress(packing, "packed", amount, summary=True), out)
-        return DONE
-    if options.without_weights:
-        raise UserError(f"--without-weights: of a sweep; {lab.root} has no sweep {name!r}")
+    """Export the EMA weights of a run; return the exit code."""
     from tread_lab.engine.export import export as write_export
 
-    for file, size in write_export(lab.known_run(name), out, step=options.step).items():
+    lab, out = Lab.existing(options.root), Path(options.out)
+    for file, size in write_export(lab.known_run(options.name), out, step=options.step).items():
         answer(f"{out / file}: {amount(size)}")
-    return DONE
-
-
-def import_(options: Import) -> int:
-    """Add the sweep of an archive to the lab; return the exit code."""
-    lab = Lab.at(options.root)
-    unpacking = import_sweep(lab, options.file, options.as_name)
-    show_imported(with_progress(unpacking, "unpacked", amount, summary=True), lab)
     return DONE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -267,20 +266,11 @@ class Cost(AsJson, Routed, Changed):
 
 @dataclass(kw_only=True)
 class Export(OfLab):
-    """write a run's EMA weights, or the archive of a sweep"""
+    """write a run's EMA weights"""
 
-    name: str = argument("a sweep, or a run; the first letters of a run's name are enough")
-    out: str = argument("a new folder for weights, a new file for a sweep")
-    step: int | None = option("of a run's checkpoint that is kept (default: the last)")
-    without_weights: bool = option("of a sweep: leave the checkpoints out", False)
-
-
-@dataclass(kw_only=True)
-class Import(OfLab):
-    """add the sweep of an archive to this lab"""
-
-    file: Path = argument("an archive that `tread-lab export SWEEP FILE` has written")
-    as_name: str | None = option("import the sweep under another name", flag="--as", metavar="NAME")
+    name: str = argument("a run; the first letters of its name are enough", metavar="RUN")
+    out: str = argument("a new folder")
+    step: int | None = option("step of a kept checkpoint (default: the last)")
 
 
 @dataclass(kw_only=True)
@@ -415,9 +405,8 @@ class Command:
 
 
 def function_of(name: str) -> str:
-    """Return the name of a command's function: `encode` of `data encode`, `import_` of `import`."""
-    own_name = name.rpartition(" ")[2]
-    return f"{own_name}_" if keyword.iskeyword(own_name) else own_name
+    """Return the name of a command's function: `encode` of `data encode`."""
+    return name.rpartition(" ")[2]
 
 
 COMMANDS = {
@@ -433,7 +422,6 @@ COMMANDS = {
     "stop": Command(Stop, "lab", "stop route_placement"),
     "rm": Command(Rm, "lab", "rm route_placement --yes"),
     "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
-    "import": Command(Import, "lab", "import placement.zip --root lab"),
     "gc": Command(Gc, "lab", "gc --yes"),
     "data encode": Command(
         DataEncode,

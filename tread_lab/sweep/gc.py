@@ -17,7 +17,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy, is_held
 from tread_lab.records.run_folder import LOCK, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_archive import STAGE
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
@@ -196,8 +195,6 @@ def _orphans(lab: Lab) -> Iterator[Removable]:
     driven = any(is_held(path) for path in lab.root.glob(f"sweeps/*/{LOCK}"))
     for path in () if driven else lab.root.glob("ray/*"):
         yield Removable("scratch", path, _size(path))
-    if (stage := lab.root / STAGE).exists() and not is_held(stage / LOCK):
-        yield Removable(UNFINISHED, stage, _size(stage))
     for path in (*lab.root.glob("sweeps/*/.*.*"), *lab.root.glob("cache/.*.*")):
         written = modified(path)  # a driver may be just about to rename it
         if written is not None and time.time() - written > _ORPHAN_SECONDS:
