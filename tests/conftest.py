@@ -71,7 +71,6 @@ LONGEST = (
     "seeing/test_pages.py",
     "seeing/test_mlflow_pages.py",
     "end_to_end/test_extensions.py",
-    "end_to_end/test_lab_machine.py",
     "analysis/notebooks/test_execute.py",
     "engine/test_compiled.py",
     "faults/test_trials.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -44,8 +43,6 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["status", "--root", "absent"], "does not exist"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
-        (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
-        (["stop", RUN[:8]], f"no sweep '{RUN[:8]}' in "),
         (["rm", RUN, "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
         (["rm", RUN[:1], "--yes"], f"--yes: a run is removed by its whole name, {RUN}"),
         (["evaluate", "absent"], "no run 'absent' in "),
@@ -62,14 +59,6 @@ def test_what_is_not_there_is_one_line(
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == "" and line in err and err.count("\n") == 1
-
-
-def test_a_stop_names_who_ends_the_sweep(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with write_sweep(in_folder / "lab", small()).sweep("placement").lock():
-        assert main(["stop", "placement"]) == 0
-    assert f"sweep placement: pid {os.getpid()} on " in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(("names", "synced"), [([], "abc"), (["c", "a"], "ca")])

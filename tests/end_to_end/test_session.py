@@ -52,7 +52,6 @@ status places
 status places --json
 status {RUN}
 status nowhere
-stop places
 report places
 sync places
 export {RUN} weights
@@ -67,8 +66,6 @@ sweep tiny 'route="0->1"' {SMALL} {MEASURED} --name few --executor inline
 rm few --yes
 rm places
 rm places --yes
-gc
-gc --yes
 """
 
 # What the clock, the machine and the version have a part in.

@@ -18,7 +18,6 @@ from tread_lab.specs import UserError
 from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
 ENTRY = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
-REMARK = {"event": "stop", "text": "x", "by": "me", "time": 1.0}
 DEEP = '{"a":' * 9999 + "1" + "}" * 9999
 LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no records
     "log.jsonl": [
@@ -37,7 +36,6 @@ LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no rec
         {"event": "opened", "n": 1, "time": "now"},
         {"event": "opened", "n": 1, "made_with": {"code": []}},
     ],
-    "remarks.jsonl": [{**REMARK, key: value} for key in REMARK for value in ([], None)],
     "stopped.jsonl": [{"run": [], "step": 1, "reason": ""}, {"run": "a", "step": {}, "reason": 1}],
     "spent.jsonl": [
         {"session": [], "seconds": []},

@@ -1,4 +1,4 @@
-"""The commands about a lab: its state, weights, files nobody needs, MLflow's view."""
+"""The commands about a lab: its state, removals, weights, MLflow's view."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 from tread_lab.commands.options import (
     DONE,
     Export,
-    Gc,
     Rm,
     Schema,
     Status,
-    Stop,
     Sync,
 )
 from tread_lab.records.lab import Lab
@@ -39,13 +37,6 @@ def status(options: Status) -> int:
     return DONE
 
 
-def stop(options: Stop) -> int:
-    """Ask a sweep's driver to end with checkpoints; return the exit code."""
-    sweep = Lab.existing(options.root).known_sweep(options.name)
-    answer(sweep.request_stop(options.why))
-    return DONE
-
-
 def rm(options: Rm) -> int:
     """Say what removing a sweep or a run would lose; remove it with `--yes`."""
     from tread_lab.sweep.removal import removal_of, remove
@@ -60,21 +51,6 @@ def rm(options: Rm) -> int:
         remove(removal)
     answer("removed; MLflow keeps its view" if options.yes else "--yes removes this for good")
     return DONE
-
-
-def gc(options: Gc) -> int:
-    """List what can be removed, and remove it with `--yes`; return the exit code."""
-    from tread_lab.sweep.gc import SAMPLES, clear, find
-    from tread_lab.terminal.gc import show_removable
-
-    lab = Lab.existing(options.root)
-    problems: list[UserError] = []
-    removable = find(lab, samples=True, problems=problems)
-    chosen = [item for item in removable if options.samples or item.what != SAMPLES]
-    freed = clear(lab, chosen, problems) if options.yes else None
-    kept = sum(item.bytes for item in removable) - sum(item.bytes for item in chosen)
-    show_removable(chosen, freed, as_json=options.as_json, kept=kept)
-    return shown_problems(problems)
 
 
 def export(options: Export) -> int:

@@ -203,14 +203,6 @@ class Doctor(AsJson, OfLab):
 
 
 @dataclass(kw_only=True)
-class Stop(OfLab):
-    """end a running sweep, with checkpoints, from anywhere"""
-
-    name: str = argument("a sweep", metavar="SWEEP")
-    why: str = option("a reason, which the record keeps", "", metavar="TEXT")
-
-
-@dataclass(kw_only=True)
 class Rm(OfLab):
     """say what removing a sweep or a run would lose, and remove it"""
 
@@ -271,14 +263,6 @@ class Export(OfLab):
     name: str = argument("a run; the first letters of its name are enough", metavar="RUN")
     out: str = argument("a new folder")
     step: int | None = option("step of a kept checkpoint (default: the last)")
-
-
-@dataclass(kw_only=True)
-class Gc(AsJson, OfLab):
-    """list or remove files that nothing needs any more"""
-
-    yes: bool = option("remove the files that are listed", False)
-    samples: bool = option("include the samples of finished evaluations; their metrics stay", False)
 
 
 @dataclass(kw_only=True)
@@ -419,10 +403,8 @@ COMMANDS = {
     "report": Command(Report, "views", "report route_placement"),
     "dashboard": Command(Dashboard, "views", "dashboard --port 8601"),
     "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
-    "stop": Command(Stop, "lab", "stop route_placement"),
     "rm": Command(Rm, "lab", "rm route_placement --yes"),
     "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
-    "gc": Command(Gc, "lab", "gc --yes"),
     "data encode": Command(
         DataEncode,
         "data",
