@@ -31,7 +31,6 @@ EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
   tread-lab status                                   list the sweeps of this lab
   tread-lab status route_placement --watch           follow its runs until all have ended
-  tread-lab doctor                                   examine this machine
   tread-lab dashboard                                follow the sweeps in the browser
   tread-lab report route_placement                   write one HTML file for a colleague
   tread-lab ui                                       compare the runs in MLflow

@@ -47,7 +47,6 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["rm", RUN[:1], "--yes"], f"--yes: a run is removed by its whole name, {RUN}"),
         (["evaluate", "absent"], "no run 'absent' in "),
         (["evaluate", "placement", "--reference", "coco"], "name what to compare with this refer"),
-        (["doctor", "--stand-ins", "made", "--json"], "commands for a shell; leave --json out"),
         (["figures", "other"], "no sweep 'other'"),
     ],
 )

@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 EXIT_CODES = {
     DONE: "done",
-    UNFINISHED: "some runs failed or lack a measurement, a data set has faults, or doctor warns",
+    UNFINISHED: "some runs failed or lack a measurement, or a data set has faults",
     2: "a mistake; the line says what to correct",
     3: "the disk is full or the cluster is lost; run the same command again to continue",
     INTERRUPTED: "stopped by Ctrl-C or SIGTERM; run the same command again to continue",
@@ -190,16 +190,6 @@ class Status(AsJson, OfLab):
 
     name: str | None = argument("a sweep, or the start of a run's signature", nargs="?")
     watch: bool = option("update the table until all runs have ended", False)
-
-
-@dataclass(kw_only=True)
-class Doctor(AsJson, OfLab):
-    """examine this machine, and say what to mend"""
-
-    stand_ins: Path | None = option(
-        "make small stand-ins for the files that you bring, and print the commands of a rehearsal",
-        metavar="FOLDER",
-    )
 
 
 @dataclass(kw_only=True)
@@ -398,7 +388,6 @@ COMMANDS = {
     "train": Command(Train, "train", 'train tiny --route "2->8" train.steps=500'),
     "evaluate": Command(Evaluate, "evaluate", "evaluate route_placement fd@5k"),
     "status": Command(Status, "lab", "status route_placement"),
-    "doctor": Command(Doctor, "doctor", "doctor --stand-ins rehearsal"),
     "figures": Command(Figures, "views", "figures route_placement"),
     "report": Command(Report, "views", "report route_placement"),
     "dashboard": Command(Dashboard, "views", "dashboard --port 8601"),
