@@ -71,11 +71,9 @@ LONGEST = (
     "seeing/test_pages.py",
     "seeing/test_mlflow_pages.py",
     "end_to_end/test_extensions.py",
-    "end_to_end/test_lab_machine.py",
     "analysis/notebooks/test_execute.py",
     "engine/test_compiled.py",
     "faults/test_trials.py",
-    "prepare/test_stand_ins.py",
     "faults/test_records.py",
     "docs/test_headers.py",
     "faults/test_crash.py",
@@ -244,7 +242,7 @@ def random_inception_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch_fidelity")
     import torch
 
-    from tread_lab.metrics.fidelity import random_inception
+    from tests.stand_ins import random_inception
 
     path = tmp_path_factory.mktemp("inception") / "random.pth"
     torch.save(random_inception().state_dict(), path)

@@ -31,12 +31,8 @@ EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --retry-failed     run its failed runs again
   tread-lab status                                   list the sweeps of this lab
   tread-lab status route_placement --watch           follow its runs until all have ended
-  tread-lab doctor                                   examine this machine
-  tread-lab stop route_placement                     end it with checkpoints, from anywhere
-  tread-lab gc                                       list the files that can be removed
   tread-lab dashboard                                follow the sweeps in the browser
   tread-lab report route_placement                   write one HTML file for a colleague
-  tread-lab export route_placement placement.zip     pack a sweep; `import` adds it elsewhere
   tread-lab ui                                       compare the runs in MLflow
   tread-lab data encode images latents --autoencoder sd-vae-ft-ema
 

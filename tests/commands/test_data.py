@@ -149,7 +149,6 @@ def test_what_a_reference_needs_is_asked_before_its_images_are_listed(
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert capsys.readouterr().err == "tread-lab: data reference needs torch-fidelity\n"
     monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", lambda what: None)
-    monkeypatch.setattr("tread_lab.metrics.fidelity.inception_weights", lambda: Path())
-    monkeypatch.setattr("tread_lab.metrics.fidelity.is_stand_in", lambda path: True)
+    monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
-    assert "needs the published Inception weights, not a stand-in" in capsys.readouterr().err
+    assert "TREAD_LAB_INCEPTION" in capsys.readouterr().err

@@ -152,7 +152,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"heldout/loss": 0.25}
 
     monkeypatch.setattr(evaluate, "measuring", one)
-    monkeypatch.setattr(evaluate, "check_measurable", lambda asked, opened: [])
+    monkeypatch.setattr(evaluate, "check_measurable", lambda asked, opened: None)
     monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: [])
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
     return calls

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -42,20 +41,12 @@ def test_what_is_named_is_shown_on_stdout_alone(
         (["status", "placement", "--watch", "--json"], "one sweep; name it, without --json"),
         (["status", "placment"], "lab, did you mean 'placement'?"),
         (["status", "--root", "absent"], "does not exist"),
-        (["export", "placement", "out", "--step", "5"], "--step: of a run; placement is a sweep"),
-        (["export", RUN, "out", "--without-weights"], f"has no sweep '{RUN}'"),
-        (["export", "placement", "empty"], "empty exists; name another file"),
-        (["import"], "the following arguments are required: file"),
-        (["import", "absent.zip"], "cannot read absent.zip: No such file or directory"),
         (["sync", "placement", "d"], "no sweep 'd'"),
         (["sync", "--root", "empty"], "/empty; `tread-lab sweep` makes one"),
-        (["stop", "placement"], "sweep placement is not running; there is nothing to stop"),
-        (["stop", RUN[:8]], f"no sweep '{RUN[:8]}' in "),
         (["rm", RUN, "--yes"], f"run {RUN} is needed by sweep placement; remove that first"),
         (["rm", RUN[:1], "--yes"], f"--yes: a run is removed by its whole name, {RUN}"),
         (["evaluate", "absent"], "no run 'absent' in "),
         (["evaluate", "placement", "--reference", "coco"], "name what to compare with this refer"),
-        (["doctor", "--stand-ins", "made", "--json"], "commands for a shell; leave --json out"),
         (["figures", "other"], "no sweep 'other'"),
     ],
 )
@@ -67,14 +58,6 @@ def test_what_is_not_there_is_one_line(
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == "" and line in err and err.count("\n") == 1
-
-
-def test_a_stop_names_who_ends_the_sweep(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with write_sweep(in_folder / "lab", small()).sweep("placement").lock():
-        assert main(["stop", "placement"]) == 0
-    assert f"sweep placement: pid {os.getpid()} on " in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(("names", "synced"), [([], "abc"), (["c", "a"], "ca")])
@@ -92,16 +75,3 @@ def test_sweeps_are_synced_in_their_order(
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]
-
-
-def test_a_sweep_is_packed_without_weights_and_added_under_another_name(
-    in_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_sweep(in_folder / "lab", small())
-    assert main(["export", "placement", "p.zip", "--without-weights"]) == 0
-    assert main(["import", "p.zip", "--root", "other", "--as", "theirs"]) == 0
-    assert main(["status", "theirs", "--root", "other"]) == 0
-    out, err = capsys.readouterr()
-    packed, _, runs, *_ = out.splitlines()
-    assert err == "" and packed == "p.zip: sweep placement, 4 runs with records, without weights"
-    assert runs == f"theirs: 4 runs new; in {in_folder / 'other'}"

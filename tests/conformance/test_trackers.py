@@ -140,7 +140,7 @@ def test_a_tracker_shows_what_the_records_hold_and_a_replay_adds_nothing(
     again = TRACKERS[tracker].make(lab).sync(NAME)
     assert (again.created, again.updated, again.removed, again.values) == (0, 0, 0, 0)
     assert dict(READERS[tracker](lab)) == shown
-    lab.run(signature(tiny_spec((2, 8)))).remarks.add("stop", "too late")
+    lab.run(signature(tiny_spec((2, 8)))).write_origin({"code": "def5678"})
     changed = TRACKERS[tracker].make(lab).sync(NAME)
     assert (changed.updated >= 1, changed.created, changed.removed) == (True, 0, 0)
     assert dict(READERS[tracker](lab)).keys() == shown.keys()

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.data.conftest import opened
+from tests.stand_ins import SCALE, write_autoencoder
 from tread_lab.data import autoencoder
 from tread_lab.data.autoencoder import VARIABLE, Encoder, levels
 from tread_lab.data.source import image_shape
-from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.specs import UserError
 
 

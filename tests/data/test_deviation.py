@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.made_data import write_arrays
+from tests.stand_ins import SCALE, write_autoencoder
 from tread_lab.data.deviation import (
     check_decoded,
     check_deviation,
@@ -22,7 +23,6 @@ from tread_lab.data.latents import PackedArrays
 from tread_lab.data.scaled import ScaledLatents
 from tread_lab.data.source import open_data
 from tread_lab.engine.train import train
-from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode
 

@@ -12,10 +12,10 @@ import pytest
 from tests.docs.pages import ROOT
 from tests.engine.runs import CPU
 from tests.made_data import write_arrays
+from tests.stand_ins import write_text_encoder
 from tread_lab.config.load import load_experiment
 from tread_lab.data.captions import write_captions
 from tread_lab.engine.train import train
-from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.model import ModelSpec

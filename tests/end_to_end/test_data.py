@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.prepare.test_encode import digests
+from tests.stand_ins import SCALE, write_autoencoder, write_images
 from tread_lab.analysis.figures import catalogue
 from tread_lab.analysis.figures.over_training import growths
 from tread_lab.analysis.figures.samples import equal_seeds
@@ -26,7 +27,6 @@ from tread_lab.metrics import fidelity, reference_file
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.reference_file import MOMENTS
 from tread_lab.prepare.packed import UNDER_WAY
-from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_images
 
 IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"

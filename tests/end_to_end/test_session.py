@@ -52,13 +52,9 @@ status places
 status places --json
 status {RUN}
 status nowhere
-stop places
 report places
 sync places
 export {RUN} weights
-export places places.zip
-import places.zip --root other
-status places --root other
 train tiny init_from.file=weights/model.safetensors {SMALL} {MEASURED}
 data verify latents
 data stats latents
@@ -70,8 +66,6 @@ sweep tiny 'route="0->1"' {SMALL} {MEASURED} --name few --executor inline
 rm few --yes
 rm places
 rm places --yes
-gc
-gc --yes
 """
 
 # What the clock, the machine and the version have a part in.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from tread_lab.engine.checkpoint import (
     load_step,
     load_weights,
     save,
-    slim,
     step_of,
 )
 from tread_lab.engine.optimizer import adamw
@@ -63,22 +61,6 @@ def test_the_newest_whole_checkpoint_is_taken_with_its_parts_and_facts(tmp_path:
     second.unlink()
     with pytest.raises(UserError, match=r"of step 12 is not there in .*, which has step 1;"):
         load_step(tmp_path, 12)
-
-
-def test_a_lighter_checkpoint_says_what_it_made_free(tmp_path: Path) -> None:
-    written(tmp_path, 3)
-    (path,) = list_checkpoints(tmp_path)
-    before = path.stat().st_size
-    assert slim(path, "optimizer/") == 0 and list_checkpoints(tmp_path) == [path]
-    free = slim(path, "ema/")
-    (lighter,) = list_checkpoints(tmp_path)
-    assert free == before - lighter.stat().st_size > 4000
-    for steps, step in ((3, 3), (4, None)):  # what will be trained on needs an optimizer's state
-        with nullcontext() if step else pytest.warns(UserWarning, match="no optimizer state"):
-            found = load_latest(tmp_path, until=steps)
-        assert (found and found.step) == step
-    rest = load_step(tmp_path, 3)
-    assert (list(rest.tensors), dict(rest.facts)) == (["model/w"], {"seed": "3", "step": "3"})
 
 
 def test_the_state_of_an_optimizer_comes_back_by_the_names_of_parameters() -> None:

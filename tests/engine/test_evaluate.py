@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tests.data.test_content import packed_set
 from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tests.stand_ins import SCALE, write_autoencoder
 from tread_lab.data.autoencoder import Autoencoder, images_at_once
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
@@ -22,7 +23,6 @@ from tread_lab.engine.evaluate import open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.references import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
-from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState

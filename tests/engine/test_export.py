@@ -18,6 +18,7 @@ from tests.data.test_folder import names, write_folder
 from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
 from tests.four_sweeps import same_as_stored
 from tests.made_data import write_captioned
+from tests.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.backbones.published import read_tensors
 from tread_lab.cli import main
 from tread_lab.data.latents import write_manifest
@@ -32,7 +33,6 @@ from tread_lab.engine.export import (
     model_card,
     without_folders,
 )
-from tread_lab.prepare.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.records.durable import read_json, write_text
 from tread_lab.records.lab import Lab, digest_of, with_parents
 from tread_lab.records.run_folder import RunFolder

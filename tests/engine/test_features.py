@@ -45,7 +45,7 @@ def test_features_are_computed_once_in_fixed_chunks_and_read_by_number(tmp_path:
     cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
     assert next(cache.fill(counted(calls))) == 64  # and is stopped
     steps = cache.fill(counted(calls))
-    with exclusive(cache.folder / ".lock", "another process"):  # a sign of life, and a second
+    with exclusive(cache.folder / ".lock", "another process"):
         assert next(steps) == 64
     assert [*steps] == [128, 150]
     assert calls == [[0, 63], [64, 127], [128, 149]]

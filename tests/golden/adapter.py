@@ -20,6 +20,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from tests.engine.runs import CPU, evaluate, imagenet, last_checkpoint, train_until
 from tests.made_data import write_captioned
 from tests.metrics.conftest import images, random_inception, score
+from tests.stand_ins import write_text_encoder
 from tests.synthetic import small, write_sweep
 from tread_lab.compare.best_set import (
     quantile_to_one,
@@ -44,7 +45,6 @@ from tread_lab.frames import (
 )
 from tread_lab.metrics.extraction import Extraction
 from tread_lab.metrics.features import KEEPERS, MEASURES, Compared
-from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.records.lab import Lab
 from tread_lab.sampling.generate import generate
 from tread_lab.specs import RunSpec, SamplerSpec, decode, encode

@@ -125,7 +125,7 @@ def test_positions_are_resampled_with_the_published_offset() -> None:
 
 def wrong_folders(folder: Path) -> Iterator[tuple[str, str]]:
     """Each next thing that is wrong with the folder, and what is said of it."""
-    yield "", "fd_dinov2 needs DINOv2 ViT-L/14.*TREAD_LAB_DINOV2"
+    yield "", "fd_dinov2 needs facebook/dinov2-large.*TREAD_LAB_DINOV2"
     yield str(folder), "holds no readable config.json"
     (folder / "config.json").write_text("[]")
     yield str(folder), "holds no readable config.json"

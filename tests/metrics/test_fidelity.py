@@ -112,17 +112,3 @@ def test_subsets_of_the_kernel_distance_have_1000_images_where_there_are_as_many
 def test_the_shuffled_inception_score_is_of_parts_that_are_alike() -> None:
     sorted_by_class = 1000 * torch.eye(2).repeat_interleave(500, dim=0)
     assert fidelity.shuffled_inception_score(sorted_by_class) == pytest.approx(2, abs=0.05)
-
-
-def test_a_stand_in_gives_random_features_and_names_that_say_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "stand-in.txt"
-    file.write_text(fidelity.STAND_IN)
-    monkeypatch.setenv(fidelity.VARIABLE, str(file))
-    extraction = Extraction("inception", device=CPU)
-    assert extraction.called == "stand-in"
-    assert extraction(torch.arange(2 * 64).to(torch.uint8).view(2, 1, 8, 8))["pool"].std() > 0.1
-    file.write_text(fidelity.STAND_IN + " ")
-    with pytest.raises(UserError, match="is not the published"):
-        inception_weights()

@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.stand_ins import write_text_encoder
 from tread_lab.metrics.pretrained import load_pretrained, weights_digest
-from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.specs import UserError
 
 

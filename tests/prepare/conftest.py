@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import packed, shards
-from tread_lab.prepare.stand_ins import write_autoencoder, write_images
+from tests.stand_ins import write_autoencoder, write_images
 
 __all__ = ["packed", "shards"]
 

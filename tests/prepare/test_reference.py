@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 
 from tests.end_to_end.test_data import inception_stands_in, small_inception
+from tests.stand_ins import write_images
 from tread_lab.cli import main
 from tread_lab.metrics import fidelity
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.prepare.images import centre_crop
-from tread_lab.prepare.stand_ins import write_images
 from tread_lab.specs.metrics import ReferenceSpec
 
 __all__ = ["inception_stands_in"]

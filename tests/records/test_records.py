@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from tests.frozen import not_frozen
-from tests.records.conftest import Entry, entry, merged, packed, rewritten
 from tread_lab import records
 from tread_lab.frames import trials_frame
 from tread_lab.records.checksums import json_text
@@ -22,7 +18,6 @@ from tread_lab.specs import UserError
 from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
 ENTRY = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
-REMARK = {"event": "stop", "text": "x", "by": "me", "time": 1.0}
 DEEP = '{"a":' * 9999 + "1" + "}" * 9999
 LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no records
     "log.jsonl": [
@@ -41,7 +36,6 @@ LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no rec
         {"event": "opened", "n": 1, "time": "now"},
         {"event": "opened", "n": 1, "made_with": {"code": []}},
     ],
-    "remarks.jsonl": [{**REMARK, key: value} for key in REMARK for value in ([], None)],
     "stopped.jsonl": [{"run": [], "step": 1, "reason": ""}, {"run": "a", "step": {}, "reason": 1}],
     "spent.jsonl": [
         {"session": [], "seconds": []},
@@ -149,32 +143,6 @@ def raised(lab: Lab, file: str) -> list[str]:
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
     return errors
-
-
-@pytest.mark.parametrize("file", [*LINES, *TREES])
-def test_such_a_record_is_refused_by_its_name_in_an_export_and_in_an_archive(
-    source: Lab, archive: Path, lab: Lab, file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (place,) = paths(source, file)
-    text = next(text for kind, text in TEXTS if kind == file)
-    path, name = source.root / place, place.replace("sweeps/placement", "sweep")
-    path.write_text(text)
-    with pytest.raises(UserError, match=re.escape(path.name)):
-        packed(source, archive.with_name("sweep.zip"))
-    assert not archive.with_name("sweep.zip").exists()
-    if place.startswith("runs/") and file not in ("spec.yaml", "evaluation_defaults.json"):
-        show_run(source.runs()[0])
-        assert re.search(rf"damaged +{place.split('/', 2)[2]}$", capsys.readouterr().out, re.M)
-
-    def change(entries: list[Entry]) -> list[Entry]:
-        others = [(e, content) for e, content in entries if e.filename != name]
-        return [*others, entry(name, text.encode())]
-
-    rewritten(archive, change)
-    with pytest.raises(UserError) as refusal:
-        merged(lab, archive)
-    assert name in str(refusal.value) and str(refusal.value).endswith("; nothing was imported")
-    assert not lab.root.exists() or not list(lab.root.iterdir())
 
 
 def test_every_dataclass_is_frozen() -> None:

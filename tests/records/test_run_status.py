@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -96,21 +95,6 @@ def test_only_the_sweep_that_stopped_a_run_sees_it_as_stopped(lab: Lab) -> None:
     assert seen.reason == "worse than the others"
     run.finish(RunState.COMPLETED, step=9)
     assert run_status(run, stopped).state is RunState.COMPLETED
-
-
-def test_a_run_that_somebody_stopped_is_stopped_until_its_next_attempt(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = lab.run("abc")
-    run.log().__exit__(None)
-    monkeypatch.setattr("time.time", itertools.count(1).__next__)
-    states = []
-    for _ in range(2):
-        run.attempts.open()
-        states.append(run.state())
-        run.remarks.add("stop", "too slow")
-        states.append(run.state())
-    assert states == ["interrupted", "stopped", "interrupted", "stopped"]
 
 
 def test_what_follows_from_each_state_is_in_one_table() -> None:

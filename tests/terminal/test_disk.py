@@ -61,7 +61,7 @@ def test_the_disk_is_low_when_two_of_the_largest_files_would_not_fit(
     watch(REPORT)
     assert said == [
         f"{amount(2 * largest - 1)} are left on the disk of {lab.root}, and the next file may take"
-        f" {amount(largest)}: `tread-lab gc` lists what can go; after a full disk the same command"
+        f" {amount(largest)}: `tread-lab rm` removes runs; after a full disk the same command"
         " continues"
     ]
     clock.now += 100.0

@@ -25,7 +25,6 @@ from tread_lab.engine.device import pick
 from tread_lab.prepare.pack import pack as pack_steps
 from tread_lab.prepare.pack import source_of
 from tread_lab.records.durable import writing
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount, counted
 from tread_lab.terminal.console import answer, say
 from tread_lab.terminal.data import show_measured, show_packed, show_steps
@@ -121,15 +120,14 @@ def stats(options: DataStats) -> int:
 
 def reference(options: DataReference) -> int:
     """Write statistics of real images, which metrics compare with; return the exit code."""
-    from tread_lab.metrics.fidelity import inception_weights, is_stand_in, sha256
+    from tread_lab.metrics.fidelity import inception_weights, sha256
     from tread_lab.metrics.requirements import check_torch_fidelity
     from tread_lab.prepare.images import open_images
     from tread_lab.prepare.reference import write_reference
     from tread_lab.specs.metrics import INCEPTION
 
     check_torch_fidelity("data reference")
-    if is_stand_in(inception_weights()):  # before a million images are listed
-        raise UserError("data reference: needs the published Inception weights, not a stand-in")
+    inception_weights()  # before a million images are listed
     real, size = open_images(options.images, limit=options.limit), options.size
     say(f"{len(real.names):,} images of {len(real.classes):,} classes in {options.images}")
     from tread_lab.metrics.extraction import Extraction

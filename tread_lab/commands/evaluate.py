@@ -69,7 +69,7 @@ def evaluate(options: Evaluate) -> int:
     measurements, opened, left_out = _with_data(measurements)
     show_lines(notices, (f"left out: run {name}: {why}" for name, why in left_out.items()))
     to_measure = [*open_evaluations(measurements)]
-    show_lines(notices, check_measurable(to_measure, opened=opened))
+    check_measurable(to_measure, opened=opened)
     if not options.allow_mixed:
         beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
         check_measured(beside, to_measure)

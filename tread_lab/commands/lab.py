@@ -1,4 +1,4 @@
-"""The commands about a lab: its state, weights, archives, files nobody needs, MLflow's view."""
+"""The commands about a lab: its state, removals, weights, MLflow's view."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from pathlib import Path
 from tread_lab.commands.options import (
     DONE,
     Export,
-    Gc,
-    Import,
     Rm,
     Schema,
     Status,
-    Stop,
     Sync,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
-from tread_lab.terminal.archive import show_exported, show_imported
 from tread_lab.terminal.console import answer, answers, show_lines, shown_problems
-from tread_lab.terminal.progress import with_progress
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 from tread_lab.tracking.trackers import check_installed
 
@@ -43,13 +37,6 @@ def status(options: Status) -> int:
     return DONE
 
 
-def stop(options: Stop) -> int:
-    """Ask a sweep's driver to end with checkpoints; return the exit code."""
-    sweep = Lab.existing(options.root).known_sweep(options.name)
-    answer(sweep.request_stop(options.why))
-    return DONE
-
-
 def rm(options: Rm) -> int:
     """Say what removing a sweep or a run would lose; remove it with `--yes`."""
     from tread_lab.sweep.removal import removal_of, remove
@@ -66,44 +53,13 @@ def rm(options: Rm) -> int:
     return DONE
 
 
-def gc(options: Gc) -> int:
-    """List what can be removed, and remove it with `--yes`; return the exit code."""
-    from tread_lab.sweep.gc import SAMPLES, clear, find
-    from tread_lab.terminal.gc import show_removable
-
-    lab = Lab.existing(options.root)
-    problems: list[UserError] = []
-    removable = find(lab, samples=True, problems=problems)
-    chosen = [item for item in removable if options.samples or item.what != SAMPLES]
-    freed = clear(lab, chosen, problems) if options.yes else None
-    kept = sum(item.bytes for item in removable) - sum(item.bytes for item in chosen)
-    show_removable(chosen, freed, as_json=options.as_json, kept=kept)
-    return shown_problems(problems)
-
-
 def export(options: Export) -> int:
-    """Export the EMA weights of a run, or all records of a sweep; return the exit code."""
-    lab, name, out = Lab.existing(options.root), options.name, Path(options.out)
-    if name in lab.sweeps():
-        if options.step is not None:
-            raise UserError(f"--step: of a run; {name} is a sweep, and all its weights are packed")
-        packing = export_sweep(lab, name, out, weights=not options.without_weights)
-        show_exported(with_progress(packing, "packed", amount, summary=True), out)
-        return DONE
-    if options.without_weights:
-        raise UserError(f"--without-weights: of a sweep; {lab.root} has no sweep {name!r}")
+    """Export the EMA weights of a run; return the exit code."""
     from tread_lab.engine.export import export as write_export
 
-    for file, size in write_export(lab.known_run(name), out, step=options.step).items():
+    lab, out = Lab.existing(options.root), Path(options.out)
+    for file, size in write_export(lab.known_run(options.name), out, step=options.step).items():
         answer(f"{out / file}: {amount(size)}")
-    return DONE
-
-
-def import_(options: Import) -> int:
-    """Add the sweep of an archive to the lab; return the exit code."""
-    lab = Lab.at(options.root)
-    unpacking = import_sweep(lab, options.file, options.as_name)
-    show_imported(with_progress(unpacking, "unpacked", amount, summary=True), lab)
     return DONE
 
 

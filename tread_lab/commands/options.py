@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -19,7 +18,7 @@ INTERRUPTED = 130
 
 EXIT_CODES = {
     DONE: "done",
-    UNFINISHED: "some runs failed or lack a measurement, a data set has faults, or doctor warns",
+    UNFINISHED: "some runs failed or lack a measurement, or a data set has faults",
     2: "a mistake; the line says what to correct",
     3: "the disk is full or the cluster is lost; run the same command again to continue",
     INTERRUPTED: "stopped by Ctrl-C or SIGTERM; run the same command again to continue",
@@ -194,24 +193,6 @@ class Status(AsJson, OfLab):
 
 
 @dataclass(kw_only=True)
-class Doctor(AsJson, OfLab):
-    """examine this machine, and say what to mend"""
-
-    stand_ins: Path | None = option(
-        "make small stand-ins for the files that you bring, and print the commands of a rehearsal",
-        metavar="FOLDER",
-    )
-
-
-@dataclass(kw_only=True)
-class Stop(OfLab):
-    """end a running sweep, with checkpoints, from anywhere"""
-
-    name: str = argument("a sweep", metavar="SWEEP")
-    why: str = option("a reason, which the record keeps", "", metavar="TEXT")
-
-
-@dataclass(kw_only=True)
 class Rm(OfLab):
     """say what removing a sweep or a run would lose, and remove it"""
 
@@ -267,28 +248,11 @@ class Cost(AsJson, Routed, Changed):
 
 @dataclass(kw_only=True)
 class Export(OfLab):
-    """write a run's EMA weights, or the archive of a sweep"""
+    """write a run's EMA weights"""
 
-    name: str = argument("a sweep, or a run; the first letters of a run's name are enough")
-    out: str = argument("a new folder for weights, a new file for a sweep")
-    step: int | None = option("of a run's checkpoint that is kept (default: the last)")
-    without_weights: bool = option("of a sweep: leave the checkpoints out", False)
-
-
-@dataclass(kw_only=True)
-class Import(OfLab):
-    """add the sweep of an archive to this lab"""
-
-    file: Path = argument("an archive that `tread-lab export SWEEP FILE` has written")
-    as_name: str | None = option("import the sweep under another name", flag="--as", metavar="NAME")
-
-
-@dataclass(kw_only=True)
-class Gc(AsJson, OfLab):
-    """list or remove files that nothing needs any more"""
-
-    yes: bool = option("remove the files that are listed", False)
-    samples: bool = option("include the samples of finished evaluations; their metrics stay", False)
+    name: str = argument("a run; the first letters of its name are enough", metavar="RUN")
+    out: str = argument("a new folder")
+    step: int | None = option("step of a kept checkpoint (default: the last)")
 
 
 @dataclass(kw_only=True)
@@ -415,9 +379,8 @@ class Command:
 
 
 def function_of(name: str) -> str:
-    """Return the name of a command's function: `encode` of `data encode`, `import_` of `import`."""
-    own_name = name.rpartition(" ")[2]
-    return f"{own_name}_" if keyword.iskeyword(own_name) else own_name
+    """Return the name of a command's function: `encode` of `data encode`."""
+    return name.rpartition(" ")[2]
 
 
 COMMANDS = {
@@ -425,16 +388,12 @@ COMMANDS = {
     "train": Command(Train, "train", 'train tiny --route "2->8" train.steps=500'),
     "evaluate": Command(Evaluate, "evaluate", "evaluate route_placement fd@5k"),
     "status": Command(Status, "lab", "status route_placement"),
-    "doctor": Command(Doctor, "doctor", "doctor --stand-ins rehearsal"),
     "figures": Command(Figures, "views", "figures route_placement"),
     "report": Command(Report, "views", "report route_placement"),
     "dashboard": Command(Dashboard, "views", "dashboard --port 8601"),
     "cost": Command(Cost, "cost", 'cost --route "2->B-4"'),
-    "stop": Command(Stop, "lab", "stop route_placement"),
     "rm": Command(Rm, "lab", "rm route_placement --yes"),
     "export": Command(Export, "lab", "export 3f2a weights --step 50000"),
-    "import": Command(Import, "lab", "import placement.zip --root lab"),
-    "gc": Command(Gc, "lab", "gc --yes"),
     "data encode": Command(
         DataEncode,
         "data",

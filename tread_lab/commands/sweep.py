@@ -21,7 +21,6 @@ from tread_lab.config.load import load_sweep
 from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
-from tread_lab.records.remarks import ended_on_request
 from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import Unavailable, UserError, lookup
@@ -227,7 +226,7 @@ def _drive(launch: _Launch) -> int:
     show_lines(notices, preflight(open_tasks, launch.devices))
     if not options.allow_mixed:
         check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
-    with folder.lock(), ended_on_request(folder.remarks, say):
+    with folder.lock():
         store_plan(folder, plan)
         folder.keep_command(_command(options, lab))
         if plan.budget is not None:

@@ -220,17 +220,3 @@ def _load(where: str) -> Any:
         return AutoencoderKL.from_pretrained(where, use_safetensors=True).eval()
     except (OSError, ValueError) as error:
         raise UserError(f"autoencoder {where!r} cannot be loaded: {first_line(error)}") from None
-
-
-def new_autoencoder(*, stages: int, scale: float, width: int = 8) -> Any:
-    """Return a narrow AutoencoderKL with random weights: 4 channels, sides halved `stages` - 1
-    times."""
-    from diffusers import AutoencoderKL
-
-    return AutoencoderKL(
-        down_block_types=("DownEncoderBlock2D",) * stages,
-        up_block_types=("UpDecoderBlock2D",) * stages,
-        block_out_channels=(width,) * stages,
-        norm_num_groups=4,
-        scaling_factor=scale,
-    )

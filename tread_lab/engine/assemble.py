@@ -151,8 +151,7 @@ def _checkpoint(folder: RunFolder, step: int | None) -> Checkpoint:
         )
     if newest is None and ended:
         raise UserError(
-            f"run {folder.name} has no usable checkpoint; delete {folder.path} to train it again,"
-            " or to import it with weights"
+            f"run {folder.name} has no usable checkpoint; delete {folder.path} to train it again"
         )
     if newest is None:
         raise UserError(f"run {folder.name} has no usable checkpoint in {folder.checkpoints}")

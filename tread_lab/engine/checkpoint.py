@@ -77,21 +77,6 @@ def _written(folder: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def slim(path: Path, prefix: str) -> int:
-    """Write a checkpoint again without the tensors whose names begin with `prefix`.
-
-    Returns the bytes that made free: none if the file is damaged or has no such tensors.
-    """
-    whole = _read(path)
-    if whole is None or not any(name.startswith(prefix) for name in whole.tensors):
-        return 0
-    rest = {name: t for name, t in whole.tensors.items() if not name.startswith(prefix)}
-    bytes_before, facts = path.stat().st_size, {k: v for k, v in whole.facts.items() if k != "step"}
-    lighter = _written(path.parent, Checkpoint(whole.step, rest, facts))
-    path.unlink()
-    return bytes_before - lighter.stat().st_size
-
-
 def list_checkpoints(folder: Path) -> list[Path]:
     """Checkpoint files, newest step first."""
     paths = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
@@ -121,19 +106,13 @@ def is_whole(path: Path) -> bool:
     return whole
 
 
-def load_latest(folder: Path, *, until: int = 0) -> Checkpoint | None:
-    """Return the newest undamaged checkpoint or `None`; a warning names those passed over.
-
-    Args:
-        until: the step up to which it will be trained on, which takes the optimizer's state.
-    """
+def load_latest(folder: Path) -> Checkpoint | None:
+    """Return the newest undamaged checkpoint or `None`; a warning names those passed over."""
     for path in list_checkpoints(folder):
-        checkpoint, why = _read(path), "is damaged"
+        checkpoint = _read(path)
         if checkpoint is not None:
-            if checkpoint.step >= until or checkpoint.part("optimizer"):
-                return checkpoint
-            why = "has no optimizer state any more"
-        warnings.warn(f"{path} {why}; the one before it is used", stacklevel=2)
+            return checkpoint
+        warnings.warn(f"{path} is damaged; the one before it is used", stacklevel=2)
     return None
 
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_decoded
 from tread_lab.data.exported import is_export, refuse_samples
 from tread_lab.data.source import Samples, image_shape, open_data
 from tread_lab.engine.effect import check_effect
 from tread_lab.engine.probes import check_probe
 from tread_lab.engine.system import files_read
-from tread_lab.metrics.fidelity import STAND_IN_FILE
-from tread_lab.metrics.reference_file import reference_path
 from tread_lab.metrics.requirements import check_requirements
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import decode
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     EvaluationSpec,
     HeldoutSpec,
@@ -52,15 +45,12 @@ def check_measurable(
     asked: Iterable[tuple[RunSpec, EvaluationSpec]],
     to_train: Sequence[RunSpec] = (),
     opened: Mapping[DataSpec, tuple[Samples | None, Samples]] | None = None,
-) -> list[str]:
+) -> None:
     """Refuse, once for each distinct requirement, what cannot be measured here.
 
     Args:
         to_train: runs that will be trained here first.
         opened: training and held-out samples of all runs, where they are open already.
-
-    Returns:
-        a line for each thing that is no error, and that a reader of the numbers should know.
 
     Raises:
         UserError: no decoder, no torch-fidelity, weights that are absent or not the published, a
@@ -89,7 +79,6 @@ def check_measurable(
         check_requirements(spec, data.source, preview=preview, shape=shape, heldout=len(heldout))
     for data in dict.fromkeys(data for data, _ in sampled.values()):
         check_decoded(data, opened[data][1])
-    return [*stand_ins(runs, asked)]
 
 
 def check_probes(
@@ -103,29 +92,6 @@ def check_probes(
             probed[run.data, run.model, replace(spec, step=None)] = run, spec
     for run, probe in probed.values():
         check_probe(probe, run.model, heldout[run.data])
-
-
-def stand_ins(
-    runs: Iterable[RunSpec], asked: Iterable[tuple[RunSpec, EvaluationSpec]]
-) -> Iterator[str]:
-    """Yield a warning for each folder of random numbers (`doctor --stand-ins`) that runs are
-    trained with, or metrics of images computed by; Inception's are said by the metrics' names."""
-    found: dict[Path, str] = {}
-    for system, run in files_read(runs):
-        with contextlib.suppress(UserError):  # said by what opens it
-            if (folder := system.network_folder(run)) is not None:
-                found[folder] = "the frozen encoder"
-    for run, spec in asked:
-        if not isinstance(spec, SamplesSpec) or not spec.metrics:
-            continue
-        if run.data.holds.latents and (where := os.environ.get(AUTOENCODER)):
-            found[Path(where)] = "the autoencoder"
-        if spec.reference is not None:
-            with contextlib.suppress(UserError):
-                found[reference_path(spec.reference).parent] = f"reference {spec.reference.name}"
-    for folder, what in found.items():
-        if (folder / STAND_IN_FILE).exists():
-            yield f"{what} in {folder} is a stand-in of random numbers; bring the real one"
 
 
 def _sees_heldout(spec: EvaluationSpec) -> bool:

@@ -88,8 +88,7 @@ class Trainer:
 
     def resume(self) -> int:
         """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
-        steps = self.spec.train.steps
-        saved = checkpoint.load_latest(self.folder.checkpoints, until=steps)
+        saved = checkpoint.load_latest(self.folder.checkpoints)
         self._joules = "0" if saved is None else saved.facts.get("joules")
         if saved is None:
             self._start_from_elsewhere()

@@ -35,8 +35,8 @@ def dinov2_weights() -> Path:
     where = os.environ.get(VARIABLE)
     if not where:
         raise UserError(
-            "metrics: fd_dinov2 needs DINOv2 ViT-L/14 as transformers saves it; give its folder in"
-            f" {VARIABLE}"
+            "metrics: fd_dinov2 needs facebook/dinov2-large of the Hugging Face hub; give its"
+            f" folder in {VARIABLE}"
         )
     folder = Path(where).expanduser()
     network_config(folder, f"metrics: {VARIABLE}", "transformers", **SHAPE)

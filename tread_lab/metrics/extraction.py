@@ -16,8 +16,6 @@ from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
 from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
 from tread_lab.metrics.extractor import load_extractor, weights_path
 from tread_lab.metrics.fidelity import (
-    STAND_IN_NAME,
-    STAND_IN_SHA256,
     VERSION,
     inception_features,
     inception_weights,
@@ -76,7 +74,6 @@ class Extraction:
 
     Attributes:
         made_by: digest of the extractor's weights.
-        called: what names of metrics call it, the extractor or the stand-in for its weights.
 
     Raises:
         UserError: weights that are absent or not the published ones.
@@ -86,7 +83,6 @@ class Extraction:
         self.extractor, self.device, space = extractor, device, SPACES[extractor]
         path = space.weights()
         self._describe, self.made_by = space.open(path, device), sha256(path)
-        self.called = STAND_IN_NAME if self.made_by == STAND_IN_SHA256 else extractor
 
     def __call__(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """Return features [B, D] of every layer, on the device, of uint8 images from anywhere.

@@ -104,7 +104,7 @@ class Scorer:
     def scores(self) -> dict[str, float]:
         """Return the metrics by the names they are recorded under."""
         features = {layer: torch.cat(parts) for layer, parts in self._features.items()}
-        device, extractor = self.extraction.device, self.extraction.called
+        device, extractor = self.extraction.device, self.extraction.extractor
         compared = Compared(features, self._kept, self._real, self._given, device)
         return {
             sample_metric(metric, extractor, self._count, heldout=self._heldout): _number(

@@ -15,7 +15,6 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor
@@ -25,11 +24,6 @@ from tread_lab.specs.errors import UserError
 VARIABLE = "TREAD_LAB_INCEPTION"
 FILE = "pt_inception-2015-12-05-6726825d.pth"  # as pytorch-fid and torch-fidelity publish it
 SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
-# A file of this text stands for random weights; names of numbers then say `stand-in`.
-STAND_IN = "A stand-in for the weights of Inception-2015: random numbers, for rehearsals alone.\n"
-STAND_IN_NAME = "stand-in"
-STAND_IN_FILE = "stand-in.txt"  # lies in a folder of random numbers
-STAND_IN_SHA256 = hashlib.sha256(STAND_IN.encode()).hexdigest()
 
 # The shipped features do without it.
 VERSION = version("torch-fidelity") if find_spec("torch_fidelity") else "absent"
@@ -38,25 +32,23 @@ LAYERS = {"pool": "2048", "logits": "logits_unbiased"}
 
 
 def inception_weights() -> Path:
-    """Return the weights at TREAD_LAB_INCEPTION, or the stand-in; nothing else is ever unpickled.
+    """Return the weights at TREAD_LAB_INCEPTION; nothing else is ever unpickled.
 
     Raises:
         UserError: there are none, or the file is not the published one.
     """
     name = os.environ.get(VARIABLE)
     if not name:
-        raise UserError(f"metrics: Inception features need {FILE}; give its path in {VARIABLE}")
+        raise UserError(
+            f"metrics: Inception features need {FILE} of torch-fidelity's releases; give its path"
+            f" in {VARIABLE}"
+        )
     path = Path(name).expanduser()
     if not path.is_file():
         raise UserError(f"metrics: no Inception weights at {path}; {VARIABLE} must name {FILE}")
-    if sha256(path) not in (SHA256, STAND_IN_SHA256):
+    if sha256(path) != SHA256:
         raise UserError(f"metrics: {path} is not the published {FILE}: its SHA-256 differs")
     return path
-
-
-def is_stand_in(path: Path) -> bool:
-    """Return whether a file stands for random weights."""
-    return sha256(path) == STAND_IN_SHA256
 
 
 def sha256(path: Path) -> str:
@@ -80,8 +72,7 @@ def inception_features(path: Path, device: torch.device) -> Callable[[Tensor], d
     5d, mixed_3 to mixed_7 are Mixed_6a to 6e, as the conversion of the weights has them). Its
     features are in TensorFlow's order: row, column, channel.
     """
-    model = random_inception() if is_stand_in(path) else _published(path)
-    model = model.eval().to(device)
+    model = _published(path).eval().to(device)
     seen: list[Tensor] = []
     model.Mixed_6d.branch1x1.register_forward_hook(
         lambda module, inputs, out_BCHW: seen.append(out_BCHW)
@@ -105,24 +96,6 @@ def _published(path: Path) -> Any:
         feature_extractor_weights_path=str(path),
         verbose=False,
     )
-
-
-def random_inception() -> Any:
-    """Return the same network with random numbers, always the same, that keep their scale."""
-    from torch_fidelity import feature_extractor_inceptionv3 as theirs
-
-    network = theirs.FeatureExtractorInceptionV3
-    with (
-        mock.patch.object(theirs, "load_state_dict_from_url", lambda *_, **__: {}),
-        mock.patch.object(network, "load_state_dict", lambda *_: None),
-        torch.random.fork_rng(devices=[]),
-    ):
-        torch.manual_seed(0)
-        made = network("inception-v3-compat", [*LAYERS.values()])
-        for module in made.modules():  # the default shrinks what it is given at every layer
-            if isinstance(module, torch.nn.Conv2d):
-                torch.nn.init.kaiming_normal_(module.weight)
-    return made
 
 
 def spatial(out_BCHW: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,22 +75,6 @@ def load_pretrained(kind: str, where: str | Path, field: str, **options: Any) ->
         what = f"{missing[0]} is missing" + (f", and {len(missing) - 1} more" * (len(missing) > 1))
         raise UserError(f"{field}: {str(where)!r} cannot be loaded: {what}")
     return network.float()
-
-
-def new_network(kind: str, **config: Any) -> Any:
-    """Return a network of the class `kind` of transformers with random weights."""
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    made = getattr(transformers, kind)
-    return made(made.config_class(**config))
-
-
-def new_tokenizer(kind: str, tokens: Sequence[str]) -> Any:
-    """Return a tokenizer of the class `kind` that knows these tokens alone."""
-    import transformers
-
-    return getattr(transformers, kind)(vocab={x: k for k, x in enumerate(tokens)}, merges=[])
 
 
 def weights_digest(folder: Path) -> str:

@@ -11,7 +11,6 @@ from tread_lab.records.checksums import TEXT_OR_NONE, Tree, fits
 from tread_lab.records.durable import read_json
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.log import is_entry, read_lines
-from tread_lab.records.remarks import is_remark
 from tread_lab.records.run_folder import DEFAULTS, RunFolder
 from tread_lab.records.sweep_folder import is_spent, is_stopped, is_suggestion
 
@@ -25,7 +24,6 @@ def _lines(is_record: Callable[[Tree], bool]) -> Callable[[Path], bool]:
 _READ: Mapping[str, Callable[[Path], Any]] = {
     "log.jsonl": _lines(is_entry),
     "attempts.jsonl": _lines(is_attempt),
-    "remarks.jsonl": _lines(is_remark),
     "asked.jsonl": _lines(is_suggestion),
     "stopped.jsonl": _lines(is_stopped),
     "spent.jsonl": _lines(is_spent),

@@ -32,7 +32,6 @@ from tread_lab.records.evaluation_folder import (
 )
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
-from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -104,10 +103,6 @@ class RunFolder:
     def exported(self) -> bool:
         """Whether this is a folder of exported weights, which has a spec and no more records."""
         return (self.path / EXPORTED).is_file() and (self.path / "spec.yaml").is_file()
-
-    @property
-    def remarks(self) -> Remarks:
-        return Remarks(self.path / REMARKS)
 
     @property
     def log_path(self) -> Path:
@@ -324,16 +319,7 @@ class RunFolder:
             return RunState(result["state"])
         if self.locked:
             return RunState.RUNNING
-        if self._was_stopped:
-            return RunState.STOPPED
         return RunState.INTERRUPTED if self.log_path.exists() else RunState.PENDING
-
-    @property
-    def _was_stopped(self) -> bool:
-        """Whether somebody asked the run to stop after its last attempt began, as one could."""
-        stops = [remark.time for remark in self.remarks.read() if remark.event == "stop"]
-        begun = (attempt.time for attempt in self.attempts.read())
-        return bool(stops) and stops[-1] > max(begun, default=0.0)
 
     def evaluation(self, spec: EvaluationSpec) -> EvaluationFolder:
         return EvaluationFolder(self.path / "evaluations" / signature(spec), self._end)

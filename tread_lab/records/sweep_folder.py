@@ -17,7 +17,6 @@ from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import StoredPlan, is_trial, read_plan
-from tread_lab.records.remarks import REMARKS, Remarks
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
 from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
@@ -157,10 +156,6 @@ class SweepFolder:
         return DriverCommand(tuple(words), tree["folder"], tree["host"])
 
     @property
-    def remarks(self) -> Remarks:
-        return Remarks(self.path / REMARKS)
-
-    @property
     def suggestions_path(self) -> Path:
         return self.path / "asked.jsonl"
 
@@ -206,19 +201,10 @@ class SweepFolder:
         """Lock the sweep against other drivers until the block, or the process, ends."""
         return exclusive(self.path / LOCK, f"sweep {self.name}")
 
-    def request_stop(self, why: str = "") -> str:
-        """Ask the driver to end the sweep, as by SIGTERM, wherever it runs; return what follows.
-
-        Raises:
-            UserError: no driver works at it.
-        """
-        if not self.driven:
-            raise UserError(f"sweep {self.name} is not running; there is nothing to stop")
-        self.remarks.add("stop", why)
-        return (
-            f"sweep {self.name}: {holder(self.path / LOCK)} saves checkpoints and ends; the same"
-            " `tread-lab sweep` goes on"
-        )
+    @property
+    def driver(self) -> str:
+        """Who took the lock last, for people: process and host."""
+        return holder(self.path / LOCK)
 
     @property
     def driven(self) -> bool:

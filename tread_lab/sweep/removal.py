@@ -71,7 +71,7 @@ def removal_of(lab: Lab, name: str) -> Removal:
         raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
     runs = tuple(lab.run(run) for run in own if run not in users and lab.run(run).path.exists())
     if sweep and sweep.driven:
-        raise UserError(f"{name} is running; `tread-lab stop {name}` ends it")
+        raise UserError(f"{name} is running ({sweep.driver}); end that process first")
     if busy := next((run.name for run in runs if run.locked), None):
         raise UserError(f"run {busy} is running; end the command that trains it first")
     others = [run for run in plan.runs() if run not in own] if plan else []

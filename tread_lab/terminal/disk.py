@@ -26,8 +26,8 @@ def disk_lines(need: Mapping[str, int], lab: Lab) -> Iterator[str]:
     if free < total:
         yield (
             f"the disk may not suffice: {amount(total)} at most, {amount(free)} free;"
-            " `tread-lab gc` lists what can go (--samples: images too), fewer"
-            " execution.keep_checkpoints need less, another --root may have more"
+            " `tread-lab rm` removes runs, a smaller execution.keep_checkpoints needs less,"
+            " another --root may have more"
         )
 
 
@@ -54,6 +54,6 @@ class DiskWatch:
             self._warned = True
             say(
                 f"{amount(free)} are left on the disk of {self._lab.root}, and the next file"
-                f" may take {amount(self._low / 2)}: `tread-lab gc` lists what can go;"
+                f" may take {amount(self._low / 2)}: `tread-lab rm` removes runs;"
                 " after a full disk the same command continues"
             )

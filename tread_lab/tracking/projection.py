@@ -21,7 +21,6 @@ from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.remarks import REMARKS
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import state_in_sweep
@@ -327,7 +326,7 @@ def first_entries(entries: Iterable[Entry]) -> list[Entry]:
 
 def run_marks(run: RunFolder) -> list[Any]:
     """Name, size and time of every file of a record that a view is made from."""
-    names = ("spec.yaml", "origin.json", "log.jsonl", "result.json", REMARKS)
+    names = ("spec.yaml", "origin.json", "log.jsonl", "result.json")
     paths = [*(run.path / name for name in names), *run.path.glob("evaluations/*/metrics.json")]
     return sorted(mark for path in paths if (mark := file_mark(path)))
 

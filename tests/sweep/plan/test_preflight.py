@@ -14,6 +14,7 @@ import torch
 
 import tread_lab
 from tests.made_data import normal, write_arrays
+from tests.stand_ins import SCALE, write_autoencoder
 from tests.sweep.plan.test_data_digests import write_set
 from tests.sweep.plans import carry_out, tiny
 from tread_lab.cli import main
@@ -23,13 +24,14 @@ from tread_lab.engine.cost.memory import cost_on
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
 from tread_lab.engine.provenance import code_digest, fingerprint, measured_with
-from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
 from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import run_of
+from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.sweep.plan import preflight as module
 from tread_lab.sweep.plan import timing
 from tread_lab.sweep.plan.data_digests import DataDigests
@@ -38,6 +40,7 @@ from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_measured,
     check_memory,
+    check_planned,
     check_provenance,
     check_sampled,
     preflight,
@@ -385,3 +388,18 @@ def test_losses_by_labels_that_no_step_saw_are_not_mixed_with_those_without_labe
     made = measured_with(first, spec)
     lab.run_of(first).evaluation(spec).write(spec, {"heldout/loss": 1.0}, made_with=made)
     check_measured(earlier, [(again, spec), (labelled, spec)])
+
+
+def test_plan_lists_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("INCEPTION", "REFERENCES", "AUTOENCODER", "ENCODER")
+    variables = [f"TREAD_LAB_{name}" for name in names]
+    for variable in variables:
+        monkeypatch.delenv(variable, raising=False)
+    latents = {"source": "latents", "channels": 4, "size": 8, "classes": 2}
+    data = {**latents, "path": str(tmp_path / "gone")}
+    defaults = EvaluationDefaults(reference=ReferenceSpec(name="imagenet256"))
+    evaluations = decode_evaluations(["fid@100"], defaults)
+    run = tiny(data=data, repa={"encoder": "dinov2-base"})
+    lines = check_planned([Task(run, tuple(evaluations))])
+    for what in (str(tmp_path / "gone"), *variables):
+        assert any(line.startswith("missing: ") and what in line for line in lines), what

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_archive import export_sweep, import_sweep
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.sweep.plan.plan import Plan
@@ -251,44 +248,15 @@ def test_a_task_that_is_open_is_not_added_again_and_one_that_ended_is() -> None:
     assert queue.next() == task
 
 
-def archived(source: Lab, lab: Lab, path: Path, *, weights: bool) -> None:
-    """Bring the sweep `family` of one lab into another."""
-    deque(export_sweep(source, "family", path, weights=weights), maxlen=0)
-    deque(import_sweep(lab, path), maxlen=0)
-
-
-@pytest.mark.parametrize(("with_weights", "steps"), [(True, [4]), (False, [1, 2, 3, 4])])
-def test_an_imported_run_goes_on_where_its_weights_are_and_ends_bitwise_equal(
-    lab: Lab, tmp_path: Path, with_weights: bool, steps: list[int]
-) -> None:
-    every = {"checkpoint_every": 2, "log_every": 1}
-    spec, source = tiny(steps=4, routes=["1->2"], execution=every), Lab(tmp_path / "s")
-    store_plan(source.sweep("family"), family_plan(spec))
-    going = run_trial(source, Task(spec), CPU)
-    assert [next(going).step for _ in range(3)][-1] == 3
-    going.close()  # type: ignore[attr-defined]
-    assert source.run_of(spec).state() is RunState.INTERRUPTED
-    archived(source, lab, tmp_path / "a.zip", weights=with_weights)
-    reports = [[*run_trial(root, Task(spec), CPU)] for root in (lab, source)]
-    trained_steps = [report.step for report in reports[0] if report.phase == "train"]
-    assert trained_steps[-len(steps) :] == steps and reports[0][-1].phase == "completed"
-    ours, theirs = (weights(root.run_of(spec), "model") for root in (lab, source))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_a_finished_run_without_weights_is_shown_and_refused_where_these_are_needed(
-    lab: Lab, tmp_path: Path
-) -> None:
-    spec, source = tiny(steps=4, routes=["1->2"]), Lab(tmp_path / "source")
+def test_finished_run_without_weights_is_refused_where_needed(lab: Lab) -> None:
+    spec = tiny(steps=4, routes=["1->2"])
     plan, measured = family_plan(spec), HeldoutSpec(images=8, levels=2)
-    store_plan(source.sweep("family"), plan)
-    list(run_trial(source, Task(spec, (measured,)), CPU))
-    archived(source, lab, tmp_path / "a.zip", weights=False)
+    list(run_trial(lab, Task(spec, (measured,)), CPU))
     folder = lab.run_of(spec)
+    shutil.rmtree(folder.checkpoints)
     assert is_complete(lab, Task(spec, (measured,)))
     (child, *_) = (task for task in plan.tasks if task.run != folder.name)
-    line = f"{folder.path} to train it again, or to import it with weights"
+    line = f"{folder.path} to train it again"
     for task in (Task(spec, (HeldoutSpec(images=16),)), child):
         with pytest.raises(UserError, match=f"^run {folder.name} has no usable .*; delete {line}$"):
             list(run_trial(lab, task, CPU))

@@ -27,7 +27,6 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.trial import attempt, trial
 from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
-from tread_lab.sweep.trial.retry import failed_tasks
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
 
@@ -296,24 +295,6 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     assert [origin["devices"] for origin in lab.run(task.run).origin()] == [count, count]
     flops = cost(task.spec).train_flops / 20 / 0.1
     assert result["metrics"]["cost/mfu"] == pytest.approx(flops / (count * 1e9))
-
-
-def test_a_run_that_was_asked_to_stop_once_reads_so_and_goes_on_by_the_same_command(
-    lab: Lab,
-) -> None:
-    task = Task(tiny(steps=6))
-    folder, going = lab.run(task.run), run_trial(lab, task, CPU)
-    assert [next(going).step for _ in range(3)][-1] == 3
-    going.close()  # type: ignore[attr-defined]
-    assert folder.state() is RunState.INTERRUPTED
-    folder.remarks.add("stop", "too slow")
-    assert folder.state() is RunState.STOPPED and failed_tasks(lab, [task]) == []
-    going = run_trial(lab, task, CPU)
-    assert next(going).step == 4
-    going.close()  # type: ignore[attr-defined]
-    assert folder.state() is RunState.INTERRUPTED
-    *_, last = run_trial(lab, task, CPU)
-    assert last.phase == "completed" and folder.state() is RunState.COMPLETED
 
 
 def test_a_run_keeps_the_checkpoints_that_its_evaluations_need(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, differing, evaluate, last_checkpoint, train_until
 from tests.made_data import write_captioned
+from tests.stand_ins import write_text_encoder
 from tread_lab import draws
 from tread_lab.data import open_data
 from tread_lab.engine.assemble import fresh_network
@@ -21,7 +22,6 @@ from tread_lab.engine.cost.calibration import measure
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.export import export
 from tread_lab.engine.provenance import fingerprint
-from tread_lab.prepare.stand_ins import write_text_encoder
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode

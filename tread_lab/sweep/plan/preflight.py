@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.scaled import absent_labels
 from tread_lab.data.source import Samples, open_data
@@ -15,6 +17,8 @@ from tread_lab.engine.cost import memory
 from tread_lab.engine.device import CONTEXT
 from tread_lab.engine.measurable import check_measurable, check_probes, check_samplers
 from tread_lab.engine.provenance import decisive, fingerprint, measured_with
+from tread_lab.engine.system import files_read
+from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.fidelity import sha256
 from tread_lab.metrics.reference_file import reference_path
 from tread_lab.records.lab import Lab
@@ -33,7 +37,7 @@ from tread_lab.specs.evaluation import (
     EvaluationSpec,
     SamplesSpec,
 )
-from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.metrics import METRICS, by_extractor
 from tread_lab.specs.model import BACKBONES
 from tread_lab.specs.recipe import SCHEDULES
 from tread_lab.specs.routes import SELECTIONS
@@ -82,23 +86,61 @@ def check_files(tasks: Sequence[Task]) -> list[str]:
         check_start(spec)
     asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
     absent = [*_absent_classes(specs, {data: train for data, (train, _) in opened.items()})]
-    return [*check_measurable(asked, specs, opened), *absent]
+    check_measurable(asked, specs, opened)
+    return absent
 
 
 def check_planned(tasks: Sequence[Task]) -> list[str]:
     """Refuse in a plan what data that are here do not allow to measure; it is made without, too.
 
     Returns:
-        a line for each thing that is no error, and that a reader of the numbers should know.
+        a line for each file that is missing, with its source, and for each thing that is no error,
+        and that a reader of the numbers should know.
     """
     train, heldout = dict[DataSpec, Samples](), dict[DataSpec, Samples]()
+    missing = dict[str, None]()
     for data in dict.fromkeys(task.spec.data for task in tasks):
-        with contextlib.suppress(UserError):  # said once they are to be read
+        with _noted(missing):
             heldout[data] = open_data(data, "heldout")
             train[data] = open_data(data, "train")
-    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
+    specs = [task.spec for task in tasks]
+    for system, run in files_read(specs):
+        with _noted(missing):
+            system.network_folder(run)
+    asked = [(task.spec, evaluation) for task in tasks for evaluation in task.evaluations]
+    for data, spec in _with_metrics(asked):
+        with _noted(missing):
+            for extractor in by_extractor(spec.metrics, data.source):
+                SPACES[extractor].weights()
+        if spec.reference is not None:
+            with _noted(missing):
+                reference_path(spec.reference)
+        if data.holds.latents and not os.environ.get(AUTOENCODER):
+            where = "stabilityai/sd-vae-ft-ema of the Hugging Face hub"
+            missing[f"decoder: image metrics need {where}; give its folder in {AUTOENCODER}"] = None
     check_probes(asked, heldout)
-    return [*_absent_classes([task.spec for task in tasks], train)]
+    return [*(f"missing: {line}" for line in missing), *_absent_classes(specs, train)]
+
+
+@contextlib.contextmanager
+def _noted(missing: dict[str, None]) -> Iterator[None]:
+    """Add the line of what the block refuses."""
+    try:
+        yield
+    except UserError as error:
+        missing[str(error)] = None
+
+
+def _with_metrics(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
+) -> Iterable[tuple[DataSpec, SamplesSpec]]:
+    """Return the distinct evaluations of images, with the data of their runs."""
+    found = {
+        (run.data, spec.metrics, spec.reference): (run.data, spec)
+        for run, spec in asked
+        if isinstance(spec, SamplesSpec) and spec.metrics
+    }
+    return found.values()
 
 
 def _absent_classes(specs: Iterable[RunSpec], train: Mapping[DataSpec, Samples]) -> Iterator[str]:
