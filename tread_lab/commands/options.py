@@ -95,9 +95,6 @@ class Driven(Watched, OfLab, Changed):
         action="append",
         choices=tuple(TRACKERS),
     )
-    allow_mixed: bool = option(
-        "run although code, data or weights differ from those of earlier runs", False
-    )
     cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")
@@ -180,9 +177,6 @@ class Evaluate(Together, AsJson, OfLab):
         metavar="NAME|FILE",
     )
     plan: bool = option("print what would be measured, and stop", False)
-    allow_mixed: bool = option(
-        "measure although decoder or weights differ from earlier ones", False
-    )
 
 
 @dataclass(kw_only=True)

@@ -37,7 +37,6 @@ from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
     check_planned,
-    check_provenance,
     check_references,
     check_sampled,
     preflight,
@@ -225,8 +224,6 @@ def _drive(launch: _Launch) -> int:
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     show_lines(notices, preflight(open_tasks, launch.devices))
-    if not options.allow_mixed:
-        check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock(), ended_on_request(folder.remarks, say):
         store_plan(folder, plan)
         folder.keep_command(_command(options, lab))
