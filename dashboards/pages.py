@@ -15,6 +15,7 @@ from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress
 from tread_lab.dashboards.metrics import metrics_text
 from tread_lab.dashboards.summary import Summary, state_counts, summary
 from tread_lab.dashboards.table import ranking_table
+from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import mixtures
@@ -131,8 +132,9 @@ def table(lab: Lab, now: Snapshot, metric: str) -> Tree:
         return {"problem": "the records are being read"}
     try:
         ranked = ranking_table(now.frame, metric, now.plan.comparison)
-        mixed = mixtures(lab, now.frame["run"].unique())
-        ranked["caption"] = "; ".join([ranked["caption"], *mixed])
+        notes = left_note(now.frame.attrs.get("left", []))
+        notes += mixtures(lab, now.frame["run"].unique())
+        ranked["caption"] = "; ".join([ranked["caption"], *notes])
         return ranked
     except UserError as error:
         return {"problem": str(error)}

@@ -87,7 +87,6 @@ class Driven(Watched, OfLab, Changed):
         " axes.train.lr=[1e-3,3e-3] and the like"
     )
     name: str | None = option("name of the sweep (default: the name of the file)")
-    extend: bool = option("add what is new in the file to the stored plan", False)
     no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
     tracker: Sequence[str] = option(
         "follow the sweep in it; repeat it for several (mlflow)",

@@ -42,11 +42,9 @@ from tread_lab.sweep.plan.preflight import (
     preflight,
 )
 from tread_lab.sweep.plan.storage import (
-    load_plan,
-    plan_to_run,
+    check_edit,
     plan_with_costs,
     store_plan,
-    what_is_added,
 )
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
@@ -117,8 +115,7 @@ def sweep(options: Sweep) -> int:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     name = options.name or name
     plan = plan_sweep(lab, name, spec, experiment, devices, rates=rates, say=say)
-    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
-    plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
+    check_edit(lab.sweep(plan.name), plan)
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
     check_sampled(plan.possible_tasks)
@@ -129,8 +126,6 @@ def sweep(options: Sweep) -> int:
     if options.retry_failed is not None:
         kinds = [kind for kind in options.retry_failed.split(",") if kind]
         retried = _retry_failed(lab, plan, begun, kinds, dry_run=options.plan)
-    if options.extend:
-        _say_extension(lab, plan)
     open_tasks = pending_tasks(plan, lab)
     if options.plan:  # which reopens none
         show_lines(notices, check_planned(open_tasks))
@@ -182,13 +177,6 @@ def _show(launch: _Launch, out: Console) -> None:
     if plan.budget is not None:
         budget = Budget(lab, plan, times.seconds)
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))
-
-
-def _say_extension(lab: Lab, plan: Plan) -> None:
-    """Say what is added to the stored plan."""
-    folder = lab.sweep(plan.name)
-    if folder.plan_path.exists():
-        say(f"{plan.name}: {what_is_added(load_plan(folder), plan)}")
 
 
 def _retry_failed(

@@ -13,7 +13,12 @@ from typing import Any
 import torch
 
 from tread_lab.engine.assemble import has_lost_its_end
-from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, newest_whole_step
+from tread_lab.engine.checkpoint import (
+    DamagedCheckpoint,
+    list_checkpoints,
+    newest_whole_step,
+    step_of,
+)
 from tread_lab.engine.cost.memory import check_memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PeakMemory, limit_share, memory, name, peak_flops, release
@@ -95,6 +100,8 @@ def run_trial(
         folder.create(task.spec)
         folder.keep_defaults(task.defaults)
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
+        if lacking := task.lacking(folder):
+            _train_again(folder, before=lacking[0])
         if is_repairable(folder):
             folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
@@ -103,6 +110,14 @@ def run_trial(
             note = result.get("reason", report.note)
             report = replace(report, phase=result["state"], step=report.steps, note=note)
         yield report
+
+
+def _train_again(folder: RunFolder, *, before: int) -> None:
+    """Let a run go on from its newest checkpoint before a step; what was measured of it stays."""
+    folder.reopen()
+    for path in list_checkpoints(folder.checkpoints):
+        if step_of(path) > before:
+            path.unlink()
 
 
 def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Iterator[Report]:
