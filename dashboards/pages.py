@@ -15,8 +15,10 @@ from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress
 from tread_lab.dashboards.metrics import metrics_text
 from tread_lab.dashboards.summary import Summary, state_counts, summary
 from tread_lab.dashboards.table import ranking_table
+from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.provenance import mixtures
 from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
@@ -77,7 +79,8 @@ class Pages:
         states, awaited = now.frame.drop_duplicates("run")["state"], views.to_suggest(now.plan)
         above["counts"] = views.counts(states, awaited)
         chosen = metric if metric in above["metrics"] else above["metric"]
-        tree |= {"cells": cell_map.cells(now.frame, chosen, now.plan), "table": table(now, metric)}
+        tree["cells"] = cell_map.cells(now.frame, chosen, now.plan)
+        tree["table"] = table(self.lab, now, metric)
         return {**above, **tree}
 
     def cell(self, name: str, number: str, seed: str = "") -> Tree:
@@ -123,12 +126,16 @@ class Pages:
         ]
 
 
-def table(now: Snapshot, metric: str) -> Tree:
-    """Return the ranking as the page shows it, or why there is none."""
+def table(lab: Lab, now: Snapshot, metric: str) -> Tree:
+    """Return the ranking as the page shows it with what its runs mix, or why there is none."""
     if not now.version:
         return {"problem": "the records are being read"}
     try:
-        return ranking_table(now.frame, metric, now.plan.comparison)
+        ranked = ranking_table(now.frame, metric, now.plan.comparison)
+        notes = left_note(now.frame.attrs.get("left", []))
+        notes += mixtures(lab, now.frame["run"].unique())
+        ranked["caption"] = "; ".join([ranked["caption"], *notes])
+        return ranked
     except UserError as error:
         return {"problem": str(error)}
 

@@ -39,7 +39,7 @@ def paper_frame(paper_lab: Lab) -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def seeds_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Four placements at two rates and three seeds, metered; one of the runs failed."""
+    """Four placements at two rates and three seeds; one of the runs failed."""
     sweep = Synthetic(
         routes=((0, 4), (0, 8), (2, 8), (4, 8)),
         rates=(0.5, 0.75),
@@ -49,7 +49,6 @@ def seeds_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         history=False,
         similarity=False,
         specs=True,
-        watts=300.0,
     )
     return write_sweep(tmp_path_factory.mktemp("seeds"), sweep)
 
@@ -87,22 +86,21 @@ def made_frame(*cells: str, **columns: list[Any]) -> pd.DataFrame:
 
 @pytest.fixture
 def metered_frame() -> pd.DataFrame:
-    """Five routes beside a dense run of 60 kJ and 2 h; 2->8 spends 42 kJ and 1.5 h."""
-    spent = {  # gap, its interval, kJ, hours
-        "dense": (float("nan"), float("nan"), float("nan"), 60.0, 2.0),
-        "2->8": (-0.002, -0.003, -0.001, 42.0, 1.5),
-        "0->8": (0.004, 0.003, 0.005, 36.0, 1.2),
-        "4->8": (0.001, -0.001, 0.003, 50.0, 1.7),
-        "0->10": (0.009, 0.008, 0.010, 36.0, 1.1),
-        "5->6": (0.002, 0.001, 0.003, 63.0, 2.1),
+    """Five routes beside a dense run of 2 h; 2->8 spends 1.5 h."""
+    spent = {  # gap, its interval, hours
+        "dense": (float("nan"), float("nan"), float("nan"), 2.0),
+        "2->8": (-0.002, -0.003, -0.001, 1.5),
+        "0->8": (0.004, 0.003, 0.005, 1.2),
+        "4->8": (0.001, -0.001, 0.003, 1.7),
+        "0->10": (0.009, 0.008, 0.010, 1.1),
+        "5->6": (0.002, 0.001, 0.003, 2.1),
     }
-    gap, low, high, kilojoules, hours = map(list, zip(*spent.values()))
+    gap, low, high, hours = map(list, zip(*spent.values()))
     frame = made_frame(*spent, **{
         "cell": ["dense", *(f"{route} s=0.5" for route in [*spent][1:])], "route": list(spent),
         "gap/heldout": gap, "gap/heldout:low": low, "gap/heldout:high": high,
         "gap/heldout:n": [float("nan"), *[32.0] * 5],
         "cost/train_seconds": [3600 * h for h in hours],
-        "energy/joules": [1000 * kj for kj in kilojoules],
     })  # fmt: skip
     frame.attrs |= {"axes": ["start", "end"], "foreign": []}
     return frame

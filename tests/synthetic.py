@@ -76,7 +76,6 @@ class Synthetic:
         budgets: training steps that are an axis of their own; `steps` alone where empty.
         stages: steps before the end at which every run was measured, too.
         specs: also the spec of every run, which YAML is slow to write.
-        watts: power of a GPU whose energy every run recorded; `None` where it was not metered.
     """
 
     name: str = "placement"
@@ -97,7 +96,6 @@ class Synthetic:
     budgets: Sequence[int] = ()
     stages: Sequence[int] = ()
     specs: bool = False
-    watts: float | None = None
 
     @property
     def evaluations(self) -> tuple[EvaluationSpec, ...]:
@@ -205,8 +203,6 @@ def _write_run(
         metric_names.STEP_SECONDS: (0.15 - 0.005 * length),
         metric_names.IMAGES_PER_S: 400.0 + 20 * length,
     }
-    if sweep.watts is not None:
-        costs[metric_names.ENERGY] = sweep.watts * costs[metric_names.TRAIN_SECONDS]
     run.finish(RunState.COMPLETED, step=steps, metrics=costs)
 
 

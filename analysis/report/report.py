@@ -30,22 +30,19 @@ from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
-    ENERGY,
     IMAGES_PER_S,
     MFU,
     PEAK_MEMORY,
-    POWER,
     STEP_SECONDS,
     TRAIN_FLOPS,
     TRAIN_SECONDS,
-    USE,
 )
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.specs.units import duration, quantity, ratio
 
 _HERE = Path(__file__).parent
-COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU, USE, POWER, ENERGY)
+COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
 
 
 def write_report(lab: Lab, sweep: str, *, path: Path | None = None) -> Path:

@@ -90,17 +90,9 @@ def sweep_file(plan: StoredPlan) -> str:
         "sampler_axes": None,  # every evaluation is written
     }
     file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
-    earlier = len(plan.sources.get("earlier", []))
-    note = (
-        f"# Extends {earlier} earlier files, whose trials are not repeated here.\n"
-        if earlier
-        else ""
-    )
     first = [k for k in ("question", "experiment", "fixed") if k in file]
     ordered = {k: file[k] for k in (*first, *file)}
-    return note + yaml.dump(
-        ordered, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96
-    )
+    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96)
 
 
 def setups(lab: Lab, runs: Iterable[str]) -> Sheet:

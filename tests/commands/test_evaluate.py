@@ -173,16 +173,9 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    beside: list[str] = []
-
-    def differs(folders: Any, *what: Any) -> None:
-        beside.extend(folder.name for folder in folders)
-        raise UserError("another decoder")
-
-    monkeypatch.setattr(evaluate, "check_measured", differs)
     run = completed(lab)
     lab.run("another").create(tiny())
-    how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
+    how: dict[str, Any] = {"root": str(lab.root)}
     named = ["heldout_loss", "heldout_loss at 50%"]
     assert evaluate_with(run[:6], *named, **how) == 0
     cache = lab.root / "cache"
@@ -199,9 +192,6 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
     ]  # fmt: skip
     with pytest.raises(UserError, match=r"RUN heldout_loss fd@1k`$"):
         evaluate_with(run[:6], **how)
-    with pytest.raises(UserError, match=r"^another decoder$"):
-        evaluate_with(run[:6], *named, root=str(lab.root))
-    assert sorted(beside) == sorted([run, "another"]), "all runs of the lab"
 
 
 def test_a_plan_says_what_would_be_measured_and_measures_nothing(
@@ -275,7 +265,7 @@ def test_a_run_whose_data_are_not_here_is_left_out_and_named(
             yield from ((tiny(**({"data": elsewhere} if lost else {})), spec) for spec in specs)
 
     monkeypatch.setattr(evaluate, "open_evaluations", opened)
-    how: dict[str, Any] = {"root": str(lab.root), "allow_mixed": True}
+    how: dict[str, Any] = {"root": str(lab.root)}
     absent = names[1:3]
     assert evaluate_with("budgeted", "heldout_loss", **how) == UNFINISHED
     assert [call[0] for call in measured[1:]] == [name for name in names if name not in absent]

@@ -120,21 +120,12 @@ def test_figures_that_were_half_drawn_are_drawn_again(monkeypatch: pytest.Monkey
     assert names == ["a", "a"] and main(COMMAND) == 0 and names == ["a", "a"]
 
 
-def test_an_extension_is_said_and_draws_again_where_something_is_added(
-    drawn: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_edited_sweep_draws_again(drawn: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     ended(BOTH, state=RunState.DIVERGED)
-    for more, draws, said in (
-        ([], 1, "s\n"),
-        ([], 1, "s\n"),
-        (["--extend"], 1, "s: adds nothing; 2 trials as before\n"),
-        ([BOTH, "--extend", "--plan", "--json"], 1, "s: adds 1 trial (2->7 s=0.5 seed 0)"),
-        ([BOTH, "--extend"], 2, "s: adds 1 trial (2->7 s=0.5 seed 0); 2 trials as before\n"),
-    ):
+    for more, draws in (([], 1), ([], 1), ([BOTH, "--plan", "--json"], 1), ([BOTH], 2)):
         assert main([*COMMAND, *more]) == 0 and len(drawn) == draws
-        err = capsys.readouterr().err
-        assert err.startswith(said)
-    assert main([*COMMAND, "stop_early=asha"]) == 2, "the first file, as it is now"
+    capsys.readouterr()
+    assert main([*COMMAND, "stop_early=asha"]) == 2
     assert "stop_early: needs trials beside each other" in capsys.readouterr().err
 
 

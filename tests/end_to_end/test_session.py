@@ -45,8 +45,7 @@ evaluate {RUN} heldout_loss --device cpu
 {SWEEP} seeds=[0,1] --executor inline --plan
 {SWEEP} seeds=[0,1] --executor inline
 {SWEEP} seeds=[0,1] --executor inline --no-mlflow
-{SWEEP} seeds=[0,1,2] --executor inline
-{SWEEP} seeds=[0,1,2] --executor inline --extend --plan
+{SWEEP} seeds=[0,1,2] --executor inline --plan
 status
 status places
 status places --json

@@ -44,7 +44,7 @@ COUNT = 40  # samples of each data set
 PROBE = {"images": 2, "levels": 2}
 
 NUMBERS = Path(__file__).parent / "numbers.json"
-OF_A_MACHINE = re.compile("second|images_per_s|memory|energy|power|utilisation|mfu")
+OF_A_MACHINE = re.compile("second|images_per_s|memory|mfu")
 TOLERANCE = {"fp32": 1e-3, "tf32": 1e-3, "bf16": 0.02, "fp16": 0.02}  # over processors
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,32 +16,11 @@ from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
 
 
-def test_device_hours_stand_beside_flops_and_give_way_to_energy(
-    paper_frame: pd.DataFrame, seeds_frame: pd.DataFrame
-) -> None:
+def test_device_hours_stand_beside_flops(paper_frame: pd.DataFrame) -> None:
     table = ranking(paper_frame).set_index("cell")
     assert table.loc["dense", "hours"] == 1.0
     assert table.loc["2->8 s=0.5", "hours"] == pytest.approx(46 / 60)
-    assert "energy" not in table
-    texts = formatted(ranking(seeds_frame), "gap/heldout")
-    assert texts.set_index("cell").loc["dense", "energy / dense"] == "1.00"
-    assert "device-hours / dense" not in texts
-
-
-@pytest.mark.parametrize("metered", [0, 2, 3])
-def test_device_hours_stand_for_joules_that_few_runs_have(
-    metered: int, metered_frame: pd.DataFrame
-) -> None:
-    metered_frame.loc[1 + metered :, "energy/joules"] = np.nan
-    table = ranking(metered_frame).set_index("cell")
-    assert ("energy" in table, "hours" in table) == (metered == 3, metered < 3)
-
-
-def test_a_baseline_without_a_meter_leaves_device_hours(metered_frame: pd.DataFrame) -> None:
-    metered_frame.loc[0, "energy/joules"] = np.nan
-    assert "energy" not in ranking(metered_frame) and "hours" in ranking(metered_frame)
-    bare = ranking(metered_frame.drop(columns=["energy/joules", "cost/train_seconds"]))
-    assert "energy" not in bare and "hours" not in bare
+    assert "hours" not in ranking(paper_frame.drop(columns="cost/train_seconds"))
 
 
 @pytest.mark.parametrize(
@@ -65,11 +43,11 @@ def test_each_trial_is_divided_by_its_own_baseline(metered_frame: pd.DataFrame) 
     other = metered_frame[dense | (metered_frame["run"] == "2->8")].copy()
     other["run"], other["seed"] = other["run"] + "1", 1
     other["baseline"] = other["baseline"].map({"dense": "dense1"})
-    other["energy/joules"] = [80_000.0, 40_000.0]
+    other["cost/train_seconds"] = [8000.0, 4000.0]
     frame = pd.concat([metered_frame, other], ignore_index=True)
     frame.attrs |= metered_frame.attrs
-    share = ranking(frame).set_index("cell").loc["2->8 s=0.5", "energy"]
-    assert share == pytest.approx((0.7 + 0.5) / 2)
+    share = ranking(frame).set_index("cell").loc["2->8 s=0.5", "hours"]
+    assert share == pytest.approx((0.75 + 0.5) / 2)
 
 
 def test_a_run_of_two_devices_spends_the_hours_of_both(tmp_path: Path) -> None:
@@ -89,7 +67,7 @@ def test_a_run_of_two_devices_spends_the_hours_of_both(tmp_path: Path) -> None:
 def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
     seeds_frame: pd.DataFrame,
 ) -> None:
-    frame = seeds_frame.drop(columns="energy/joules")
+    frame = seeds_frame.copy()
     frame.loc[(frame["cell"] == "2->8 s=0.5") & (frame["seed"] == 1), "cost/train_seconds"] *= 4
     texts = formatted(ranking(frame), "gap/heldout")
     busy = texts[texts["device-hours / dense"].str.endswith(" (disturbed)")]

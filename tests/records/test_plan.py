@@ -20,15 +20,13 @@ TEXT = """{
  "name": "s",
  "question": "Where?",
  "experiment": "tiny",
- "sweep": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}, "earlier": [{}]},
- "versions": ["a", "b"],
+ "sweep": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}},
  "holes": [{"reason": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
  "duplicates": [],
  "evaluate": [{"kind": "heldout_loss", "images": 8}],
  "search": {"sampler": "tpe"},
  "space": [{"start": 0}, {"start": 1}],
  "created": 1.5,
- "extended": [2.5],
  "trials": [
   {"role": "baseline", "cell": {}, "seed": 0, "spec": {"train": {"steps": 5}}, "run": "d", "baseline": null},
   {"role": "trial", "cell": {"start": 0}, "seed": 0, "spec": {"train": {"steps": 5}}, "run": "a", "baseline": "d"}
@@ -66,8 +64,8 @@ def test_every_field_is_read(path: Path) -> None:
     assert (plan.sweep_file, plan.base) == ({"seeds": [0]}, {"name": "tiny"})
     assert plan.excluded == (ExcludedCells("start < end", 2, ({"start": 3, "end": 2},)),)
     assert plan.evaluations_as_written == [{"heldout_loss": {"images": 8}}]
-    assert (plan.space, plan.versions) == (({"start": 0}, {"start": 1}), ("a", "b"))
-    assert (plan.created, plan.extended) == (1.5, (2.5,))
+    assert plan.space == ({"start": 0}, {"start": 1})
+    assert plan.created == 1.5
     assert plan.trials[0].spec["train"] is plan.trials[1].spec["train"]  # equal parts are one
     assert plan.trials[1] == Trial("trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d")
 
@@ -142,10 +140,8 @@ def test_a_trial_is_stored_as_plain_values() -> None:
 def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> None:
     plan = StoredPlan("s", "", "", (), (), {})
     bare = plan.tree()
-    assert {"created", "extended", "space", "versions"}.isdisjoint(bare) and bare["format"] == 1
+    assert {"created", "space"}.isdisjoint(bare) and bare["format"] == 1
     assert dataclasses.replace(plan, created=0.0).tree()["created"] == 0.0
-    extended = dataclasses.replace(plan, extended=(2.0,)).tree()
-    assert (extended["created"], extended["extended"]) == (None, [2.0])
     assert dataclasses.replace(plan, search={}).tree()["space"] == []
     assert (plan.sweep_file, plan.base) == ({}, {})
     assert '"trials": [],\n "crc": ' in plan.text()

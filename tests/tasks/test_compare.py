@@ -65,7 +65,6 @@ def drawn(lab: Lab) -> np.ndarray:
         return arrays["arr_0"]
 
 
-@pytest.mark.xfail(strict=True, reason="guidance of a run of no steps: step 0 is refused")
 @pytest.mark.task(28)
 def test_a_published_dit_is_sampled_under_guidance(run_command: Command, lab: Lab) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -1,113 +1,91 @@
-"""An edited sweep file: only the difference is trained, and finished runs keep their records."""
+"""What a user does with an edited sweep file: finished runs are found, tried cells count."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.tasks.conftest import (
-    DONE,
-    FIXED,
-    INLINE,
-    MISTAKE,
-    PROBE,
-    Answer,
-    Command,
-    attempts,
-    measured,
-    trials,
-)
+from tread_lab.cli import main
+from tread_lab.frames import started_cells, trials_frame
 from tread_lab.records.lab import Lab
 
-Sweep = Callable[..., Answer]
-FILE = f"{FIXED}axes: {{route: [0->1]}}\nseeds: [0]\n{PROBE}"
-TWO = FILE.replace("[0->1]", "[0->1, 1->2]")
+SMALL = ["model.width=16", "model.heads=1", "model.depth=4", "train.batch=8", "train.warmup=2"]
+STEPS = ["train.steps=8", "train.ema.halflife=0.1", "execution.checkpoint_every=4"]
+LOSS = "{heldout_loss: {images: 8, levels: 2}}"
+HOW = ["--executor", "inline", "--device", "cpu", "--no-mlflow"]
+BOTH, ONE = 'axes.route=["0->1","1->2"]', 'axes.route=["0->1"]'
 
 
-@pytest.mark.task(10, 11)
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.chdir(tmp_path)
+    assert sweep(BOTH) == 0
+    return Lab(tmp_path / "lab")
+
+
+def sweep(*words: str, name: str = "s", evaluate: str = LOSS) -> int:
+    fixed = ["tiny", *SMALL, *STEPS, f"evaluate=[{evaluate}]", "--name", name, *HOW]
+    return main(["sweep", *fixed, *words])
+
+
+def attempts(lab: Lab) -> dict[str, int]:
+    return {run.name: len(run.attempts.read()) for run in lab.runs()}
+
+
+@pytest.mark.task(10, 11, 14)
 @pytest.mark.parametrize(
-    ("edited", "cells", "seeds"),
+    ("words", "new"),
     [
-        (FILE.replace("seeds: [0]", "seeds: [0, 1]"), ["dense", "0->1"], [0, 1]),
-        (TWO, ["dense", "0->1", "1->2"], [0]),
+        pytest.param([BOTH, "seeds=[0,1]"], 3, id="seed"),
+        pytest.param(['axes.route=["0->1","1->2","0->2"]'], 1, id="cell"),
+        pytest.param([BOTH, "match=train_flops"], 2, id="match"),
     ],
-    ids=["seed", "cell"],
 )
-def test_what_the_edit_adds_is_trained_alone(
-    edited: str, cells: list[str], seeds: list[int], run_sweep: Sweep, lab: Lab
-) -> None:
-    run_sweep(FILE)
-    before = {run.name: run.log_path.read_bytes() for run in lab.runs()}
-    run_sweep(edited, "--extend")
-    frame = trials(lab)
-    assert sorted({*zip(frame["route"], frame["seed"])}) == sorted(
-        (cell, seed) for cell in cells for seed in seeds
-    )
-    assert (frame["state"] == "completed").all()
-    assert {name: lab.run(name).log_path.read_bytes() for name in before} == before
-    assert {*attempts(lab).values()} == {1} and len(attempts(lab)) == len(cells) * len(seeds)
+def test_edit_trains_only_what_is_new(lab: Lab, words: list[str], new: int) -> None:
+    before = attempts(lab)
+    assert sweep(*words) == 0
+    after = attempts(lab)
+    assert before.items() <= after.items() and len(after) == len(before) + new
+    assert len(lab.sweep("s").history()) == 2
 
 
 @pytest.mark.task(12)
-def test_a_cell_that_leaves_the_file_still_counts(run_sweep: Sweep, lab: Lab) -> None:
-    run_sweep(TWO)
-    before = attempts(lab)
-    run_sweep(FILE, "--extend")
-    frame = trials(lab)
-    assert sorted(frame["route"]) == ["0->1", "1->2", "dense"]
-    assert frame.set_index("route")["gap/heldout"].notna()["1->2"]
-    assert attempts(lab) == before
+def test_removed_cell_has_left_and_counts(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep(ONE) == 0
+    assert "left the file, still counted: 1->2 s=0.5" in capsys.readouterr().out
+    frame = trials_frame(lab, "s")
+    assert "1->2 s=0.5" not in set(frame["cell"]) and started_cells(frame) == 2
+    assert main(["status", "s"]) == 0
+    assert "1->2 s=0.5" in capsys.readouterr().out
+    assert sweep(BOTH) == 0
+    frame = trials_frame(lab, "s")
+    assert frame.attrs["left"] == [] and started_cells(frame) == 2
 
 
 @pytest.mark.task(13)
-def test_an_added_evaluation_at_a_kept_step_trains_nothing(run_sweep: Sweep, lab: Lab) -> None:
-    run_sweep(FILE)
+def test_missing_snapshot_is_trained_again(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = f"{LOSS}, {{heldout_loss: {{images: 8, levels: 2, at: [2]}}}}"
+    losses = trials_frame(lab, "s")["heldout/loss"].tolist()
+    assert sweep(BOTH, "--plan", evaluate=asked) == 0
+    plan = capsys.readouterr().out
+    assert "trained again" in plan and "1->2 s=0.5 seed 0 at 2" in plan
+    assert sweep(BOTH, evaluate=asked) == 0
+    assert all(len([*run.evaluations()]) == 2 for run in lab.runs())
+    assert trials_frame(lab, "s")["heldout/loss"].tolist() == losses
     before = attempts(lab)
-    run_sweep(FILE.replace("levels: 2", "levels: 2, at: [2, end]"), "--extend")
-    assert sorted(record["step"] for record in measured(lab)) == [2, 2, 4, 4]
-    assert attempts(lab) == before
-
-
-@pytest.mark.xfail(strict=True, reason="a step whose checkpoint is gone is not trained again")
-@pytest.mark.task(13)
-def test_an_added_evaluation_at_another_step_trains_again(run_sweep: Sweep, lab: Lab) -> None:
-    run_sweep(FILE)
-    run_sweep(FILE.replace("levels: 2", "levels: 2, at: [3, end]"), "--extend")
-    assert sorted(record["step"] for record in measured(lab)) == [3, 3, 4, 4]
-
-
-@pytest.mark.task(14)
-def test_another_match_trains_other_lengths_alone(run_sweep: Sweep, lab: Lab) -> None:
-    run_sweep(FILE)
-    before = attempts(lab)
-    run_sweep(f"match: train_flops{FILE}", name="matched")
-    frame = trials(lab, "matched").set_index("route")
-    assert frame["train.steps"].to_dict() == {"dense": 4, "0->1": 6}
-    assert before.items() <= attempts(lab).items() and len(attempts(lab)) == len(before) + 1
+    assert sweep(BOTH, evaluate=asked) == 0 and attempts(lab) == before
 
 
 @pytest.mark.task(15)
-def test_two_sweeps_share_equal_runs(run_sweep: Sweep, lab: Lab) -> None:
-    run_sweep(FILE)
-    before = {run.name: run.log_path.read_bytes() for run in lab.runs()}
-    run_sweep(TWO, name="other")
-    assert {name: lab.run(name).log_path.read_bytes() for name in before} == before
-    assert len(attempts(lab)) == 3 and {*attempts(lab).values()} == {1}
-    shared = trials(lab).set_index("route")["heldout/loss"]
-    assert trials(lab, "other").set_index("route")["heldout/loss"][shared.index].equals(shared)
+def test_two_sweeps_share_their_runs(lab: Lab) -> None:
+    before = attempts(lab)
+    assert sweep(ONE, name="other") == 0 and attempts(lab) == before
 
 
 @pytest.mark.task(16)
-def test_an_edit_that_shares_nothing_asks_for_a_name(
-    run_sweep: Sweep, run_command: Command, lab: Lab
-) -> None:
-    run_sweep(FILE)
+def test_edit_that_shares_nothing_is_refused(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     before = attempts(lab)
-    Path("small.yaml").write_text(FILE.replace("steps: 4", "steps: 5"))
-    refused = run_command("sweep small.yaml", *INLINE)
-    assert refused.code == MISTAKE and "--name" in refused.mistake
-    assert attempts(lab) == before
-    assert run_command("sweep small.yaml --name longer", *INLINE).code == DONE
-    assert lab.sweeps() == ["longer", "small"] and len(attempts(lab)) == 2 * len(before)
+    assert sweep(BOTH, "train.lr=0.1") == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("tread-lab: --name: ")
+    assert attempts(lab) == before and len(lab.sweep("s").history()) == 1

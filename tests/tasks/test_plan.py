@@ -59,7 +59,6 @@ def test_missing_weights_are_named_before_a_run_starts(
     assert not lab.root.exists()
 
 
-@pytest.mark.xfail(strict=True, reason="a plan lists no missing weights")
 @pytest.mark.task(17)
 def test_a_plan_lists_missing_weights(
     run_command: Command, monkeypatch: pytest.MonkeyPatch

@@ -35,7 +35,7 @@ from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.plan import started_tasks
-from tread_lab.sweep.plan.preflight import check_measured, check_references
+from tread_lab.sweep.plan.preflight import check_references
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
@@ -70,9 +70,6 @@ def evaluate(options: Evaluate) -> int:
     show_lines(notices, (f"left out: run {name}: {why}" for name, why in left_out.items()))
     to_measure = [*open_evaluations(measurements)]
     check_measurable(to_measure, opened=opened)
-    if not options.allow_mixed:
-        beside = (folder for folder, _ in measurements) if name in lab.sweeps() else lab.runs()
-        check_measured(beside, to_measure)
     for folder, spec, metrics in _measured(lab, measurements, processes, picked, user_errors):
         tree = encode(spec)
         metrics = {names.name(name, signature(spec), tree): x for name, x in metrics.items()}

@@ -86,16 +86,12 @@ class Driven(Watched, OfLab, Changed):
         " axes.train.lr=[1e-3,3e-3] and the like"
     )
     name: str | None = option("name of the sweep (default: the name of the file)")
-    extend: bool = option("add what is new in the file to the stored plan", False)
     no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
     tracker: Sequence[str] = option(
         "follow the sweep in it; repeat it for several (mlflow)",
         [],
         action="append",
         choices=tuple(TRACKERS),
-    )
-    allow_mixed: bool = option(
-        "run although code, data or weights differ from those of earlier runs", False
     )
     cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     processes: int = option("processes on CPUs that train each run together (1)", 1)
@@ -179,9 +175,6 @@ class Evaluate(Together, AsJson, OfLab):
         metavar="NAME|FILE",
     )
     plan: bool = option("print what would be measured, and stop", False)
-    allow_mixed: bool = option(
-        "measure although decoder or weights differ from earlier ones", False
-    )
 
 
 @dataclass(kw_only=True)

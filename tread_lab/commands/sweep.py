@@ -36,17 +36,14 @@ from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
     check_extensions,
     check_planned,
-    check_provenance,
     check_references,
     check_sampled,
     preflight,
 )
 from tread_lab.sweep.plan.storage import (
-    load_plan,
-    plan_to_run,
+    check_edit,
     plan_with_costs,
     store_plan,
-    what_is_added,
 )
 from tread_lab.sweep.search.budget import Budget, BudgetedQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
@@ -117,8 +114,7 @@ def sweep(options: Sweep) -> int:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     name = options.name or name
     plan = plan_sweep(lab, name, spec, experiment, devices, rates=rates, say=say)
-    plan = plan_to_run(lab.sweep(plan.name), plan, extend=options.extend)
-    plan = replace(plan, budget=spec.budget, stop_early=spec.stop_early)  # no part of a stored plan
+    check_edit(lab.sweep(plan.name), plan)
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
     check_sampled(plan.possible_tasks)
@@ -129,8 +125,6 @@ def sweep(options: Sweep) -> int:
     if options.retry_failed is not None:
         kinds = [kind for kind in options.retry_failed.split(",") if kind]
         retried = _retry_failed(lab, plan, begun, kinds, dry_run=options.plan)
-    if options.extend:
-        _say_extension(lab, plan)
     open_tasks = pending_tasks(plan, lab)
     if options.plan:  # which reopens none
         show_lines(notices, check_planned(open_tasks))
@@ -184,13 +178,6 @@ def _show(launch: _Launch, out: Console) -> None:
         show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))
 
 
-def _say_extension(lab: Lab, plan: Plan) -> None:
-    """Say what is added to the stored plan."""
-    folder = lab.sweep(plan.name)
-    if folder.plan_path.exists():
-        say(f"{plan.name}: {what_is_added(load_plan(folder), plan)}")
-
-
 def _retry_failed(
     lab: Lab, plan: Plan, begun: Sequence[Task], kinds: Sequence[str], *, dry_run: bool
 ) -> list[Task]:
@@ -224,8 +211,6 @@ def _drive(launch: _Launch) -> int:
         raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     show_lines(notices, preflight(open_tasks, launch.devices))
-    if not options.allow_mixed:
-        check_provenance(lab, launch.begun, open_tasks, launch.devices.type)
     with folder.lock():
         store_plan(folder, plan)
         folder.keep_command(_command(options, lab))

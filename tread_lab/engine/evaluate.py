@@ -51,6 +51,8 @@ from tread_lab.specs.evaluation import (
 from tread_lab.specs.metrics import by_extractor
 from tread_lab.specs.run import RunSpec
 
+SMOKE_TEST = 50  # steps, of which a run need not be better than predicting zero
+
 if TYPE_CHECKING:
     from tread_lab.metrics.extraction import Reference
     from tread_lab.metrics.features import Scorer
@@ -180,7 +182,7 @@ def _heldout(
             metrics[metric_names.HELDOUT_ROUTED] - metrics[metric_names.HELDOUT_LOSS]
         )
     loss = metrics[metric_names.HELDOUT_LOSS]
-    if spec.step is None and model.step > 0 and loss > losses.zero:
+    if spec.step is None and model.step > SMOKE_TEST and loss > losses.zero:
         raise Exploded(
             f"held-out loss {loss:.4g} exceeds {losses.zero:.4g}, the loss of predicting zero;"
             " try a lower train.lr"

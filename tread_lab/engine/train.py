@@ -11,7 +11,6 @@ import torch
 
 from tread_lab.data.deviation import check_deviation
 from tread_lab.engine.optimizer import learning_rates
-from tread_lab.engine.power import Meter
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder
@@ -41,7 +40,6 @@ def train(
     spec: RunSpec,
     folder: RunFolder,
     device: torch.device,
-    meter: Meter | None = None,
     ranks: Ranks | None = None,
 ) -> Iterator[Progress]:
     """Train from the newest checkpoint to the end, yielding after every optimizer step.
@@ -59,7 +57,7 @@ def train(
     """
     if ranks is not None and ranks.leads:
         ranks.told(partial(_follow, spec, folder.path))
-    with Trainer(spec, folder, device, meter, ranks) as run:
+    with Trainer(spec, folder, device, ranks) as run:
         if run.ranks.leads:
             check_deviation(spec, run.batches.samples)
         rate, saved = learning_rates(spec.train), run.resume()

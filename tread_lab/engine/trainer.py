@@ -23,7 +23,6 @@ from tread_lab.engine.compiled import compile_for
 from tread_lab.engine.device import check_precision, pins, use
 from tread_lab.engine.objective import Objective
 from tread_lab.engine.optimizer import Ema, adamw
-from tread_lab.engine.power import Meter
 from tread_lab.engine.precision import LossScaler, autocast, matrix_products
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.system import Joining, Part, systems_of
@@ -51,11 +50,10 @@ class Trainer:
         spec: RunSpec,
         folder: RunFolder,
         device: torch.device,
-        meter: Meter | None = None,
         ranks: Ranks | None = None,
     ) -> None:
         check_precision(spec.precision, device)
-        self.spec, self.folder, self.device, self._meter = spec, folder, device, meter
+        self.spec, self.folder, self.device = spec, folder, device
         use(device, deterministic=spec.execution.deterministic)
         self.ranks = ranks or Ranks(device)
         self.network = fresh_network(spec).to(device)
@@ -78,7 +76,6 @@ class Trainer:
         self.objective = Objective(spec, process, self.parts)
         self.keep_steps = {*spec.execution.keep_steps, *folder.kept_steps()}
         self.step, self.loss, self.overflows, self._lr = 0, math.nan, 0, math.nan
-        self._joules: str | None = "0"  # of earlier attempts, `None` if it is not known
         self._window: list[Tensor] = []
         self._one = torch.ones((), device=device)
         self._gradient_norm: Tensor | None = None
@@ -88,8 +85,8 @@ class Trainer:
 
     def resume(self) -> int:
         """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
-        saved = checkpoint.load_latest(self.folder.checkpoints)
-        self._joules = "0" if saved is None else saved.facts.get("joules")
+        steps = self.spec.train.steps
+        saved = checkpoint.load_latest(self.folder.checkpoints, until=steps)
         if saved is None:
             self._start_from_elsewhere()
         else:
@@ -108,7 +105,7 @@ class Trainer:
     def prepare(self) -> Iterator[None]:
         """Fill the caches that the run's systems read, with signs of life; then start to measure.
 
-        Whoever comes first fills a cache for all runs, so its time and energy are no run's.
+        Whoever comes first fills a cache for all runs, so its time is no run's.
 
         Raises:
             UserError: an encoder cannot be opened, or there is no room for its features.
@@ -122,8 +119,6 @@ class Trainer:
         if self.ranks.leads:
             self.ranks.go_on(self.step)
         self._restart_clock(seconds)
-        if self._meter is not None:
-            self._meter.begin(self._joules)
 
     def _restart_clock(self, seconds: float) -> None:
         """Let `seconds` be the training time up to now."""
@@ -201,8 +196,6 @@ class Trainer:
         if self.scaler.enabled:
             self.overflows = int(self.scaler.overflows)
             values[metric_names.OVERFLOWS] = self.overflows
-        if self._meter is not None:
-            values |= self._meter.values()
         if self._writer is not None:
             self._writer(self.step, **values)
 
@@ -235,8 +228,6 @@ class Trainer:
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
-            if self._meter is not None and (joules := self._meter.energy()) is not None:
-                facts["joules"] = repr(joules)
             if self._writer is not None:
                 facts["log"] = self._writer.history(self.step)
             state = checkpoint.Checkpoint(self.step, tensors, facts)

@@ -113,9 +113,11 @@ def best_first(cells: pd.DataFrame, key: str) -> pd.DataFrame:
 
 
 def started_cells(frame: pd.DataFrame) -> int:
-    """Return how many cells beside baselines were started, also those that have no result."""
+    """Return how many cells beside baselines were started, also those that have no result, and
+    those that have left the file since."""
     begun = (frame["role"] == "trial") & (frame["run"] != frame["baseline"])
-    return int(frame.loc[begun & (frame["state"] != RunState.PENDING), "cell"].nunique())
+    now = int(frame.loc[begun & (frame["state"] != RunState.PENDING), "cell"].nunique())
+    return now + len(frame.attrs.get("left", ()))
 
 
 def tied_with_best(

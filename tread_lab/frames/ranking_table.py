@@ -13,7 +13,6 @@ from tread_lab.frames.ranking import ranked_cells, ranking_key
 from tread_lab.frames.texts import metric_numbers, over_texts
 from tread_lab.records.metric_names import (
     DEVICE_HOURS,
-    ENERGY,
     FAMILY_FLOPS,
     GAP_HELDOUT,
     TRAIN_FLOPS,
@@ -24,9 +23,8 @@ from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import ratio
 
 ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
-OF_DENSE, BUSY = "cost/of_dense", "cost/disturbed"
-SPENT = {ENERGY: ("energy", "energy / dense"), DEVICE_HOURS: ("hours", "device-hours / dense")}
-RATIOS = {"flops": "FLOPs / dense", **dict(SPENT.values())}
+OF_DENSE, HOURS_OF_DENSE, BUSY = "cost/of_dense", "cost/hours_of_dense", "cost/disturbed"
+RATIOS = {"flops": "FLOPs / dense", "hours": "device-hours / dense"}
 
 
 def ranking(
@@ -37,11 +35,10 @@ def ranking(
     The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
     Columns: rank, cell, `metric`, the gap in held-out loss, flops (`training_price` over the
-    baseline's), energy of training over the baseline's or, where most runs were not metered, hours
-    (of a device) and disturbed (above 0 where other work ran beside a seed), the metrics `beside`,
-    state, reason. Where flops counts parents, energy and hours, which do not, are left out. Of each
-    metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the trials;
-    its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
+    baseline's), hours (of a device, likewise) and disturbed (above 0 where other work ran beside a
+    seed), the metrics `beside`, state, reason. Where flops counts parents, hours, which do not, are
+    left out. Of each metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the
+    trials; its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -54,14 +51,11 @@ def ranking(
     if TRAIN_FLOPS in frame:
         frame = frame.assign(**{OF_DENSE: _of_dense(frame, price)})
         ratios["flops"] = OF_DENSE
-    if price == TRAIN_FLOPS and (found := spent(frame)) is not None:
-        name, column = SPENT[found[0]][0], f"{found[0]}_of_dense"
-        frame = frame.assign(**{found[0]: found[1]})
-        frame = frame.assign(**{column: _of_dense(frame, found[0])})
-        ratios[name] = column
-        if found[0] == DEVICE_HOURS:
-            frame = frame.assign(**{BUSY: disturbed(frame, DEVICE_HOURS).astype(float)})
-            ratios["disturbed"] = BUSY
+    if price == TRAIN_FLOPS and TRAIN_SECONDS in frame:
+        frame = frame.assign(**{DEVICE_HOURS: device_hours(frame)})
+        frame = frame.assign(**{HOURS_OF_DENSE: _of_dense(frame, DEVICE_HOURS)})
+        frame = frame.assign(**{BUSY: disturbed(frame, DEVICE_HOURS).astype(float)})
+        ratios |= {"hours": HOURS_OF_DENSE, "disturbed": BUSY}
     cells = ranked_cells(frame, metric)
     done = cells["state"] == "completed"
     columns = {name: name for name in _with_ends(metric, GAP_HELDOUT)} | ratios
@@ -122,22 +116,11 @@ def training_price(rows: pd.DataFrame) -> str:
     return FAMILY_FLOPS if differ else TRAIN_FLOPS
 
 
-def spent(frame: pd.DataFrame) -> tuple[str, pd.Series[float]] | None:
-    """Return what trials cost and its column: joules, else device-hours; `None` without either.
-
-    Joules count where more than half of the trials that have device-hours and a baseline have
-    joules too, and so have their baselines.
-    """
-    hours = None
-    if TRAIN_SECONDS in frame:
-        devices = frame["run"].map(frame.attrs.get("devices", {})).fillna(1)
-        hours = devices * frame[TRAIN_SECONDS] / 3600
-    if ENERGY in frame:
-        compared = (frame[ENERGY] / of_baseline(frame, ENERGY)).notna().sum()
-        timed = 0 if hours is None else (hours / of_baseline(frame, TRAIN_SECONDS)).notna().sum()
-        if 2 * compared > timed:
-            return ENERGY, frame[ENERGY]
-    return None if hours is None else (DEVICE_HOURS, hours)
+def device_hours(frame: pd.DataFrame) -> pd.Series[float]:
+    """Return the hours of training of each trial over all of its devices."""
+    devices = frame["run"].map(frame.attrs.get("devices", {})).fillna(1)
+    hours: pd.Series[float] = devices * frame[TRAIN_SECONDS] / 3600
+    return hours
 
 
 def _of_dense(frame: pd.DataFrame, cost: str) -> pd.Series[float]:

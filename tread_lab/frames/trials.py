@@ -12,6 +12,7 @@ import pandas as pd
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
 from tread_lab.frames.reading import Column, Memory, Record, Records, Result, numbers
+from tread_lab.records.history import left_cells
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -82,7 +83,7 @@ class SweepReader:
     """
 
     def __init__(self, lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> None:
-        self.plan = plan.with_baseline_cells
+        self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
         self._memory = Memory() if memory is None else memory
         self._trials = {trial.run: trial for trial in self.plan.trials}
@@ -206,6 +207,7 @@ class SweepReader:
         counts = {trial.run: self.devices(trial) for trial in self.plan.trials}
         frame.attrs["devices"] = _Shared({run: n for run, n in counts.items() if n > 1})
         frame.attrs["comparison"] = self.plan.comparison
+        frame.attrs["left"] = self._left
         return frame
 
     @property

@@ -37,9 +37,6 @@ TRAIN_IMAGES = "cost/train_images"  # seen by a step of a run, in curves over tr
 DEVICE_HOURS = "cost/device_hours"  # trained by a step of a run, likewise
 MFU = "cost/mfu"
 PEAK_MEMORY = "cost/peak_memory_bytes"
-ENERGY = "energy/joules"  # of the device while it trained, by a run that had it to itself
-POWER = "power/watts"  # mean over the training
-USE = "gpu/utilisation"  # share of the time in which the device computed
 
 
 def _cost(
@@ -115,9 +112,6 @@ METRIC_KINDS: dict[str, MetricKind] = {
         "byte",
         "of the run on a GPU; on a CPU of the whole process, no fact about a route",
     ),
-    ENERGY: _cost("energy of training", "J"),
-    POWER: _cost("mean power", "W"),
-    USE: _cost("GPU use", "", "share of the time in which the GPU computed", better="higher"),
 }
 
 

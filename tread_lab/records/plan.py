@@ -37,14 +37,12 @@ class PlanOf(Generic[AnySpec]):
 
     Attributes:
         excluded, duplicates: cells that are not planned, counted by reason.
-        sources: trees of the sweep file (`sweep`), of its experiment (`experiment`), and of those
-            that this plan extends (`earlier`).
+        sources: trees of the sweep file (`sweep`) and of its experiment (`experiment`).
         evaluate: the tree of every evaluation, with its `kind`.
         search: how a search chooses and from what; `None` for a sweep of all cells.
-        versions: names of the sweep files that an extended plan was made from.
         space: the cells that a search chooses from.
         suggested: how many of them it has suggested.
-        created, extended: when the plan was written, and written again, in seconds.
+        created: when a plan was first written under this name, in seconds.
     """
 
     name: str
@@ -56,11 +54,9 @@ class PlanOf(Generic[AnySpec]):
     excluded: tuple[ExcludedCells, ...] = ()
     duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
-    versions: tuple[str, ...] = ()
     space: tuple[Cell, ...] = ()
     suggested: int = 0
     created: float | None = None
-    extended: tuple[float, ...] = ()
 
     @property
     def sweep_file(self) -> Tree:
@@ -171,19 +167,17 @@ class PlanOf(Generic[AnySpec]):
     @cached_property
     def with_baseline_cells(self) -> PlanOf[AnySpec]:
         """The plan with `labels.with_baseline_cells` of its trials."""
-        mixed = bool(self.sources.get("earlier"))
-        return replace(self, trials=with_baseline_cells(self.trials, mixed=mixed))
+        return replace(self, trials=with_baseline_cells(self.trials))
 
     def tree(self) -> dict[str, Any]:
         """Return the plan as `plan.json` holds it."""
-        times = {"created": self.created} if self.created is not None or self.extended else {}
+        times = {"created": self.created} if self.created is not None else {}
         return {
             "format": FORMAT,
             "name": self.name,
             "question": self.question,
             "experiment": self.experiment,
             "sweep": self.sources,
-            **({"versions": list(self.versions)} if self.versions else {}),
             "holes": encode(self.excluded),
             "duplicates": encode(self.duplicates),
             "evaluate": list(self.evaluate),
@@ -191,7 +185,6 @@ class PlanOf(Generic[AnySpec]):
             **({} if self.search is None else {"space": list(self.space)}),
             "trials": [trial.tree() for trial in self.trials],
             **times,
-            **({"extended": list(self.extended)} if self.extended else {}),
         }
 
     def parts(self) -> Iterator[str]:
@@ -279,8 +272,6 @@ def _plan(tree: Tree) -> StoredPlan:
         excluded=_excluded(tree.get("holes")),
         duplicates=_excluded(tree.get("duplicates")),
         search=tree.get("search"),
-        versions=tuple(tree.get("versions") or ()),
         space=tuple(tree.get("space") or ()),
         created=tree.get("created"),
-        extended=tuple(tree.get("extended") or ()),
     )

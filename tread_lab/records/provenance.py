@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.specs.units import counted
 
 HELDOUT = "held-out data "
 PROBED = "labels in probes"  # of runs of which no step saw any
-NOW = "now"  # stands for the runs that are still to be made
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,8 @@ class ProvenanceDifference:
     def __str__(self) -> str:
         parts = []
         for digest, runs in self.runs.items():
-            past = sum(run != NOW for run in runs)
-            who = [f"{past} run{'s' * (past != 1)}"] if past else []
-            who += ["what is to be run now"] if NOW in runs else []
             short = digest[:8] if re.fullmatch("[0-9a-f]{12,}", digest) else digest  # or words
-            parts.append(f"{short} in {' and '.join(who)}")
+            parts.append(f"{short} in {counted(len(runs), 'run')}")
         changed = f"; it changed within {len(self.within)} of them" if self.within else ""
         return f"{self.what} differs: {', '.join(parts)}{changed}"
 

@@ -16,11 +16,12 @@ from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
-from tread_lab.records.plan import StoredPlan, is_trial, read_plan
+from tread_lab.records.plan import PlanOf, StoredPlan, is_trial, read_plan
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
 from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
 from tread_lab.specs.errors import UserError
+from tread_lab.specs.labels import cell_label
 
 TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
 
@@ -78,7 +79,7 @@ class DriverCommand:
 
 @dataclass(frozen=True)
 class SweepFolder:
-    """One sweep: its immutable plan and what is made from its runs."""
+    """One sweep: its newest plan and what is made from its runs."""
 
     path: Path
 
@@ -102,6 +103,26 @@ class SweepFolder:
     def suggested(self) -> float:
         """When a search last added to the plan, in seconds; 0 while it has not."""
         return modified(self.suggestions_path) or 0.0
+
+    @property
+    def history_path(self) -> Path:
+        return self.path / "history.jsonl"
+
+    def add_accepted(self, plan: PlanOf[AnySpec], now: float) -> None:
+        """Append an accepted file: its time, the trees it was made from, its cells' runs.
+
+        Args:
+            now: in seconds.
+        """
+        cells: dict[str, list[str]] = {}
+        for trial in plan.with_baseline_cells.trials:
+            if trial.role == "trial" and trial.run != trial.baseline:
+                cells.setdefault(cell_label(trial), []).append(trial.run)
+        append_line(self.history_path, {"time": now, **plan.sources, "cells": cells})
+
+    def history(self) -> list[dict[str, list[str]]]:
+        """Return the runs of each cell by its label, of every accepted file in order."""
+        return [tree["cells"] for tree in read_lines(self.history_path)]
 
     @property
     def figures(self) -> Path:

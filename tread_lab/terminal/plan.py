@@ -70,7 +70,7 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
     if plan.stop_early is not None:
         show_lines(out, [STOPS])
-    show_lines(out, _during_training(plan))
+    show_lines(out, [*_during_training(plan), *_trained_again(plan, lab)])
     if plan.search_spec is not None:
         show_lines(out, _search(plan, plan.search_spec, lab))
     show_lines(out, [_size(plan), *_matched(plan), _cost(plan, remaining, slots)])
@@ -91,6 +91,16 @@ def _during_training(plan: Plan) -> Iterator[str]:
     for shared, measured in labels.items():
         if shared != (END,):
             yield f"every run is measured {AT} {', '.join(shared)}: {', '.join(measured)}"
+
+
+def _trained_again(plan: Plan, lab: Lab) -> Iterator[str]:
+    """Yield a line about the runs that an evaluation at a step without checkpoint trains again."""
+    steps = {task.run: task.lacking(lab.run(task.run)) for task in plan.tasks}
+    labels = run_labels(plan.trials)
+    again = [f"{labels[run]} {AT} {', '.join(map(str, own))}" for run, own in steps.items() if own]
+    if again:
+        more = f" and {len(again) - _NAMED} more" if len(again) > _NAMED else ""
+        yield f"trained again, for checkpoints that are not kept: {'; '.join(again[:_NAMED])}{more}"
 
 
 def _runs_table(plan: Plan, lab: Lab, width: int) -> Table:

@@ -21,6 +21,7 @@ from tread_lab.frames import (
     without_baseline,
 )
 from tread_lab.frames.ranking_table import RATIOS, formatted, ranking
+from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, SAMPLE_FLOPS
 from tread_lab.records.provenance import mixtures
@@ -70,7 +71,8 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
     """Say below a table what keeps its numbers from one comparison; return the frame."""
     runs = frame["run"].unique()
     specs = [run.spec() for run in map(lab.run, runs) if run.spec_tree() is not None]
-    for line in (*mixtures(lab, runs), *ema_notices(specs)):
+    left = left_note(frame.attrs.get("left", []))
+    for line in (*left, *mixtures(lab, runs), *ema_notices(specs)):
         answer(line)
     return frame
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from tread_lab.records.damage import passed_over
+from tread_lab.records.history import left_cells, left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import metric_kind
 from tread_lab.records.plan import StoredPlan
@@ -78,6 +79,7 @@ def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     if len(sweep.runs) > ROWS:
         answer(f"... and {len(sweep.runs) - ROWS} more")
     show_lines(answers, sweep.lost_baselines())
+    show_lines(answers, left_note(left_cells(lab, lab.sweep(name).plan())))
     show_lines(answers, mixtures(lab, sweep.runs))
 
 

@@ -14,19 +14,18 @@ import torch
 
 import tread_lab
 from tests.made_data import normal, write_arrays
-from tests.stand_ins import SCALE, write_autoencoder
 from tests.sweep.plan.test_data_digests import write_set
 from tests.sweep.plans import carry_out, tiny
 from tread_lab.cli import main
 from tread_lab.config.load import load_experiment
-from tread_lab.engine import precision, provenance
+from tread_lab.engine import provenance
 from tread_lab.engine.cost.memory import cost_on
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import CONTEXT, memory
-from tread_lab.engine.provenance import code_digest, fingerprint, measured_with
+from tread_lab.engine.provenance import code_digest
 from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import provenance_differences, provenances_of
-from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
+from tread_lab.records.provenance import mixtures
+from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -38,10 +37,8 @@ from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
-    check_measured,
     check_memory,
     check_planned,
-    check_provenance,
     check_sampled,
     preflight,
 )
@@ -183,26 +180,6 @@ def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
             assert preflight(blocks, ROOMY) == []
 
 
-def test_what_decides_a_provenance_is_asked_for_apart(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
-    monkeypatch.setattr(module, "fingerprint", lambda spec, kind: made.append(spec.seed) or {})  # type: ignore[func-returns-value]
-    changes: list[dict[str, Any]] = [
-        {},
-        {"data": LATENTS},
-        {"data": LATENTS, "captions": "clip-base"},
-        {"repa": {"block": 1}},
-        {"model": {"backbone": "rwkv", "depth": 4, "width": 16, "heads": 2}},
-        {"execution": {"compile": "blocks"}},
-        {"precision": "bf16"},
-        {"train": {"batch": 16}},  # like the first
-    ]
-    tasks = [Task(tiny(seed=seed, **change)) for seed, change in enumerate(changes)]
-    check_provenance(lab, tasks, tasks, "cpu")
-    assert made == [7, 1, 2, 3, 4, 5, 6]
-
-
 def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,80 +197,6 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     assert digests[0] == digests[1] != digests[2]
 
 
-def install(version: str, patch: pytest.MonkeyPatch) -> None:
-    """A package of this version brings a schedule."""
-    wave = extensions.Extension("tread_lab.schedules", "wave", "ours", version, "math:cos")
-    patch.setattr(extensions, "installed", lambda group: (wave,) if group == wave.group else ())
-
-
-def encoder(content: bytes, folder: Path) -> None:
-    for size, weights in (("small", content), ("base", b"1")):
-        (folder / size).mkdir(exist_ok=True)
-        (folder / size / "model.safetensors").write_bytes(weights)
-
-
-def aligned(size: str) -> dict[str, Any]:
-    return {"repa": {"encoder": f"dinov2-{size}", "block": 1, "path": size}}
-
-
-# What differs -> the run that was made, another that is to be made beside its like, what is
-# different for the second session, the device, and what the line says.
-DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str, str]] = {
-    "code": (
-        {}, {"precision": "tf32"},
-        lambda new, patch: patch.setattr(provenance, "code_digest", lambda: f"code {new}"),
-        "cpu", "^code differs: code False in 1 run, code True in what is to be run now;",
-    ),
-    "compiled": (
-        {}, {"precision": "tf32"}, lambda new, patch: None,
-        "cuda", r"^blocks of dit differs: eager in 1 run, inductor [0-9.]+\S* in what is to be run",
-    ),
-    "bf16": (  # a CPU with bf16 instructions uses them; one without rounds for its fp32 kernels
-        {"precision": "bf16"}, {"precision": "fp32"},
-        lambda new, patch: patch.setattr(precision, "multiplies_bf16", lambda: not new),
-        "cpu", "^products in bf16 differs: bf16 kernels, .* in 1 run, rounded operands, fp32 kern",
-    ),
-    "package": (
-        {"train": {"schedule": "wave"}}, {},
-        lambda new, patch: install("1.1" if new else "1.0", patch),
-        "cpu", "^package ours differs: 1.0 in 1 run, 1.1 in what is to be",
-    ),
-    "weights": (
-        aligned("small"), aligned("base"),
-        lambda new, patch: encoder(b"2" if new else b"1", Path()),
-        "cpu", "^weights repa dinov2-small differs: ",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.fault(
-    17,
-    survived="refused in one line that says what differs; where it is forced, tables tell of it",
-)
-@pytest.mark.parametrize("name", DIFFERENCES)
-def test_what_differs_from_earlier_runs_is_refused_whichever_run_is_last_and_told_when_forced(
-    name: str, lab: Lab, in_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changes, others, differ, device, said = DIFFERENCES[name]
-    differ(False, monkeypatch)
-    made = Task(tiny(**changes))
-    todo = [Task(replace(made.spec, seed=1)), Task(tiny(**others))]
-    attempts = lab.run(made.run).attempts
-    check_provenance(lab, [made, *todo], todo, "cpu")  # no run says anything yet
-    attempts.close(attempts.open(), "completed")
-    check_provenance(lab, [made, *todo], todo, "cpu")  # this one is older than digests
-    attempts.close(attempts.open(fingerprint=fingerprint(made.spec, "cpu")), "completed")
-    check_provenance(lab, [made, *todo], todo, "cpu")
-    differ(True, monkeypatch)
-    check_provenance(lab, [made, *todo], [], device)  # nothing is added
-    with pytest.raises(UserError, match=said):
-        check_provenance(lab, [made, *todo], todo, device)
-    forced = lab.run(todo[0].run).attempts
-    forced.close(forced.open(fingerprint=fingerprint(todo[0].spec, device)), "completed")
-    (found, *_) = provenance_differences(provenances_of(lab, [made.run, todo[0].run]))
-    assert said.startswith(f"^{found.what} differs") and found.within == []
-
-
 @pytest.mark.fault(
     17,
     survived="no attempt is made at its runs, and other data are another run",
@@ -305,21 +208,10 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
         data = {"source": "latents", "path": str(folder), "channels": 4, "size": 8, "classes": 10}
         return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
 
-    old = latents("old", 1.0)  # planned before data had digests
-    carry_out(lab, Task(old))
-    shutil.move(tmp_path / "old", tmp_path / "one")
-    unsigned = latents("one", 1.0)
-    check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
-    heldout = tmp_path / "one" / "heldout_latents.npy"
-    np.save(heldout, np.load(heldout) * 2)
-    with pytest.raises(UserError, match=r"^held-out data latents differs"):
-        check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
-
-    one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
+    one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 1.2)))
     carry_out(lab, Task(one))
-    check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
-    scaled = replace(one, data=replace(one.data, scale=0.5))  # as an axis of a sweep
-    check_provenance(lab, [Task(one), Task(scaled)], [Task(scaled)], "cpu")
+    carry_out(lab, Task(other))
+    assert mixtures(lab, [lab.run_of(one).name, lab.run_of(other).name]) == []
     shutil.move(tmp_path / "one", tmp_path / "there")
     there = replace(one, data=replace(one.data, path=str(tmp_path / "there")))
     evaluations = decode_evaluations([{"heldout_loss": {"images": 4}}])
@@ -341,53 +233,6 @@ def test_guidance_that_guides_nothing_is_refused() -> None:
         evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
         with pytest.raises(UserError, match=r"nothing is guided|interval: must hold a level"):
             check_sampled([Task(tiny(steps=2), evaluations)])
-
-
-def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("diffusers")
-    monkeypatch.setattr(provenance, "extractor_digests", lambda spec, source: {"inception": "i"})
-    write_arrays(tmp_path, np.zeros((40, 4, 8, 8), "f4"), classes=10)
-    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8, "scale": SCALE}
-    (images,) = decode_evaluations(["fid@1k"])
-    one, other = tiny(data=data), Task(tiny(data=data, seed=1), (images,))
-    said = r"^decoder of latents x 1.7 differs: \w+ in 1 run, .* --allow-"
-    for seed, name in enumerate(("ema", "mse")):
-        write_autoencoder(tmp_path / name, seed=seed)
-    shutil.copytree(tmp_path / "ema", tmp_path / "ema-again")
-    for name, refused in (("mse", False), ("ema", False), ("ema-again", False), ("mse", True)):
-        monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / name))
-        with pytest.raises(UserError, match=said) if refused else nullcontext():
-            check_provenance(lab, [Task(one), other], [other], "cpu")
-        with pytest.raises(UserError, match=said) if refused else nullcontext():
-            check_measured([lab.run_of(one)], [(other.spec, images)])
-        if name == "ema":
-            made = measured_with(one, images)
-            lab.run_of(one).evaluation(images).write(images, {"fid": 1.0}, made_with=made)
-    whats = ["held-out data latents x 1.7", "decoder of latents x 1.7", "weights inception"]
-    assert list(made) == whats
-    mixed = lab.run_of(other.spec)
-    mixed.evaluation(images).write(images, {"fid": 1.0}, made_with=made | {whats[1]: "another"})
-    check_measured([lab.run_of(one), mixed], [(one, HeldoutSpec())])  # which decodes nothing
-
-
-def test_losses_by_labels_that_no_step_saw_are_not_mixed_with_those_without_labels(
-    lab: Lab,
-) -> None:
-    spec, first = HeldoutSpec(images=4), tiny(train={"label_drop": 1.0})
-    again, labelled = replace(first, seed=1), tiny(train={"label_drop": 0.5})
-    for run_spec in (first, labelled):  # by an earlier version
-        lab.run_of(run_spec).create(run_spec)
-        lab.run_of(run_spec).evaluation(spec).write(spec, {"heldout/loss": 1.0})
-    earlier = [lab.run_of(first), lab.run_of(labelled)]
-    check_measured(earlier, [(labelled, spec)])
-    said = "^labels in probes differs: never trained in 1 run, none in what is to be run now"
-    with pytest.raises(UserError, match=said):
-        check_measured(earlier, [(again, spec), (replace(labelled, seed=1), spec)])
-    made = measured_with(first, spec)
-    lab.run_of(first).evaluation(spec).write(spec, {"heldout/loss": 1.0}, made_with=made)
-    check_measured(earlier, [(again, spec), (labelled, spec)])
 
 
 def test_plan_lists_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

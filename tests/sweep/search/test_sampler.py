@@ -25,7 +25,7 @@ from tread_lab.specs import UserError
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.storage import load_plan, plan_to_run, store_plan
+from tread_lab.sweep.plan.storage import check_edit, load_plan, store_plan
 from tread_lab.sweep.search import sampler
 from tread_lab.sweep.search.sampler import (
     SAMPLERS,
@@ -180,14 +180,13 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(lab: Lab
     assert list(frame["role"]) == ["baseline"] * 2 + ["trial"] * 4
     assert (frame["state"] == "completed").all()
     more_trials = planned(trials=4)
-    assert plan_to_run(folder, more_trials, extend=True) is more_trials
     more = searched(lab, more_trials)
     assert len(more.done) == 2 * 2 and len(cells(lab)) == 4
     again = folder.plan()
     assert (stored.wanted, again.wanted) == (2, 4)
     assert (again.trials[:2], again.created) == (stored.trials[:2], stored.created)
-    with pytest.raises(UserError, match="planned with other"):
-        plan_to_run(folder, planned(seed=1))
+    with pytest.raises(UserError, match=r"^search: "):
+        check_edit(folder, planned(seed=1))
 
 
 def test_a_suggestion_depends_on_the_seed_of_the_search_and_on_its_number() -> None:

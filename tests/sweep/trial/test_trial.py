@@ -20,13 +20,12 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory, name
 from tread_lab.engine.train import Diverged, Progress
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import Entry
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec, UserError, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.trial import attempt, trial
-from tread_lab.sweep.trial.attempt import OpenAttempt, WorkerInfo
+from tread_lab.sweep.trial.attempt import WorkerInfo
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import run_trial
 
@@ -202,7 +201,7 @@ def test_a_run_diverges_at_the_last_step_that_it_made_and_is_not_tried_again(
 
 def test_run_worse_than_predicting_zero_diverges(lab: Lab) -> None:
     """A finite explosion is no baseline: no gap to it is a result."""
-    task = Task(tiny(train={"lr": 0.4, "warmup": 0}), (HeldoutSpec(images=8, levels=2),))
+    task = Task(tiny(steps=60, train={"lr": 0.4, "warmup": 0}), (HeldoutSpec(images=8, levels=2),))
     (report,) = carry_out(lab, task)[-1:]
     assert report.phase == "diverged" and "predicting zero" in report.note
     assert lab.run(task.run).state() is RunState.DIVERGED
@@ -268,11 +267,10 @@ class Several:
 
 
 @pytest.mark.parametrize(("runs", "count"), [(1, 1), (2, 1), (1, 3)])
-def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
+def test_run_gets_its_devices(
     lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch, runs: int, count: int
 ) -> None:
     training.steps, given = [step(10), step(20)], list[Any]()
-    monkeypatch.setattr(trial, "open_meter", lambda device: f"meter of {device}")
     monkeypatch.setattr(trial, "limit_share", lambda *what: given.append(what))
     monkeypatch.setattr(trial, "check_memory", lambda *what: given.append(what))
     monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
@@ -282,8 +280,7 @@ def test_a_run_is_given_its_devices_and_metered_on_one_of_its_own_alone(
     assert next(reports).step == 10 and training.closed == 0
     assert given == [(CPU, runs), (task.spec, "cpu", f"cpu ({name(CPU)})", memory(CPU), count)]
     ((spec, folder, *rest),) = training.given
-    meter = "meter of cpu" if runs == count == 1 else None
-    assert (spec, folder.name, *rest) == (task.spec, task.run, CPU, meter, Several(count))
+    assert (spec, folder.name, *rest) == (task.spec, task.run, CPU, Several(count))
     reports.close()  # type: ignore[attr-defined]
     assert training.closed == 1
     (attempt,) = lab.run(task.run).attempts.read()
@@ -329,74 +326,3 @@ def test_a_parent_may_have_other_data_than_its_child_on_a_node_that_is_compared(
     worker = WorkerInfo(expected=fingerprint(child, "cpu"))
     assert [*run_trial(lab, Task(child), CPU, worker)][-1].phase == "completed"
     assert [spec.seed for spec, *_ in training.given] == [0, 1]
-
-
-def test_energy_is_of_the_last_step_and_use_is_a_mean_over_all(lab: Lab) -> None:
-    def logged(step: int, key: str, value: float, time: float) -> Entry:
-        return Entry(0, step, key, value, time)
-
-    entries = [
-        logged(10, "train/loss", 1.0, 5.0), logged(10, "energy/joules", 300.0, 5.0),
-        logged(10, "gpu/utilisation", 0.5, 5.0), logged(20, "train/loss", 0.5, 9.0),
-        logged(20, "energy/joules", 800.0, 9.0), logged(20, "gpu/utilisation", 1.0, 9.0),
-    ]  # fmt: skip
-    assert trial._power(entries, 20, 4.0) == {
-        "energy/joules": 800.0, "power/watts": 200.0, "gpu/utilisation": 0.75
-    }  # fmt: skip
-    assert trial._power(entries, 20, 0.0) == trial._power(entries, 30, 4.0) == {}
-    retrained = [*entries, logged(20, "train/loss", 0.5, 12.0)]
-    assert trial._power(retrained, 20, 4.0) == trial._power(entries[:4], 20, 4.0) == {}
-    assert trial._power([e for e in entries if e.key != "train/loss"], 20, 4.0) == {}
-
-
-def test_a_trained_child_is_evaluated_without_its_parent_and_not_trained_again(
-    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trial, "measuring", batches(lambda *a, **k: None))
-    child = tiny(seed=1, init_from={"run": encode(tiny())})
-    ended_run(lab, child, step=20)
-    task = Task(child, (HeldoutSpec(images=8),))
-    assert [report.phase for report in run_trial(lab, task, CPU)] == ["evaluate", "completed"]
-    assert training.given == [] and not lab.run_of(tiny()).path.exists()
-
-
-def test_a_child_waits_while_its_parent_waits_for_a_whole_device(lab: Lab, training: Any) -> None:
-    child = tiny(seed=1, init_from={"run": encode(tiny())})
-    attempts = lab.run_of(tiny()).attempts
-    attempts.close(attempts.open(pid=1), "oom")
-    (report,) = run_trial(lab, Task(child), CPU, WorkerInfo(whole=False))
-    assert (report.run, report.phase) == (Task(child).run, "deferred")
-    assert lab.run_of(child).result() is None and lab.run_of(child).attempts.read() == []
-    assert (trial.UNDER_WAY, trial.DEFERRED) == (("train", "evaluate", "queued"), "deferred")
-
-
-def test_a_run_without_steps_is_completed_at_once(
-    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training.steps = []
-    ended_run(lab, tiny(), step=20)
-    spec = tiny(steps=0, init_from={"run": encode(tiny())})
-    monkeypatch.setattr(trial, "has_lost_its_end", lambda *_: False)
-    (report,) = run_trial(lab, Task(spec), CPU)
-    assert (report.phase, report.share) == ("completed", 0.0)
-    assert (lab.run_of(spec).result() or {})["step"] == 0
-
-
-def test_every_step_and_every_forward_pass_of_an_evaluation_is_progress(
-    lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    training.steps = [step(10), step(20)]
-    heard: list[str] = []
-    monkeypatch.setattr(OpenAttempt, "start_evaluating", lambda self: heard.append("evaluating"))
-    made = OpenAttempt.__init__
-
-    def noted(self: OpenAttempt, *watchdog: Any, **more: Any) -> None:
-        made(self, *watchdog, **more)
-        self.progress = lambda: heard.append("progress")
-
-    monkeypatch.setattr(OpenAttempt, "__init__", noted)
-    monkeypatch.setattr(
-        trial, "measuring", batches(lambda *a, **k: torch.nn.Linear(1, 1)(torch.ones(1, 1)))
-    )
-    list(run_trial(lab, Task(tiny(), (HeldoutSpec(images=8),)), CPU))
-    assert heard == ["progress", "progress", "evaluating", "progress"]

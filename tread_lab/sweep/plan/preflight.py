@@ -1,11 +1,10 @@
-"""Preflight checks: refuse before anything is written what would fail or not compare."""
+"""Preflight checks: refuse before anything is written what would fail."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_deviation
@@ -16,18 +15,10 @@ from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.cost import memory
 from tread_lab.engine.device import CONTEXT
 from tread_lab.engine.measurable import check_measurable, check_probes, check_samplers
-from tread_lab.engine.provenance import decisive, fingerprint, measured_with
 from tread_lab.engine.system import files_read
 from tread_lab.metrics.extraction import SPACES
 from tread_lab.metrics.fidelity import sha256
 from tread_lab.metrics.reference_file import reference_path
-from tread_lab.records.lab import Lab
-from tread_lab.records.provenance import (
-    NOW,
-    measured,
-    provenance_differences,
-    provenances_of,
-)
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
 from tread_lab.specs.data import SOURCES, DataSpec
@@ -236,50 +227,3 @@ def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]
         except UserError:  # said once it is to be read
             continue
         folder.check_same_reference(reference.name, sha256(file), file)
-
-
-def check_provenance(
-    lab: Lab, tasks: Sequence[Task], todo: Sequence[Task], device_type: str
-) -> None:
-    """Refuse to add the runs of `todo` to `tasks` that were made with other code, data or weights,
-    or compiled runs to eager ones.
-    """
-    if not todo:
-        return
-    distinct = {decisive(task.spec): task.spec for task in todo}
-    earlier = provenances_of(lab, (task.run for task in tasks))
-    now: list[Mapping[str, str]] = [fingerprint(spec, device_type) for spec in distinct.values()]
-    if any(what.startswith("decoder") for made in earlier.values() for f in made for what in f):
-        now += _measured_now((task.spec, e) for task in todo for e in task.evaluations)
-    for difference in provenance_differences({**earlier, NOW: now}):
-        raise UserError(
-            f"{difference}; such runs do not compare. --allow-mixed goes on and marks it, another"
-            " --root starts afresh"
-        )
-
-
-def check_measured(
-    folders: Iterable[RunFolder], asked: Iterable[tuple[RunSpec, EvaluationSpec]]
-) -> None:
-    """Refuse evaluations by another decoder, other weights, references or data than those of the
-    folders, beside which they will stand.
-    """
-    earlier = {folder.name: [*filter(None, measured(folder))] for folder in folders}
-    if not any(earlier.values()):
-        return
-    for difference in provenance_differences({**earlier, NOW: _measured_now(asked)}):
-        if any(NOW in runs for runs in difference.runs.values()):
-            raise UserError(
-                f"{difference}; such numbers do not compare. --allow-mixed measures all the same,"
-                " and tables say so"
-            )
-
-
-def _measured_now(
-    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
-) -> list[Mapping[str, str]]:
-    """Return what distinct evaluations would be made with."""
-    distinct = {
-        (decisive(run), run.may_know("class"), replace(e, step=None)): run for run, e in asked
-    }
-    return [measured_with(run, spec) for (*_, spec), run in distinct.items()]

@@ -58,6 +58,16 @@ class Task:
         """The steps whose checkpoints evaluations need; the run may keep others as well."""
         return tuple(sorted({e.step for e in self.evaluations if isinstance(e.step, int)}))
 
+    def lacking(self, folder: RunFolder) -> tuple[int, ...]:
+        """Return the steps that open evaluations need, that the run has passed, and whose
+        checkpoints are not kept: it is trained again from before the first of them."""
+        if not folder.path.exists() or folder.state() in (RunState.FAILED, RunState.DIVERGED):
+            return ()
+        kept = {step_of(path) for path in list_checkpoints(folder.checkpoints)}
+        asked = {e.step for e in self.evaluations if not folder.evaluation(e).done} - kept
+        newest = max(kept, default=0)
+        return tuple(sorted(s for s in asked if isinstance(s, int) and s < newest))
+
     def measurable(self, folder: RunFolder) -> tuple[EvaluationSpec, ...]:
         """Return the evaluations that the ended run can have: of steps that it has reached."""
         last = int((folder.result() or {}).get("step", self.spec.train.steps))
@@ -98,9 +108,11 @@ def kept_share(lab: Lab, task: Task) -> float:
     """Return the share of a run's training steps that it will not train again: of one that nobody
     trains those up to its newest checkpoint."""
     done, folder = done_share(lab, task), lab.run(task.run)
-    if done in (0.0, 1.0) or folder.locked:
+    if done == 0.0 or folder.locked or (done == 1.0 and not task.lacking(folder)):
         return done
-    newest = next(map(step_of, list_checkpoints(folder.checkpoints)), 0)
+    kept = map(step_of, list_checkpoints(folder.checkpoints))
+    before = min(task.lacking(folder), default=task.spec.train.steps + 1)
+    newest = next((step for step in kept if step < before), 0)
     return min(done, newest / task.spec.train.steps)
 
 

@@ -13,12 +13,16 @@ from typing import Any
 import torch
 
 from tread_lab.engine.assemble import has_lost_its_end
-from tread_lab.engine.checkpoint import DamagedCheckpoint, list_checkpoints, newest_whole_step
+from tread_lab.engine.checkpoint import (
+    DamagedCheckpoint,
+    list_checkpoints,
+    newest_whole_step,
+    step_of,
+)
 from tread_lab.engine.cost.memory import check_memory
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import PeakMemory, limit_share, memory, name, peak_flops, release
 from tread_lab.engine.evaluate import measuring
-from tread_lab.engine.power import open_meter
 from tread_lab.engine.provenance import origin
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.train import Diverged, Progress, train
@@ -96,6 +100,8 @@ def run_trial(
         folder.create(task.spec)
         folder.keep_defaults(task.defaults)
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
+        if lacking := task.lacking(folder):
+            _train_again(folder, before=lacking[0])
         if is_repairable(folder):
             folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
@@ -104,6 +110,14 @@ def run_trial(
             note = result.get("reason", report.note)
             report = replace(report, phase=result["state"], step=report.steps, note=note)
         yield report
+
+
+def _train_again(folder: RunFolder, *, before: int) -> None:
+    """Let a run go on from its newest checkpoint before a step; what was measured of it stays."""
+    folder.reopen()
+    for path in list_checkpoints(folder.checkpoints):
+        if step_of(path) > before:
+            path.unlink()
 
 
 def _wait_for_lock(folder: RunFolder, locks: ExitStack, report: Report) -> Iterator[Report]:
@@ -266,10 +280,8 @@ def _train(
     facts = {"devices": ranks.count, "started": time.time()}
     folder.write_origin({**origin(spec, device), **facts})
     progress, peak = Progress(0, spec.train.steps, float("nan")), PeakMemory(device)
-    alone = under_way.worker.runs_per_device == 1 and ranks.count == 1
-    meter = open_meter(device) if alone else None
     try:
-        with closing(train(spec, folder, device, meter, ranks)) as steps:  # type: ignore[type-var]
+        with closing(train(spec, folder, device, ranks)) as steps:  # type: ignore[type-var]
             for progress in steps:
                 at = (progress.step, progress.steps, progress.loss, progress.overflows)
                 report = Report(folder.name, "train", *at)
@@ -319,7 +331,6 @@ def _costs(
     step_seconds = median_step_seconds(own, spec.train.batch)
     if not since:
         step_seconds = step_seconds or mean_seconds
-        costs |= _power(entries, steps, mean_seconds * steps)
     elif step_seconds is not None:
         mean_seconds = step_seconds
     if memory is not None:
@@ -346,20 +357,6 @@ def _on_other_devices_until(origins: Sequence[Mapping[str, Any]]) -> float:
     ]
     since = float(origins[others[-1] + 1].get("started", 0.0)) if others else 0.0
     return round(since, 3)  # as times in logs are
-
-
-def _power(entries: Sequence[Entry], steps: int, seconds: float) -> dict[str, float]:
-    """Return energy, mean power and use of a device, nothing where its last step was not metered.
-
-    An energy that is not as old as the loss is of an attempt whose last steps were trained again.
-    """
-    last = {entry.key: entry for entry in entries if entry.step == steps}
-    loss, energy = last.get(metric_names.TRAIN_LOSS), last.get(metric_names.ENERGY)
-    if loss is None or energy is None or loss.time != energy.time or not seconds:
-        return {}
-    use = statistics.fmean(entry.value for entry in entries if entry.key == metric_names.USE)
-    power = energy.value / seconds
-    return {metric_names.ENERGY: energy.value, metric_names.POWER: power, metric_names.USE: use}
 
 
 def median_step_seconds(entries: Iterable[Entry], batch: int) -> float | None:
