@@ -85,8 +85,7 @@ class Trainer:
 
     def resume(self) -> int:
         """Take up the newest checkpoint, else the weights of `init_from`; returns the step."""
-        steps = self.spec.train.steps
-        saved = checkpoint.load_latest(self.folder.checkpoints, until=steps)
+        saved = checkpoint.load_latest(self.folder.checkpoints)
         if saved is None:
             self._start_from_elsewhere()
         else:
@@ -270,7 +269,8 @@ class Trainer:
             self.ema.load({n: p.detach() for n, p in self.network.named_parameters()})
             for part in self.parts:
                 part.start()
-            if self.spec.init_from is not None and self.spec.init_from.file is not None:
+            start = self.spec.init_from
+            if start is not None and start.file is not None and self.spec.condition is None:
                 self._compare_with_zero()
 
     @torch.no_grad()
