@@ -20,6 +20,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
+from tread_lab.tracking.live_sync import SyncReport
 from tread_lab.tracking.mlflow_client import (
     Experiment,
     Metric,
@@ -62,7 +63,6 @@ from tread_lab.tracking.stored_run import (
     typed_tags,
 )
 from tread_lab.tracking.sweep_run import FOLDERS, Parent, Ranking, written
-from tread_lab.tracking.tracker import SyncReport
 
 BATCH = 1000  # MLflow's limit for one call
 
@@ -81,6 +81,10 @@ class MlflowTracker:
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
         """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
+
+        Args:
+            closing: the caller drives the sweep and is about to leave it, so what is not
+                finished now is interrupted.
 
         Raises:
             UserError: no such sweep, or a store that is not MLflow's or does not answer.
