@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
-from tread_lab.frames import Memory, own_metrics, ranking_key
+from tread_lab.frames import own_metrics, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
@@ -77,7 +76,6 @@ class MlflowTracker:
 
     def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
         self._lab, self._uri, self._experiment = lab, uri, experiment
-        self._memory: dict[str, Memory] = defaultdict(Memory)
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
         """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
@@ -95,8 +93,7 @@ class MlflowTracker:
         with one_writer(self._lab, self._uri), in_one_line(self._uri):
             client = open_client(self._uri)
             experiment = open_experiment(client, self._uri, self._experiment)
-            memory = self._memory[json.dumps([sweep.name, *plan.planned])]
-            projection = Projection(self._lab, plan, memory)
+            projection = Projection(self._lab, plan)
             owner = {SWEEP: sweep.name, LAB: identity(self._lab, self._uri)}
             return _SweepSync(client, experiment, owner, sweep, plan, projection).run(
                 closing=closing
