@@ -10,7 +10,7 @@ SWEEPS := route_placement selection_rate over_training guidance backbones placem
 QUICK := $(addprefix tests/,specs records compare routing diffusion sampling \
   test_draws.py test_readme.py test_mirror.py)
 
-.PHONY: demo test quick figures pictures docs faults systems check setup clean
+.PHONY: demo test quick figures pictures docs faults lines check setup clean
 
 demo: $(VENV)/.ready
 	$(BIN)/tread-lab sweep route_placement.yaml
@@ -35,9 +35,9 @@ faults: setup
 	TREAD_LAB_LONG=1 $(BIN)/python -m pytest -m "fault or long" tests
 	$(BIN)/python tests/faults/table.py
 
-# Everything else stands without each published system: a copy that lacks it passes its checks.
-systems: setup
-	$(BIN)/python -m tests.systems.without
+# Statements of the product by room, share of docstrings, lines of tests and of the page.
+lines: setup
+	$(BIN)/python benchmarks/lines.py
 
 # The pictures of docs/: pages of the finished lab in Chromium.
 pictures: setup

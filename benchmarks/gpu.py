@@ -3,12 +3,11 @@
     python benchmarks/gpu.py --out OUT --call 1        (then 2 and 3)
     python benchmarks/gpu.py --out OUT --only profile scaling
     python benchmarks/gpu.py --out OUT --device cpu --small        (to try the script itself)
-    python benchmarks/performance.py OUT/results.jsonl ... docs/performance.md (tables of them)
 
 Every phase is a process of its own with a time limit: what crashes, hangs or runs out of memory
-costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found, and after
-each phase to OUT/tables.md; what a phase prints goes to OUT/PHASE.log. Needs torch, accelerate,
-safetensors, numpy and Pillow; decoding needs diffusers, FID torch-fidelity, too.
+costs that phase alone. Results go to OUT/results.jsonl, a line each, as they are found; what a
+phase prints goes to OUT/PHASE.log. Needs torch, accelerate, safetensors, numpy and Pillow; decoding
+needs diffusers, FID torch-fidelity, too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
@@ -33,7 +31,6 @@ os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 from gpu_phases import ceilings, packed, paths, sampling, scaling, steps
 from gpu_phases.shared import Bench
-from performance import page, read
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,6 @@ def drive(options: argparse.Namespace) -> dict[str, str]:
         print(f"{name}: {ends[name]}", flush=True)
         if ended != "done":
             print("\n".join(log.read_text(errors="replace").splitlines()[-12:]), flush=True)
-        _write_tables(options.out)
     return ends
 
 
@@ -99,13 +95,6 @@ def _run(command: list[str], log: IO[str], seconds: float) -> str:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return "done" if code == 0 else f"failed, exit code {code}"
-
-
-def _write_tables(out: Path) -> None:
-    """Write the tables of what is measured so far: a call that is cut off leaves them."""
-    results = out / "results.jsonl"
-    if results.exists():
-        (out / "tables.md").write_text(page(read([results]), datetime.now(UTC)))
 
 
 def show(path: Path) -> None:

@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from tread_lab.dashboards.metrics import CONTENT
 from tread_lab.dashboards.pages import Pages
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
@@ -85,7 +84,6 @@ def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
         Route("/api/sweeps/{name}", _answer(pages.sweep, "metric", "version")),
         Route("/api/sweeps/{name}/cells/{number}", _answer(pages.cell, "seed")),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
-        Route("/metrics", _answer(pages.metrics)),
         Route("/", _answer(pages.file)),
         Route("/{name:path}", _answer(pages.file)),
     ]
@@ -97,7 +95,7 @@ def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
 
 
 def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], Response]:
-    """Return what answers a request with a file, text or tree, by names in path and parameters."""
+    """Return what answers a request with a file or tree, by names in path and parameters."""
 
     def answer(request: Request) -> Response:
         if not all(re.fullmatch(NAME, name) for name in request.path_params.values()):
@@ -108,8 +106,6 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
             raise UserError(f"unknown parameter {unknown[0]!r}")
         known = {name: value for name, value in query.items() if name in parameters}
         made = make(**request.path_params, **known)
-        if isinstance(made, str):
-            return _metrics(made)
         return _file(made) if isinstance(made, Path) else _json(made)
 
     return answer
@@ -118,10 +114,6 @@ def _answer(make: Callable[..., Any], *parameters: str) -> Callable[[Request], R
 def _file(path: Path) -> Response:
     cached = "max-age=600" if path.suffix == ".png" else "no-store"
     return FileResponse(path, headers={"Cache-Control": cached})
-
-
-def _metrics(text: str) -> Response:
-    return Response(text, 200, {"Cache-Control": "no-store", "Content-Type": CONTENT})
 
 
 def _json(tree: Any, status: int = 200) -> Response:

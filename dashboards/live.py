@@ -1,26 +1,23 @@
-"""Sweeps as they stand: read in the background, again and again, only what has changed."""
+"""Sweeps as they stand: read in the background, again and again."""
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import pandas as pd
 
 from tread_lab.analysis.report.answer import Answer, answer
-from tread_lab.frames import Memory, plan_frame
+from tread_lab.frames import plan_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry, read_entries
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import LOCK, RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
 
@@ -28,7 +25,6 @@ FIRST_WAIT = 0.8  # seconds
 PAUSE = 1.0  # seconds between two readings at least
 SHARE = 4.0  # a reading that took t seconds is not repeated within SHARE * t
 MEASURING = "measuring"  # a state of the dashboard alone
-MANY = 2000  # trials whose plan and records the garbage collector had better pass over
 TAIL = 6000  # bytes at the end of a log in which the last entries stand
 
 
@@ -55,16 +51,6 @@ class Snapshot:
     age: float = 0.0
 
 
-def stored_plan(sweep: SweepFolder) -> StoredPlan:
-    """Return the plan of a sweep; the last four are kept, so list and page read each once."""
-    return _plan(sweep, sweep.stamp, sweep.suggested)
-
-
-@lru_cache(maxsize=4)
-def _plan(sweep: SweepFolder, *_stamps: float) -> StoredPlan:
-    return sweep.plan()
-
-
 class LiveSweep:
     """One sweep, read in a thread of its own when somebody looks."""
 
@@ -76,24 +62,21 @@ class LiveSweep:
         self._next = 0.0
         self._failed = 0  # readings in a row
         self._read_at = time.monotonic()
-        self._memory = Memory()  # of one plan, which a search may extend
         self._stamps = self._plan_stamps()
-        self._now = unread(stored_plan(self.folder).with_baseline_cells)
+        self._now = unread(self.folder.plan().with_baseline_cells)
 
     def snapshot(self, *, wait: float = FIRST_WAIT) -> Snapshot:
         """Return the sweep as it was read last; a new reading is started if the last one is old.
 
         Args:
-            wait: seconds that the first answer waits for the records before it goes without them;
-                those of many trials take longer anyway.
+            wait: seconds that the first answer waits for the records before it goes without them.
         """
         with self._lock:
             start = not self._reading and time.monotonic() >= self._next
             self._reading |= start
         if start:
             threading.Thread(target=self._read, daemon=True).start()
-        if len(self._now.frame) <= MANY:
-            self._ready.wait(wait)
+        self._ready.wait(wait)
         return replace(self._now, age=time.monotonic() - self._read_at)
 
     def _read(self) -> None:
@@ -102,9 +85,6 @@ class LiveSweep:
         try:
             self._now = self._as_it_stands(last)
             self._failed, self._read_at = 0, started
-            if last.version == 0 and len(self._now.frame) > MANY:
-                gc.collect()
-                gc.freeze()
         except Exception as error:
             # One failure is a record that is being written: the next reading sees it whole.
             self._failed += 1
@@ -120,13 +100,11 @@ class LiveSweep:
         """Return what the records say now, the last snapshot if that is the same."""
         stamps, plan = self._plan_stamps(), last.plan
         if stamps != self._stamps:
-            plan = stored_plan(self.folder).with_baseline_cells
-        if stamps[0] != self._stamps[0]:
-            self._memory = Memory()
-        records = plan_frame(self.lab, plan, memory=self._memory)
+            plan = self.folder.plan().with_baseline_cells
+        records = plan_frame(self.lab, plan)
         self._stamps = stamps
         frame = self._with_measuring(records)
-        if last.version and plan is last.plan and (frame is last.frame or frame.equals(last.frame)):
+        if last.version and plan is last.plan and frame.equals(last.frame):
             return replace(last, problem="")
         ended = all(RunState(state).ended for state in records["state"].unique())
         told = answer(self.lab, records, plan, complete=ended)

@@ -12,7 +12,6 @@ from tread_lab.analysis.report.page import times_text
 from tread_lab.dashboards import cell, cell_map, views
 from tread_lab.dashboards.cell_map import Tree
 from tread_lab.dashboards.live import MEASURING, LiveSweep, Snapshot, progress
-from tread_lab.dashboards.metrics import metrics_text
 from tread_lab.dashboards.summary import Summary, state_counts, summary
 from tread_lab.dashboards.table import ranking_table
 from tread_lab.records.history import left_note
@@ -96,10 +95,6 @@ class Pages:
         if not path.is_file():
             raise UserError(f"run {run} has no samples {evaluation}")
         return path
-
-    def metrics(self) -> str:
-        """Return what Prometheus scrapes."""
-        return metrics_text(self.lab)
 
     def file(self, name: str = "index.html") -> Path:
         """Return a file of the page."""

@@ -1,17 +1,12 @@
-"""The generated parts of docs: floors, doors, tree, and messages; run it to renew them."""
+"""The generated parts of docs: floors, doors and tree; run it to renew them."""
 
 from __future__ import annotations
 
 import ast
-import os
-import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-from tread_lab.dashboards.cell import ADVICE
-from tread_lab.records.attempts import EXIT_REASONS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -51,44 +46,8 @@ def doors() -> str:
     return _table(("package", "imported by"), rows)
 
 
-def endings() -> str:
-    """Return how attempts end that have no result, and what to do, as a table."""
-    heads = ("kind", "what has happened", "tries", "what to do")
-    rows = [
-        (f"`{kind}`", end.sentence, str(end.tries or 1), ADVICE.get(kind, ADVICE["failed"]))
-        for kind, end in EXIT_REASONS.items()
-        if end.fails or kind in ADVICE
-    ]
-    again = "tread-lab sweep SWEEP.yaml --name SWEEP"
-    return _table(heads, ((*row[:3], row[3].format(again=again)) for row in rows))
-
-
-def messages() -> str:
-    """Return the messages that name something wrong, by package, as the code declares them."""
-    found: dict[str, str] = {}
-    modules = (Path(top, f) for top, _, files in os.walk(PACKAGE, followlinks=True) for f in files)
-    for module in sorted(path for path in modules if path.suffix == ".py"):
-        for text in _messages(ast.parse(module.read_text())):
-            found.setdefault(text, module.relative_to(PACKAGE).parts[0].removesuffix(".py"))
-    rows = sorted((text.replace("|", "\\|"), f"`{room}`") for text, room in found.items())
-    return _table(("message", "said by"), rows)
-
-
-def _messages(tree: ast.AST) -> Iterator[str]:
-    """Give the texts of errors that a module raises, `...` for what they name."""
-    for node in ast.walk(tree):
-        called = isinstance(node, ast.Call) and getattr(node.func, "id", "")
-        if called in ("UserError", "NotFinite", "Unavailable") and node.args:
-            parts = getattr(node.args[0], "values", [node.args[0]])
-            texts = [str(p.value) if isinstance(p, ast.Constant) else "..." for p in parts]
-            text = " ".join("".join(texts).split())
-            if len(re.sub(r"\W", "", text)) > 12:
-                yield f"`` {text} ``"
-
-
 GENERATED = {  # page -> the marker of each part
     "architecture.md": {"floors": floors, "doors": doors, "tree": tree},
-    "troubleshooting.md": {"endings": endings, "messages": messages},
 }
 
 

@@ -68,7 +68,7 @@ def test_compose_follows_its_schema() -> None:
 
 def test_compose_publishes_on_loopback_alone() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert len(ports) == 5 and all(port.startswith("127.0.0.1:") for port in ports)
+    assert len(ports) == 3 and all(port.startswith("127.0.0.1:") for port in ports)
 
 
 def test_every_secret_of_compose_comes_from_the_environment_and_has_no_default() -> None:
@@ -91,14 +91,6 @@ def test_services_of_compose_wait_for_what_says_that_it_is_healthy() -> None:
             healthy = wait["condition"] == "service_healthy"
             assert ("healthcheck" in services[needed]) is healthy, (name, needed)
     parse(services["dashboard"]["command"])
-
-
-def test_prometheus_scrapes_the_dashboard_of_compose() -> None:
-    assert lint("promtool", "check", "config", DOCKER / "prometheus.yml") == ""
-    (scrape,) = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
-    (target,) = scrape["static_configs"][0]["targets"]
-    service, port = target.split(":")
-    assert COMPOSE["services"][service]["ports"] == [f"127.0.0.1:{port}:{port}"]
 
 
 def test_the_job_runs_a_command_that_parses_and_finds_its_volume_and_mlflow() -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tread_lab.sweep.plan.planned_sweep import load_sweep
 
 __all__ = ["__version__", "load_sweep", "open_lab", "open_sweep"]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _MODULES = {
     "load_sweep": "tread_lab.sweep.plan.planned_sweep",

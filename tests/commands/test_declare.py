@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.four_sweeps import same_as_stored
 from tread_lab.cli import parse
 from tread_lab.commands.declare import (
-    arguments,
     count,
     not_negative,
     positive,
     words_of,
 )
-from tread_lab.commands.options import COMMANDS, Sweep
+from tread_lab.commands.options import Sweep
 
 
 @pytest.mark.parametrize(
@@ -42,13 +39,3 @@ def test_the_words_of_options_ask_for_them_again() -> None:
     options = parse(["sweep", "tiny", *words])
     assert sorted(words_of(options, Sweep)) == sorted(words)
     assert words_of(options, Sweep, without=("--name", "--no-mlflow", "--gpus")) == words[:1]
-
-
-def test_what_each_command_takes() -> None:
-    """Every option and argument of every command: how many, of which kind, what it is else."""
-    lines = [f"{name}: {c.module}, {c.help}, {c.example}" for name, c in COMMANDS.items()]
-    for name, command in COMMANDS.items():
-        for flag, settings in arguments(command.options):
-            said = {key: getattr(value, "__name__", value) for key, value in settings.items()}
-            lines.append(f"{name} {flag}: {', '.join(f'{key} {said[key]}' for key in said)}")
-    same_as_stored(Path(__file__).parent / "options.txt", "\n".join(lines) + "\n")

@@ -9,7 +9,7 @@ import pytest
 from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.cli import main
 from tread_lab.specs import signature
-from tread_lab.tracking.tracker import SyncReport
+from tread_lab.tracking.live_sync import SyncReport
 
 RUN = signature(tiny_spec((2, 8)))
 
@@ -71,7 +71,7 @@ def test_sweeps_are_synced_in_their_order(
     for name in "abc":
         write_sweep(tmp_path, small(name=name))
     report = "tread_lab.commands.mlflow_view.sync_now"
-    monkeypatch.setattr(report, lambda lab, name, tracker: SyncReport(name, runs=3))
+    monkeypatch.setattr(report, lambda lab, name: SyncReport(name, runs=3))
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [str(SyncReport(name, runs=3)) for name in synced]

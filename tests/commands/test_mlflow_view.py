@@ -1,9 +1,8 @@
-"""Each tracker follows a sweep that is asked to; where one cannot, a line says so."""
+"""MLflow follows a sweep; where it cannot, a line says so."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,54 +10,39 @@ from tread_lab.commands import mlflow_view
 from tread_lab.commands.mlflow_view import live_sync, sync_if_possible, sync_now
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
-from tread_lab.tracking.tracker import SyncReport
-
-
-class Tracked:
-    """A tracker that notes what it is asked for."""
-
-    def __init__(self, kind: str, asked: list[tuple[str, str]]) -> None:
-        self.kind, self.asked = kind, asked
-
-    def sync(self, name: str, *, closing: bool = False) -> SyncReport:
-        if name == "lost":
-            raise UserError("no MLflow server answers")
-        self.asked.append((self.kind, name + closing * " at last"))
-        return SyncReport(name)
+from tread_lab.tracking.live_sync import SyncReport
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """The trackers and what they were asked for, in order."""
-    asked: list[tuple[str, str]] = []
-    for kind in mlflow_view.TRACKERS:
-        stand_in = SimpleNamespace(make=lambda lab, kind=kind: Tracked(kind, asked))
-        monkeypatch.setitem(mlflow_view.TRACKERS, kind, stand_in)  # type: ignore[misc]
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The syncs that were asked for, in order."""
+    asked: list[str] = []
+
+    class Tracked:
+        def sync(self, name: str, *, closing: bool = False) -> SyncReport:
+            if name == "lost":
+                raise UserError("no MLflow server answers")
+            asked.append(name + closing * " at last")
+            return SyncReport(name)
+
+    monkeypatch.setattr(mlflow_view, "_tracker", lambda lab: Tracked())
     return asked
 
 
-def test_each_named_tracker_follows_a_sweep_to_its_end(
-    tmp_path: Path, asked: list[tuple[str, str]]
-) -> None:
-    for trackers in ((), ("mlflow",), ("tensorboard", "wandb")):
-        with live_sync(Lab(tmp_path), "s", trackers):
-            pass
-    assert asked == [(kind, "s at last") for kind in ("mlflow", "wandb", "tensorboard")]
+def test_mlflow_follows_a_sweep_to_its_end(tmp_path: Path, asked: list[str]) -> None:
+    with live_sync(Lab(tmp_path), "s"):
+        pass
+    assert asked == ["s at last"]
 
 
 def test_a_sync_that_fails_is_a_line_or_an_error(
-    tmp_path: Path, asked: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     lab = Lab(tmp_path)
-    assert sync_now(lab, "s", "wandb") == SyncReport("s")
+    assert sync_now(lab, "s") == SyncReport("s")
     sync_if_possible(lab, "s")
-    assert asked == [("wandb", "s"), ("mlflow", "s")] and capsys.readouterr() == ("", "")
+    assert asked == ["s", "s"] and capsys.readouterr() == ("", "")
     sync_if_possible(lab, "lost")
-    sync_if_possible(lab, "lost", ["wandb"])
-    records = "no MLflow server answers; the records are complete"
-    assert capsys.readouterr().err == (
-        f"{records}, `tread-lab sync lost` shows them later\n"
-        f"{records}, `tread-lab sync lost --tracker wandb` shows them later\n"
-    )
+    assert "tread-lab sync lost" in capsys.readouterr().err
     with pytest.raises(UserError, match="no MLflow server answers"):
-        sync_now(lab, "lost", "mlflow")
+        sync_now(lab, "lost")

@@ -246,22 +246,17 @@ def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     synced: list[Any] = []
+    monkeypatch.setattr(sweep, "sync_if_possible", lambda lab, name: synced.append(name))
     monkeypatch.setattr(
-        sweep, "sync_if_possible", lambda lab, name, trackers: synced.append((name, *trackers))
-    )
-    monkeypatch.setattr(
-        sweep, "live_sync", lambda lab, name, trackers: synced.append(trackers) or nullcontext()
+        sweep, "live_sync", lambda lab, name: synced.append("live") or nullcontext()
     )
     followed = [word for word in COMMAND if word != "--no-mlflow"]
     assert main([*followed, BOTH, "budget.trials=1"]) == 0
-    assert [len(spec.routes) for spec in pretended.done] == [0, 1] and synced == [
-        ("mlflow",),
-        ("s", "mlflow"),
-    ]
+    assert [len(spec.routes) for spec in pretended.done] == [0, 1] and synced == ["live", "s"]
     said = "the budget of s is used up: "
     assert said in capsys.readouterr().err and Lab.at("lab").sweep("s").budget_path.exists()
     assert main([*COMMAND, BOTH, "budget.trials=2"]) == 0
-    assert len(pretended.done) == 3 and synced[2:] == [(), ("s",)] and drawn == ["s", "s"]
+    assert len(pretended.done) == 3 and synced[2:] == [] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 3
     assert main([*COMMAND, BOTH]) == 0 and not Lab.at("lab").sweep("s").budget_path.exists()

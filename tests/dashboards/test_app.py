@@ -61,7 +61,6 @@ def error(address: str, path: str) -> tuple[int, Any]:
         ("/api/sweeps/placement?metric=heldout/loss", "application/json"),
         ("/api/sweeps/placement/cells/1?seed=%C2%B2", "application/json"),
         ("/api/lab", "application/json"),
-        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
     ],
 )
 def test_every_page_is_typed_guarded_and_not_stored(address: str, path: str, kind: str) -> None:

@@ -27,10 +27,9 @@ from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import TRAIN_LOSS
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped, Suggestion, SweepFolder
+from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import SamplesSpec
 from tread_lab.specs.cell import Trial
 
@@ -66,24 +65,6 @@ def settled(live: LiveSweep, rows: int) -> Snapshot:
 
     eventually(shown, why=lambda: f"{len(found[0].frame)} rows")
     return found[0]
-
-
-def test_list_and_page_read_a_plan_once_and_do_not_wait_for_many_records(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-
-    def plan(sweep: SweepFolder, of: Callable[[SweepFolder], StoredPlan] = SweepFolder.plan) -> Any:
-        read.append(sweep.name)
-        return of(sweep)
-
-    monkeypatch.setattr(SweepFolder, "plan", plan)
-    monkeypatch.setattr(live, "MANY", 3)
-    monkeypatch.setattr(LiveSweep, "_read", lambda _: None)  # records that take for ever
-    pages = Pages(write_sweep(tmp_path, small()))
-    assert [line["trials"] for line in pages.sweeps()] == [4]
-    assert pages.live("placement").snapshot(wait=3600).version == 0
-    assert read == ["placement"]
 
 
 def test_a_running_cell_that_a_search_asks_for_is_listed_and_opens(searched: Lab) -> None:

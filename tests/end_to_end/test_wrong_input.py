@@ -43,7 +43,6 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     ),
     "rates without a plan": ({}, "sweep route_placement --device-rates H200", "add --plan"),
     "price without a plan": ({}, "sweep route_placement --price-per-hour 2", "add --plan"),
-    "MLflow and none": ({}, "sweep tiny --no-mlflow --tracker mlflow", "leave one out"),
     "price in json": ({}, "sweep tiny --plan --json --price-per-hour 2", "without --json"),
     "a price of nothing": (
         {},

@@ -68,10 +68,10 @@ def without_extras() -> None:
 
 def eager_sync() -> None:
     """MLflow follows at once, and a lost server is asked often."""
-    from tread_lab.tracking import tracker
+    from tread_lab.tracking import live_sync
 
-    tracker.LiveSync.__init__.__kwdefaults__["every"] = 0.3
-    tracker.SLOWEST = 0.5
+    live_sync.LiveSync.__init__.__kwdefaults__["every"] = 0.3
+    live_sync.SLOWEST = 0.5
 
 
 def limit_memory(gigabytes: float) -> None:

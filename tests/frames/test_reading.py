@@ -1,72 +1,40 @@
-"""Claims about reading the runs of a sweep again: only what is whole is remembered."""
+"""Claims about reading the runs of a sweep."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from tests.synthetic import FD, small, tiny_spec, write_sweep
-from tread_lab.frames.reading import Memory, Record, Records, numbers
+from tread_lab.frames.reading import Record, Records, numbers
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import HeldoutSpec, signature
 
-
-def test_a_run_is_read_again_until_its_evaluations_are_whole(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small())
-    plan, memory, run = lab.sweep("placement").plan(), Memory(), signature(tiny_spec((2, 8)))
-    metrics = next(lab.run(run).path.glob("evaluations/*/metrics.json"))
-    text = metrics.read_text()
-    metrics.unlink()
-    assert metrics.parent.name not in Records(lab, plan, memory)[run].evaluations
-    metrics.write_text(text)
-    record = Records(lab, plan, memory)[run]
-    assert metrics.parent.name in record.evaluations and Records(lab, plan, memory)[run] is record
-    heldout, *_ = small().evaluations
-    lab.run(run).evaluation(heldout).write(heldout, {"heldout/loss": 9.0})  # measured again
-    record = Records(lab, plan, memory)[run]
-    assert record.evaluations[signature(heldout)]["metrics"] == {"heldout/loss": 9.0}
-
-
 RUN = signature(tiny_spec((2, 8)))
 
 
-def read(lab: Lab, memory: Memory | None = None) -> Record:
+def read(lab: Lab) -> Record:
     """The record of the run of 2->8."""
-    return Records(lab, lab.sweep("placement").plan(), memory or Memory())[RUN]
+    return Records(lab, lab.sweep("placement").plan())[RUN]
 
 
-def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
-    lab, memory = write_sweep(tmp_path, small()), Memory()
-    first = read(lab, memory)
-    assert read(lab, memory) is first and read(lab) is not first
-    for changed in ("result.json", "evaluations"):
-        os.utime(lab.run(RUN).path / changed, ns=(1, 10**18))
-        again = read(lab, memory)
-        assert again is not first and again == first
-        first = again
-    Records(lab, lab.sweep("placement").plan(), memory)["no-run"]
-    assert set(memory.records) == {RUN}
-    shutil.rmtree(lab.run(RUN).path)
-    assert read(lab, memory).state == "pending"
-
-
-def test_a_run_that_has_not_ended_is_read_each_time(tmp_path: Path) -> None:
-    lab, memory = write_sweep(tmp_path, small(states={(2, 8): "interrupted"})), Memory()
-    record = read(lab, memory)
-    assert record.state == "interrupted" and read(lab, memory) is record  # which says the same
+def test_a_record_is_what_the_folder_of_a_run_holds_now(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(states={(2, 8): "interrupted"}))
+    assert read(lab).state == "interrupted"
     lab.run(RUN).finish(RunState.FAILED, step=200, reason="failed on purpose")
-    record = read(lab, memory)
+    record = read(lab)
     assert (record.state, record.reason, record.steps) == ("failed", "failed on purpose", 200)
-    assert (record.costs, record.evaluations, record.folders) == ({}, {}, 0)
+    assert (record.costs, record.evaluations) == ({}, {})
     lab.run(RUN).reopen()
-    assert read(lab, memory).state == "interrupted"
+    assert read(lab).state == "interrupted"
     lab.sweep("placement").add_stopped(Stopped(RUN, 7, "others are better"))
-    record = read(lab, memory)
+    record = read(lab)
     assert (record.state, record.reason, record.steps) == ("stopped", "others are better", 7)
+    shutil.rmtree(lab.run(RUN).path)
+    assert read(lab).state == "pending"
 
 
 def test_evaluations_of_the_plan_come_first_and_in_its_order(tmp_path: Path) -> None:
@@ -81,7 +49,6 @@ def test_evaluations_of_the_plan_come_first_and_in_its_order(tmp_path: Path) -> 
     folders = lab.run(RUN).path / "evaluations"
     losses = [planned[0], signature(other)]
     assert record.losses == {name: folders / name / "losses.npz" for name in losses}
-    assert (record.measured, record.folders) == (4, 4)
 
 
 def test_evaluations_of_earlier_steps_have_the_names_of_the_end(tmp_path: Path) -> None:
@@ -94,7 +61,7 @@ def test_evaluations_of_earlier_steps_have_the_names_of_the_end(tmp_path: Path) 
     }  # fmt: skip
     at_100 = read_json(record.losses_at[100][heldout].parent / "metrics.json")
     assert at_100["spec"]["step"] == 100 and at_100 == record.at_steps[100][heldout]
-    assert (record.measured, record.folders, record.steps) == (6, 6, 400)
+    assert record.steps == 400
     assert record.costs["cost/train_seconds"] == 46.0
 
 

@@ -15,7 +15,6 @@ from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
-from tread_lab.tracking import trackers
 
 
 def test_a_replay_adds_nothing_and_a_deleted_store_is_rebuilt_equal(
@@ -163,13 +162,3 @@ def test_a_figure_that_a_sweep_has_no_longer_goes_from_its_artifacts(
     assert sweeps.sync().updated == 1
     folder = lab.root / "mlartifacts" / store.run_id("placement") / "artifacts/figures"
     assert [path.name for path in folder.iterdir()] == ["b.png"]
-
-
-def test_a_tracker_whose_package_is_absent_names_the_extra_that_brings_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(trackers, "find_spec", lambda name: None if name == "tensorboardX" else 1)
-    trackers.check_installed(["mlflow", "wandb"])
-    line = "^--tracker tensorboard: `pip install tread-lab.tensorboard.` brings what it needs$"
-    with pytest.raises(UserError, match=line):
-        trackers.check_installed(["mlflow", "tensorboard"])

@@ -18,7 +18,6 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
 from tread_lab.terminal.console import answer, answers, show_lines, shown_problems
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
-from tread_lab.tracking.trackers import check_installed
 
 
 def status(options: Status) -> int:
@@ -64,8 +63,7 @@ def export(options: Export) -> int:
 
 
 def sync(options: Sync) -> int:
-    """Bring the named sweeps, by default all, up to date in a tracker; return the exit code."""
-    check_installed([options.tracker])
+    """Bring the named sweeps, by default all, up to date in MLflow; return the exit code."""
     from tread_lab.commands.mlflow_view import sync_now
 
     lab = Lab.existing(options.root)
@@ -75,7 +73,7 @@ def sync(options: Sync) -> int:
     if not sweeps and not problems:
         raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
     for name in sweeps:
-        answer(str(sync_now(lab, name, options.tracker)))
+        answer(str(sync_now(lab, name)))
     return shown_problems(problems)
 
 

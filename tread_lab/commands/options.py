@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from tread_lab.commands.declare import argument, count, not_negative, option
 from tread_lab.sweep.execution.executors import EXECUTORS
-from tread_lab.tracking.trackers import TRACKERS
 
 DONE = 0
 UNFINISHED = 1
@@ -87,12 +86,6 @@ class Driven(Watched, OfLab, Changed):
     )
     name: str | None = option("name of the sweep (default: the name of the file)")
     no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
-    tracker: Sequence[str] = option(
-        "follow the sweep in it; repeat it for several (mlflow)",
-        [],
-        action="append",
-        choices=tuple(TRACKERS),
-    )
     cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")
@@ -339,9 +332,8 @@ class Schema:
 
 @dataclass(kw_only=True)
 class Sync(OfLab):
-    """rebuild the MLflow store, or another tracker's, from the records"""
+    """rebuild the MLflow store from the records"""
 
-    tracker: str = option("the tracker (mlflow)", "mlflow", choices=tuple(TRACKERS))
     names: Sequence[str] = argument("sweeps (default: all)", metavar="SWEEP", nargs="*")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from tread_lab.commands.declare import words_of
-from tread_lab.commands.mlflow_view import MLFLOW, check_trackers, live_sync, sync_if_possible
+from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.commands.resolve import (
     check_one_device,
@@ -95,7 +95,6 @@ def sweep(options: Sweep) -> int:
     if options.device_rates and not options.plan:
         raise UserError("--device-rates: forecasts only; add --plan")
     check_price(options.price_per_hour, printed=options.plan and not options.as_json)
-    check_trackers(options)
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
@@ -140,11 +139,6 @@ def sweep(options: Sweep) -> int:
         return DONE
     _show(launch, answers)
     return DONE
-
-
-def _trackers(options: Sweep) -> Sequence[str]:
-    """Return the names of the trackers that follow the sweep."""
-    return options.tracker or (() if options.no_mlflow else MLFLOW)
 
 
 def check_price(price: float | None, *, printed: bool) -> None:
@@ -260,7 +254,8 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
         stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
-        stack.enter_context(live_sync(lab, plan.name, _trackers(launch.options)))
+        if not launch.options.no_mlflow:
+            stack.enter_context(live_sync(lab, plan.name))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
@@ -294,11 +289,12 @@ def _conclude(launch: _Launch, queue: BudgetedQueue) -> int:
     from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
 
     options, lab, name = launch.options, launch.lab, launch.plan.name
-    folder, trackers = lab.sweep(name), _trackers(options)
+    folder = lab.sweep(name)
     figures = [] if folder.drawn else write_figures(lab, name)
-    sync_if_possible(lab, name, trackers)
+    if not options.no_mlflow:
+        sync_if_possible(lab, name)
     show_ranking(lab, name, as_json=options.as_json)
-    show_places(lab, folder, figures, mlflow="mlflow" in trackers)
+    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
     if queue.closed:
         say(f"the budget of {name} is used up: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

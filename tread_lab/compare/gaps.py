@@ -166,8 +166,10 @@ def recorded_gaps(
     best = common_evaluation([trial, baseline], planned) or common_evaluation([trial], planned)
     if best is None:
         return {}
-    other = _stamped(baseline[best]) if best in baseline else None
-    return _gaps_of_files(_stamped(trial[best]), other)
+    losses = Losses.read(_stamped(trial[best])[0])
+    if best not in baseline:
+        return route_gap(losses)
+    return loss_gaps(losses, _losses(*_stamped(baseline[best])))
 
 
 def common_evaluation(
@@ -195,14 +197,6 @@ def _stamped(path: Path) -> Stamped:
         return path, path.stat().st_mtime_ns
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}; evaluate again") from None
-
-
-@functools.lru_cache(maxsize=100_000)
-def _gaps_of_files(trial: Stamped, baseline: Stamped | None) -> dict[str, PairedGap]:
-    losses = Losses.read(trial[0])
-    if baseline is None:
-        return route_gap(losses)
-    return loss_gaps(losses, _losses(*baseline))
 
 
 def _measured_on(path: Path) -> frozenset[tuple[str, str]]:

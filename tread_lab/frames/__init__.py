@@ -33,7 +33,6 @@ from tread_lab.frames.ranking import (
     tied_with_best,
     without_baseline,
 )
-from tread_lab.frames.reading import Memory
 from tread_lab.frames.steps import (
     STEP,
     equal_steps_frame,
@@ -61,7 +60,6 @@ __all__ = [
     "STEP",
     "SweepReader",
     "UNIT",
-    "Memory",
     "best_first",
     "better_than_dense",
     "cells_frame",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, metric_columns, plain
-from tread_lab.frames.reading import Column, Memory, Record, Records, Result, numbers
+from tread_lab.frames.reading import Record, Records, numbers
 from tread_lab.records.history import left_cells
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
@@ -21,6 +22,9 @@ from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import cell_label
+from tread_lab.specs.trials import SharedParts
+
+Column = tuple[str, str, bool]  # a metric, the column that it has, whether the plan asked for it
 
 FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
 ENDING = ("state", "reason", "steps_done")
@@ -62,32 +66,42 @@ def sweep_plan(lab: Lab, sweep: str | SweepFolder) -> StoredPlan:
     return (lab.known_sweep(sweep) if isinstance(sweep, str) else sweep).plan()
 
 
-def plan_frame(lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> pd.DataFrame:
-    """`trials_frame` of a plan that was read already: a search's plan grows between readings.
+def plan_frame(lab: Lab, plan: StoredPlan) -> pd.DataFrame:
+    """`trials_frame` of a plan that was read already: a search's plan grows between readings."""
+    return SweepReader(lab, plan).whole_frame()
 
-    Args:
-        memory: makes the next reading of the same sweep quick.
+
+@dataclass(frozen=True)
+class _Result:
+    """What is measured of a run beside its baseline.
+
+    Attributes:
+        problem: why the losses of the two cannot be paired.
+        reason: the problem, what a baseline without a result means, or how the run ended.
+        numbers: metrics, gaps with the ends of their intervals, and costs by column.
     """
-    return SweepReader(lab, plan, memory=memory).whole_frame()
+
+    record: Record
+    problem: str
+    reason: str
+    numbers: dict[str, float]
 
 
 class SweepReader:
     """Reads the trials of a plan into rows, one by one, and makes a frame of rows.
-
-    Args:
-        memory: makes the next reading of the same sweep quick.
 
     Attributes:
         plan: the plan, its baselines with the axis values that tell them apart.
         names: the names of metrics under this plan.
     """
 
-    def __init__(self, lab: Lab, plan: StoredPlan, *, memory: Memory | None = None) -> None:
+    def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
-        self._memory = Memory() if memory is None else memory
         self._trials = {trial.run: trial for trial in self.plan.trials}
-        self._records, self._planned = Records(lab, plan, self._memory), plan.planned
+        self._records, self._planned = Records(lab, plan), plan.planned
+        self._parts = SharedParts()
+        self._results: dict[tuple[str, str], _Result] = {}  # by baseline and run
         self._columns: dict[Column, None] = {}  # those met so far
 
     def row(self, trial: Trial[Tree]) -> dict[str, Any]:
@@ -139,7 +153,7 @@ class SweepReader:
 
     def parameters(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return `metric_names.parameters` of a trial's run."""
-        return self._memory.parameters_of(trial.run, trial.spec)
+        return parameters(self._parts.run(trial.spec))
 
     def _settings(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return what the plan alone says of a trial."""
@@ -166,20 +180,9 @@ class SweepReader:
         return axes | own | ({name: axes[name] for name in places} if dense else {})
 
     def whole_frame(self) -> pd.DataFrame:
-        """Return the rows of all trials as a frame, the last one where nothing has changed."""
+        """Return the rows of all trials as a frame."""
         self.read_gaps()
-        if self._memory.settings is None or self._memory.settings[0] is not self.plan:
-            self._memory.settings = self.plan, pd.DataFrame(map(self._settings, self.plan.trials))
-            self._memory.frame = None
-        results = [self._result(trial) for trial in self.plan.trials]
-        earlier, frame = self._memory.frame or ((), None)
-        if frame is None or not all(map(operator.is_, results, earlier)):
-            endings = pd.DataFrame(map(_ending, results), columns=[*ENDING])
-            measured = pd.DataFrame([result.numbers for result in results])
-            parts = [self._memory.settings[1], endings, measured]
-            frame = self._finished(pd.concat(parts, axis=1))
-            self._memory.frame = results, frame
-        return frame
+        return self.frame([self.row(trial) for trial in self.plan.trials])
 
     def frame(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Return rows as a frame."""
@@ -220,31 +223,29 @@ class SweepReader:
 
     def read_gaps(self) -> None:
         """Read the gaps of all trials in order of baselines, so that each baseline is read once."""
-        new = {(t.baseline or "", t.run): t for t in self.plan.trials}
-        for pair in sorted(new.keys() - self._memory.results.keys()):
-            self._result(new[pair])
+        for trial in sorted(self.plan.trials, key=lambda trial: trial.baseline or ""):
+            self._result(trial)
 
-    def _result(self, trial: Trial[Tree]) -> Result:
-        """Return what is measured of a trial; that of unchanged records is remembered.
+    def _result(self, trial: Trial[Tree]) -> _Result:
+        """Return what is measured of a trial, read once.
 
         Raises:
             UserError: an evaluation of the run cannot be understood.
         """
-        record, pair = self._records[trial.run], (trial.baseline or "", trial.run)
-        baseline = self._records[trial.baseline] if trial.baseline else None
-        result = self._memory.results.get(pair)
-        if result is None or result.record is not record or result.baseline is not baseline:
-            result = self._memory.results[pair] = self._measured(record, baseline)
-        self._columns |= result.columns
-        return result
+        pair = trial.baseline or "", trial.run
+        if pair not in self._results:
+            baseline = self._records[trial.baseline] if trial.baseline else None
+            self._results[pair] = self._measured(self._records[trial.run], baseline)
+        return self._results[pair]
 
-    def _measured(self, record: Record, baseline: Record | None) -> Result:
+    def _measured(self, record: Record, baseline: Record | None) -> _Result:
         metrics, columns = self._metrics(record.evaluations)
+        self._columns |= columns
         gaps, problem = self._gaps(record.losses, baseline.losses if baseline else {})
         done = record.state is RunState.COMPLETED
         uncompared = NO_RESULT.get(baseline.state, "") if baseline and done else ""
         reason = problem or uncompared or record.reason
-        return Result(record, baseline, problem, reason, metrics | gaps | record.costs, columns)
+        return _Result(record, problem, reason, metrics | gaps | record.costs)
 
     def _metrics(
         self, evaluations: Mapping[str, Mapping[str, Any]]
@@ -280,7 +281,7 @@ class _Shared(dict[str, int]):
         return self
 
 
-def _ending(result: Result) -> tuple[Any, ...]:
+def _ending(result: _Result) -> tuple[Any, ...]:
     """Return the values of `ENDING`."""
     return result.record.state, result.reason, result.record.steps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,8 @@ def sealed_parts(parts: Iterable[str]) -> Iterator[str]:
     yield f'{_JSON_END}{crc:08x}"\n}}\n'
 
 
-def json_tree(text: str | bytes, *, share: Callable[[Tree], Tree] | None = None) -> Any:
+def json_tree(text: str | bytes) -> Any:
     """What `json_text` was given; a file without a checksum counts as it is.
-
-    Args:
-        share: returns for each mapping in the text the one to take in its place.
 
     Raises:
         ValueError: it is not what was written.
@@ -57,7 +54,7 @@ def json_tree(text: str | bytes, *, share: Callable[[Tree], Tree] | None = None)
         if content[mark:] != f'{_JSON_END}{crc:08x}"\n}}\n'.encode():
             raise ValueError("its checksum differs")
     try:
-        tree = json.loads(content, object_hook=share)
+        tree = json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if mark >= 0:

@@ -7,11 +7,11 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import Tree, json_text, json_tree
+from tread_lab.records.checksums import json_text, json_tree
 from tread_lab.specs.errors import Unavailable, UserError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -76,14 +76,10 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json_text(value))
 
 
-def read_json(path: Path, *, share: Callable[[Tree], Tree] | None = None) -> Any:
-    """Return the value in `path`, `None` if the file is absent or damaged.
-
-    Args:
-        share: that of `json_tree`.
-    """
+def read_json(path: Path) -> Any:
+    """Return the value in `path`, `None` if the file is absent or damaged."""
     try:
-        return json_tree(path.read_bytes(), share=share)
+        return json_tree(path.read_bytes())
     except (OSError, ValueError):
         return None
 

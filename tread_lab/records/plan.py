@@ -225,7 +225,7 @@ def read_plan(path: Path) -> StoredPlan | None:
     Raises:
         UserError: the file is damaged, or of another version.
     """
-    tree = read_json(path, share=_SharedTrees())
+    tree = read_json(path)
     if tree is None and not path.exists():
         return None
     damaged = UserError(f"{path} is damaged; restore it or choose another --name")
@@ -237,16 +237,6 @@ def read_plan(path: Path) -> StoredPlan | None:
         return _plan(tree)
     except (KeyError, TypeError, AttributeError):
         raise damaged from None
-
-
-class _SharedTrees:
-    """Makes equal parts of runs one tree: a plan has a hundred thousand runs and a few networks."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, dict[str, Any]] = {}
-
-    def __call__(self, tree: dict[str, Any]) -> dict[str, Any]:
-        return tree if "seed" in tree else self._known.setdefault(repr(tree), tree)
 
 
 def is_trial(tree: Any) -> bool:

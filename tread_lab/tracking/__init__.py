@@ -1,1 +1,1 @@
-"""Views of the records elsewhere: MLflow, TensorBoard, W&B."""
+"""MLflow as a view of the records."""

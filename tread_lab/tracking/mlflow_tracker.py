@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
 
-from tread_lab.frames import Memory, own_metrics, ranking_key
+from tread_lab.frames import own_metrics, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.tracking.artifacts import File
+from tread_lab.tracking.live_sync import SyncReport
 from tread_lab.tracking.mlflow_client import (
     Experiment,
     Metric,
@@ -62,7 +62,6 @@ from tread_lab.tracking.stored_run import (
     typed_tags,
 )
 from tread_lab.tracking.sweep_run import FOLDERS, Parent, Ranking, written
-from tread_lab.tracking.tracker import SyncReport
 
 BATCH = 1000  # MLflow's limit for one call
 
@@ -77,10 +76,13 @@ class MlflowTracker:
 
     def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
         self._lab, self._uri, self._experiment = lab, uri, experiment
-        self._memory: dict[str, Memory] = defaultdict(Memory)
 
     def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
         """Make the store equal to the records of a sweep; nothing is duplicated, whatever happened.
+
+        Args:
+            closing: the caller drives the sweep and is about to leave it, so what is not
+                finished now is interrupted.
 
         Raises:
             UserError: no such sweep, or a store that is not MLflow's or does not answer.
@@ -91,8 +93,7 @@ class MlflowTracker:
         with one_writer(self._lab, self._uri), in_one_line(self._uri):
             client = open_client(self._uri)
             experiment = open_experiment(client, self._uri, self._experiment)
-            memory = self._memory[json.dumps([sweep.name, *plan.planned])]
-            projection = Projection(self._lab, plan, memory)
+            projection = Projection(self._lab, plan)
             owner = {SWEEP: sweep.name, LAB: identity(self._lab, self._uri)}
             return _SweepSync(client, experiment, owner, sweep, plan, projection).run(
                 closing=closing

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import Memory, SweepReader, disturbed_times, is_metric
+from tread_lab.frames import SweepReader, disturbed_times, is_metric
 from tread_lab.records.checksums import digest
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -151,15 +151,11 @@ class View:
 
 
 class Projection:
-    """Reads the trials of one sweep, each run once.
+    """Reads the trials of one sweep, each run once."""
 
-    Args:
-        memory: makes the next reading of the same plan quick.
-    """
-
-    def __init__(self, lab: Lab, plan: StoredPlan, memory: Memory | None = None) -> None:
+    def __init__(self, lab: Lab, plan: StoredPlan) -> None:
         self._lab, self._plan = lab, plan
-        self._reader = SweepReader(lab, plan, memory=memory)
+        self._reader = SweepReader(lab, plan)
         self._baselines: dict[str, list[Any]] = {}
         self._stopped = lab.sweep(plan.name).stopped()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.faults.drivers import eventually
-from tread_lab.tracking.tracker import LiveSync, SyncReport
+from tread_lab.tracking.live_sync import LiveSync, SyncReport
 
 
 class Recorder:
@@ -89,7 +89,7 @@ def test_a_report_is_one_line() -> None:
 
 def test_watching_and_serving_do_not_import_mlflow() -> None:
     code = (
-        "import sys, tread_lab.tracking.tracker, tread_lab.tracking.store;"
+        "import sys, tread_lab.tracking.live_sync, tread_lab.tracking.store;"
         "sys.exit(any(name in sys.modules for name in ('mlflow', 'numpy', 'sqlalchemy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

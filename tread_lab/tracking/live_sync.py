@@ -1,4 +1,4 @@
-"""What a tracker is, and the side thread that keeps one up to date while a sweep runs."""
+"""What a sync did, and the side thread that keeps MLflow up to date while a sweep runs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tread_lab.specs.units import counted
+
+if TYPE_CHECKING:
+    from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
 SLOWEST = 60.0  # seconds between two attempts while the store does not answer
 
@@ -46,22 +49,6 @@ class SyncReport:
         return text
 
 
-class Tracker(Protocol):
-    """A view of the records elsewhere, which can be made equal to them at any time."""
-
-    def sync(self, sweep_name: str, *, closing: bool = False) -> SyncReport:
-        """Make the view of a sweep equal to its records; again changes nothing.
-
-        Args:
-            closing: the caller drives the sweep and is about to leave it, so what is not
-                finished now is interrupted.
-
-        Raises:
-            UserError: the view cannot be reached or is not what it should be.
-        """
-        ...
-
-
 class LiveSync:
     """Syncs a sweep every few seconds from a side thread; nothing it meets reaches the training.
 
@@ -70,14 +57,14 @@ class LiveSync:
     """
 
     def __init__(
-        self, tracker: Callable[[], Tracker], sweep_name: str, *, every: float = 5.0
+        self, tracker: Callable[[], MlflowTracker], sweep_name: str, *, every: float = 5.0
     ) -> None:
         """`tracker` is called by `start`, in the caller's thread: two threads must not import the
         same packages at once.
         """
         self.failed = False
         self._build, self._sweep, self._every = tracker, sweep_name, every
-        self._tracker: Tracker | None = None
+        self._tracker: MlflowTracker | None = None
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="live-sync", daemon=True)
 
