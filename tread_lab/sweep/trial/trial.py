@@ -39,7 +39,7 @@ from tread_lab.sweep.trial.attempt import (
     counted_attempts,
 )
 from tread_lab.sweep.trial.retry import PARENT, decide
-from tread_lab.sweep.trial.task import Task, is_measured, is_repairable
+from tread_lab.sweep.trial.task import Task, is_measured
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
@@ -96,8 +96,6 @@ def run_trial(
         folder.create(task.spec)
         folder.keep_defaults(task.defaults)
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
-        if is_repairable(folder):
-            folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
         if report.phase != DEFERRED:
             result = folder.result() or {}
