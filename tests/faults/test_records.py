@@ -1,4 +1,4 @@
-"""Damaged files, a full disk, a bad clock: noticed, and never taken as good."""
+"""Damaged checkpoints and a full disk: noticed, and never taken as good."""
 
 from __future__ import annotations
 
