@@ -19,7 +19,6 @@ from tread_lab.data.autoencoder import Autoencoder, images_at_once
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import save
-from tread_lab.engine.evaluate import open_evaluations
 from tread_lab.engine.provenance import decoded_with
 from tread_lab.engine.references import all_images, heldout_reference, pixels
 from tread_lab.metrics.extractor import Extractor
@@ -121,14 +120,6 @@ def test_references_are_decoded_once_in_tf32_and_features_are_exact_products(
         evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
         assert sum(decoded) == count
     assert in_tf32 == {"pixels": {True}, "forward": {False}}
-
-
-def test_an_evaluation_whose_files_were_changed_is_open_again(folder: RunFolder) -> None:
-    asked = [(folder, [spec := HeldoutSpec(images=2, levels=1)])]
-    evaluate(folder, spec, CPU)
-    assert [*open_evaluations(asked)] == []
-    (folder.evaluation(spec).path / "losses.npz").write_bytes(b"changed")
-    assert [*open_evaluations(asked)] == [(small_run(), spec)]
 
 
 def test_data_that_have_changed_since_the_run_was_planned_are_not_measured(

@@ -33,7 +33,7 @@ from tread_lab.engine.export import (
     model_card,
     without_folders,
 )
-from tread_lab.records.durable import read_json, write_text
+from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of, with_parents
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
@@ -107,7 +107,6 @@ def test_a_card_tells_what_the_weights_are_how_they_were_made_and_all_that_was_m
         for sampler, value in ((drawn, 12.5), (guided, 8.51234)) if name == "of_classes" else ():
             asked = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
             folder.evaluation(asked).write(asked, {"fd@100": value}, step=6)
-        write_text(folder.path / "evaluations/other/metrics.json", "{")  # damaged
         for made in ({"code": "old"}, {"code": "c0de", "data latents /home/x": "da7a"}, {}):
             folder.attempts.open(fingerprint=made)
         if name != "of_no_record":

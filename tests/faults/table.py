@@ -24,7 +24,6 @@ NAMES = {
     8: "node removed, later added again",
     9: "whole cluster lost",
     10: "two drivers on one sweep",
-    11: "damaged record",
     12: "damaged checkpoint",
     13: "disk full",
     14: "MLflow down",
@@ -34,7 +33,6 @@ NAMES = {
     18: "the same trial twice",
     19: "hung trial",
     20: "evaluation fails",
-    21: "clock jumps",
     22: "packed trials that do not fit the device",
     23: "the time of a job is up",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -143,58 +143,9 @@ def test_on_a_fresh_cluster_two_processes_complete_what_one_began(
     assert found == pytest.approx(expected, rel=5e-5) and len(found) == 60
 
 
-# name -> what is killed, once this is there in the lab
-MOMENTS = {
-    "the raylet as it starts": (b"raylet/raylet", "sweeps/*"),
-    "the raylet before the first trial": (b"raylet/raylet", "ray/*"),
-    "the raylet in the middle": (b"raylet/raylet", "runs/*/log.jsonl"),
-    "the gcs in the middle": (b"gcs/gcs_server", "runs/*/log.jsonl"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.fault(
-    9,
-    survived="one line and exit code 3 without a dump of Ray's, within a minute of the kill; no"
-    " lock stays behind",
-)
-@pytest.mark.long
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_daemon_killed_at_any_moment_is_one_line(
-    moment: str, tmp_path: Path, zygote: Zygote
-) -> None:
-    pytest.importorskip("ray")
-    (tmp_path / "one.yaml").write_text(SWEEP % 300)
-    process, sign = MOMENTS[moment]
-    with ended(start(zygote, tmp_path)) as driver:
-        kill_at(driver, process, lambda: any((tmp_path / "lab").glob(sign)))
-        assert driver.wait(60) == 3, printed(tmp_path)
-        eventually(lambda: not working(driver.pid), 30)
-    out, errors = driver.said(), printed(tmp_path)
-    assert "Traceback" not in errors and "ERROR" not in errors and out == "", (out, errors)
-    assert sum(line.startswith("tread-lab: ") for line in errors.splitlines()) == 1, errors
-    assert len(errors.splitlines()) < 15, errors
-    lab = Lab(tmp_path / "lab")
-    runs = [lab.run(path.name) for path in lab.root.glob("runs/*")]
-    # A killed process may be a zombie some milliseconds before the kernel frees its locks.
-    eventually(lambda: {run.state() for run in runs} <= {"interrupted"}, 5)
-
-
 def printed(folder: Path) -> str:
     """What a driver in this folder has printed to stderr so far."""
     return (folder / "err").read_text()
-
-
-def kill_at(driver: Driver, process: bytes, moment: Callable[[], bool]) -> None:
-    """SIGKILL a process of a driver's session, known by its command line, once it is time."""
-    found: list[int] = []
-
-    def seen() -> bool:
-        found[:] = [pid for pid in offspring(driver.pid) if process in command_line(pid)]
-        return bool(found) and moment()
-
-    driver.until(seen, 120)
-    kill(found[0])
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Damaged files, a full disk, a bad clock: noticed, and never taken as good."""
+"""Damaged checkpoints and a full disk: noticed, and never taken as good."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.compare import Run, attempts, check_quiet, check_store, outcome
+from tests.faults.compare import Run, attempts, check_quiet, outcome
 from tests.faults.drivers import CRASHED, DONE, KILLED, MISTAKE, Place, Zygote
 from tests.faults.sweeps import SMALL
 from tread_lab.engine.checkpoint import list_checkpoints
-from tread_lab.records.log import read_entries
-from tread_lab.specs import signature
 
 pytestmark = pytest.mark.slow
 WINDOW = "tread_lab.engine.trainer:Trainer.log_window"
@@ -36,34 +34,6 @@ def flipped(path: Path) -> None:
 
 
 DAMAGE = (emptied, truncated, flipped)
-
-
-@pytest.mark.fault(
-    11,
-    survived="the damage is noticed; the same command makes each record again from what is whole,"
-    " bitwise as it was",
-)
-@pytest.mark.parametrize(
-    "records",
-    [
-        ("result.json", "origin.json", "evaluations/*/metrics.json"),
-        ("spec.yaml", "log.jsonl", "evaluations/*/losses.npz"),
-    ],
-    ids=lambda records: Path(records[0]).stem,
-)
-def test_damaged_records_are_noticed_and_made_again(
-    undisturbed: Place, tmp_path: Path, expected: dict[str, Run], records: tuple[str, ...]
-) -> None:
-    place = undisturbed.copy(tmp_path)
-    folders = [place.lab.run(run) for run in sorted(expected)]
-    for folder, damage in zip(folders, DAMAGE):
-        for record in records:
-            (path,) = folder.path.glob(record)
-            damage(path)
-    place.finish()
-    assert outcome(place.lab) == expected
-    for folder, run in zip(folders, sorted(expected)):
-        assert folder.damaged() == [] and signature(folder.spec()) == run
 
 
 @pytest.fixture(scope="module")
@@ -108,25 +78,6 @@ def test_damaged_last_weights_are_not_replaced_by_earlier_ones(
     assert "no usable checkpoint of step 8" in measuring.said()
     place.finish()
     assert outcome(place.lab) == expected
-
-
-@pytest.mark.fault(
-    21,
-    survived="the record is in order by sequence numbers, the outcome is the same, and MLflow's"
-    " store holds every value once",
-)
-def test_a_jumping_clock(place: Place, expected: dict[str, Run]) -> None:
-    place.mlflow = True
-    clock = "jumping_clock([0, 86400, -86400, 3e6, -40])\n"
-    prelude = clock + f"die({WINDOW!r}, nth=11, after=True)"
-    assert place.sweep(prelude=prelude).wait() == KILLED
-    place.finish(prelude=clock)
-    assert outcome(place.lab) == expected
-    for run in expected:
-        entries = list(read_entries(place.lab.run(run).log_path))
-        assert [entry.n for entry in entries] == list(range(len(entries)))
-        assert [entry.time for entry in entries] != sorted(entry.time for entry in entries)
-    check_store(place.lab, runs=len(expected))
 
 
 @pytest.fixture

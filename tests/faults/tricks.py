@@ -1,4 +1,4 @@
-"""What a driver does to itself in a test: die at an exact place, wait there, have a bad clock."""
+"""What a driver does to itself in a test: die at an exact place, or wait there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,3 @@ def limit_memory(gigabytes: float) -> None:
 def missing() -> Any:
     """What a lack of the extractor's weights comes to."""
     raise UserError("cannot read the extractor's weights")
-
-
-def jumping_clock(jumps: Sequence[float]) -> None:
-    """`time.time` is off by one jump after the other, in seconds, a new one at every call."""
-    true, offsets = time.time, itertools.cycle(jumps)
-    time.time = lambda: true() + next(offsets)

@@ -62,16 +62,6 @@ def test_the_command_line_names_the_kinds_that_a_run_can_fail_of() -> None:
     assert sorted(named) == sorted(FAILURES)
 
 
-def test_a_damaged_line_is_passed_over_and_the_attempt_counts_as_open(tmp_path: Path) -> None:
-    attempts = Attempts(tmp_path / "attempts.jsonl")
-    attempts.open()
-    attempts.close(attempts.open(driver="d"), "completed")
-    _, opened, closed = attempts.path.read_bytes().splitlines(keepends=True)
-    attempts.path.write_bytes(b"damaged\n" + opened + closed[:-30])
-    assert [(a.n, a.driver, a.ended) for a in attempts.read()] == [(2, "d", "")]
-    assert attempts.open().n == 3  # no number is given twice
-
-
 def test_forgiving_forgives_every_earlier_attempt(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path / "attempts.jsonl")
     for _ in range(3):

@@ -104,12 +104,6 @@ def test_a_failed_write_says_what_to_do(number: int, remedy: str) -> None:
     assert refusal.exit_code == (3 if "make room" in remedy else 2)
 
 
-def test_what_is_no_json_or_absent_is_nothing(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_bytes(b"\xff{")
-    (tmp_path / "y.json").write_text("{")
-    assert [read_json(tmp_path / f"{name}.json") for name in "xyz"] == [None, None, None]
-
-
 def test_a_file_was_modified_when_it_was_written_last(tmp_path: Path) -> None:
     assert modified(tmp_path / "x") is None
     (tmp_path / "x").touch()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
 
-from tread_lab.records.checksums import sealed
 from tread_lab.records.plan import StoredPlan, read_plan
 from tread_lab.specs import RunSpec, decode, encode, signature
 from tread_lab.specs.cell import Tree, Trial
@@ -53,9 +51,7 @@ def trial(run: str, baseline: str | None = None, **spec: object) -> Trial[Tree]:
 
 
 def test_a_plan_that_was_read_is_written_byte_for_byte(path: Path) -> None:
-    assert plan_of(path).text() == sealed(TEXT)
-    path.write_text(sealed(TEXT))
-    assert plan_of(path).text() == sealed(TEXT)
+    assert plan_of(path).text() == TEXT
 
 
 def test_every_field_is_read(path: Path) -> None:
@@ -77,13 +73,7 @@ def test_a_plan_of_the_first_versions_needs_name_and_trials_alone(path: Path) ->
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (TEXT[:300], "is damaged; restore it or choose another"),
-        ("[]", "is damaged"),
-        (sealed(TEXT).replace('"steps": 5', '"steps": 6'), "is damaged"),
-        *(
-            (json.dumps({"format": 1, "name": "s", "trials": trials}), "is damaged")
-            for trials in (3, None, [3], [{}], ["trial"])
-        ),
+        ("[]", "is not a plan of this version"),
         (TEXT.replace('"format": 1', '"format": 2'), "is not a plan of this version"),
     ],
 )
@@ -143,7 +133,6 @@ def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> No
     assert dataclasses.replace(plan, created=0.0).tree()["created"] == 0.0
     assert dataclasses.replace(plan, search={}).tree()["space"] == []
     assert (plan.sweep_file, plan.base) == ({}, {})
-    assert '"trials": [],\n "crc": ' in plan.text()
 
 
 def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:

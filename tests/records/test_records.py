@@ -1,148 +1,49 @@
-"""What is read from records is frozen; wrong kinds make no reader raise and are not imported."""
+"""Records are frozen; a file that cannot be parsed is one line with its path."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
-import yaml
+import pytest
 
 from tests.frozen import not_frozen
+from tests.synthetic import small, write_sweep
 from tread_lab import records
-from tread_lab.frames import trials_frame
-from tread_lab.records.checksums import json_text
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import with_checksum
-from tread_lab.records.run_status import run_status
-from tread_lab.records.sweep_folder import seconds_spent
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import UserError
-from tread_lab.terminal.status import show_lab, show_run, show_sweep
 
-ENTRY = {"n": 0, "step": 1, "key": "a", "value": 0.5, "time": 1.5}
-DEEP = '{"a":' * 9999 + "1" + "}" * 9999
-LINES: dict[str, list[Any]] = {  # file -> lines with a checksum that are no records
-    "log.jsonl": [
-        *({**ENTRY, key: value} for key in ENTRY for value in ([1], {}, None)),
-        {**ENTRY, "step": "1"},
-        {**ENTRY, "value": 10**400},
-        {"time": []},
-    ],
-    "attempts.jsonl": [
-        {},
-        {"event": "opened"},
-        {"event": ["opened"], "n": 1},
-        *({"event": "opened", "n": n} for n in ([], "1", None, {})),
-        *({"event": "opened", "n": 1, key: 7} for key in ("ended", "reason", "made_with")),
-        {"event": "closed", "n": 1, "ended": []},
-        {"event": "opened", "n": 1, "time": "now"},
-        {"event": "opened", "n": 1, "made_with": {"code": []}},
-    ],
-    "stopped.jsonl": [{"run": [], "step": 1, "reason": ""}, {"run": "a", "step": {}, "reason": 1}],
-    "spent.jsonl": [
-        {"session": [], "seconds": []},
-        {"session": "a", "seconds": "x"},
-    ],
-    "asked.jsonl": [
-        {"number": [], "cell": {}, "trials": []},
-        {"number": 0, "cell": {}, "trials": 7},
-        {"number": 0, "cell": {}, "trials": [{}]},
-        {"number": 0, "cell": {}, "trials": [7]},
-    ],
+READERS: dict[str, Callable[[RunFolder], object]] = {
+    "spec.yaml": RunFolder.spec,
+    "result.json": RunFolder.state,
+    "log.jsonl": RunFolder.entries,
+    "attempts.jsonl": lambda run: run.attempts.read(),
+    "keep_steps.json": RunFolder.kept_steps,
+    "origin.json": RunFolder.origin,
+    "evaluation_defaults.json": RunFolder.evaluation_defaults,
 }
-LISTS: list[Any] = [[], 7, "x", None]
-SPEC = {"kind": "samples"}
-MEASURED = {"metrics": {}, "weights": {"last": "x"}}
-TREES: dict[str, list[Any]] = {  # file -> trees that are no records
-    "result.json": [
-        *({"state": "completed", k: x} for k in ("step", "devices") for x in ([], "x", None, 1.5)),
-        *({"state": "completed", "metrics": v} for v in (*LISTS, {"a": []}, {"a": "x"})),
-        *({"state": "completed", "files": v} for v in (*LISTS, {"log.jsonl": 7})),
-        *({"state": "failed", key: value} for key in ("kind", "reason") for value in ([], 7)),
-        {"state": []},
-    ],
-    "metrics.json": [
-        *({"spec": SPEC, "metrics": v} for v in (*LISTS, {"a": []}, {"a": "x"})),
-        *({"spec": v, "metrics": {}} for v in LISTS),
-        *({"spec": {**SPEC, k: 7}, "metrics": {}} for k in ("metrics", "reference", "sampler")),
-        {"spec": {**SPEC, "step": []}, "metrics": {}},
-        {"metrics": {}},
-        *(
-            {"spec": {**SPEC, "sampler": {"guidance": {"strong": branch, "weak": 7}}}, **MEASURED}
-            for branch in ("dense", 2.5, [1], {"step": []}, {"step": 1})  # as a later version may
-        ),
-        {"spec": SPEC, "metrics": {}, "files": [7]},
-        {"spec": SPEC, "metrics": {}, "problem": 7},
-        {"spec": SPEC, "metrics": {}, "made_with": {"code": []}},
-    ],
-    "origin.json": [7, "x", {"attempts": 7}, {"attempts": [7]}],
-    "evaluation_defaults.json": [7, "x", {"sampler": 7}, {"steps": 7}, {"heldout_loss": []}],
-    "keep_steps.json": [7, "x", {"steps": 7}, {"steps": [[]]}],
-    "data.json": [[], 7, {"path": []}],
-    "plan.json": [
-        *({"format": 1, "name": "x", "trials": v} for v in (7, [7], [{}])),
-        {"format": []},
-    ],
-    "spec.yaml": [{"data": 7}, {"data": {"path": []}}, {"model": 7}, {"routes": 7}, {"train": []}],
-}
-TEXTS = [(file, with_checksum(line)) for file, lines in LINES.items() for line in lines]
-TEXTS += [
-    (file, yaml.safe_dump(tree) if file == "spec.yaml" else json_text(tree))
-    for file, trees in TREES.items()
-    for tree in trees
-]
-TEXTS += [(file, DEEP) for file in ("result.json", "plan.json", "origin.json")]
 
 
-def paths(lab: Lab, file: str) -> list[str]:
-    """The files of a name in a lab with one sweep, as an archive names them."""
-    run, sweep = lab.runs()[0], lab.sweep("placement")
-    if file == "metrics.json":
-        return [next(run.evaluations()).path.relative_to(lab.root).as_posix() + "/metrics.json"]
-    if file in ("plan.json", "stopped.jsonl", "spent.jsonl", "asked.jsonl"):
-        return [sweep.path.relative_to(lab.root).as_posix() + f"/{file}"]
-    return [run.path.relative_to(lab.root).as_posix() + f"/{file}"]
+def refusal(path: Path, read: Callable[[], object]) -> None:
+    path.write_text("{a: [\n")
+    with pytest.raises(UserError) as caught:
+        read()
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_no_reader_raises_at_a_record_of_wrong_kinds(source: Lab) -> None:
-    failed = []
-    for file, text in TEXTS:
-        (name,) = paths(source, file)
-        path = source.root / name
-        kept = path.read_bytes() if path.exists() else None
-        path.write_text(text)
-        try:
-            failed += [f"{file}: {text[:90]!r}: {e}" for e in raised(source, file)]
-        finally:
-            path.unlink() if kept is None else path.write_bytes(kept)
-    assert failed == []
+@pytest.mark.parametrize("file", READERS)
+def test_unparsable_file_of_run_is_named(file: str, tmp_path: Path) -> None:
+    run = write_sweep(tmp_path, small()).runs()[0]
+    refusal(run.path / file, lambda: READERS[file](run))
 
 
-def raised(lab: Lab, file: str) -> list[str]:
-    """What readers raise beside a line for people that names the file."""
-    run, sweep = lab.runs()[0], lab.sweep("placement")
-    spec = run.readable_spec()
-    readers = (
-        lambda: run_status(run),
-        lambda: (run.entries(), run.origin(), run.kept_steps(), run.damaged(), run.packages()),
-        lambda: (run.evaluation_defaults(), list(run.end_evaluations())),
-        lambda: [evaluation.done for evaluation in run.evaluations()],
-        lambda: seconds_spent(sweep.spent_path),
-        lambda: show_lab(lab, as_json=False),
-        lambda: show_sweep(lab, "placement", as_json=False),
-        lambda: show_sweep(lab, "placement", as_json=True),
-        lambda: show_run(run),
-        lambda: trials_frame(lab, "placement"),
-        lambda: spec is None or run.create(spec),
-    )
-    errors = []
-    for read in readers:
-        try:
-            read()
-        except UserError as error:
-            if file not in str(error):
-                errors.append(f"unnamed: {error}")
-        except Exception as error:
-            errors.append(f"{type(error).__name__}: {error}")
-    return errors
+def test_unparsable_plan_and_metrics_are_named(tmp_path: Path) -> None:
+    lab: Lab = write_sweep(tmp_path, small(similarity=True))
+    sweep = lab.sweep("placement")
+    refusal(sweep.plan_path, sweep.plan)
+    evaluation = next(lab.runs()[0].evaluations())
+    refusal(evaluation.path / "metrics.json", evaluation.read)
 
 
 def test_every_dataclass_is_frozen() -> None:

@@ -104,10 +104,3 @@ def test_what_follows_from_each_state_is_in_one_table() -> None:
         for state in RunState
     ]
     same_as_stored(Path(__file__).parent / "stored" / "states.txt", "\n".join(lines) + "\n")
-
-
-def test_a_result_of_an_unknown_state_is_no_result(lab: Lab) -> None:
-    run = lab.run("abc")
-    run.path.mkdir(parents=True)
-    (run.path / "result.json").write_text('{"state": "paused"}')
-    assert run.result() is None and run.state() is RunState.PENDING

@@ -22,13 +22,9 @@ LINE = (
 )
 
 
-def test_suggestions_are_in_the_order_of_their_numbers_and_a_damaged_one_is_passed_over(
-    tmp_path: Path,
-) -> None:
+def test_suggestions_are_in_order_of_their_numbers(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
     sweep.add_suggestion(Suggestion(1, {}, (TRIAL,)))
-    with sweep.suggestions_path.open("a") as file:
-        file.write('{"number": 3, "cel\n')
     for number in (0, 2):
         sweep.add_suggestion(Suggestion(number, {"start": number}, (TRIAL,)))
     assert [entry.number for entry in sweep.suggestions()] == [0, 1, 2]
@@ -46,11 +42,9 @@ def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: P
     assert sweep.suggestions() == [suggestion]
 
 
-def test_a_line_of_another_kind_is_passed_over(tmp_path: Path) -> None:
+def test_run_was_stopped_where_it_was_last(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
     sweep.add_stopped(Stopped("a", 1, "worse"))
-    for tree in ({"run": "b", "step": 2}, {"run": "c", "reason": "x"}, {"step": 3, "reason": "x"}):
-        append_line(tmp_path / "stopped.jsonl", tree)
     for step in (9, 5):
         sweep.add_stopped(Stopped("a", step, f"at {step}"))
     assert sweep.stopped() == {"a": Stopped("a", 5, "at 5")}  # when it was stopped last
@@ -70,11 +64,3 @@ def test_an_entry_is_written_every_quarter_of_a_minute(tmp_path: Path, clock: An
         watch.note()
     watch.note(now=True)
     assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0, 32.0]
-
-
-def test_a_limit_of_an_earlier_versions_command_is_a_field(tmp_path: Path) -> None:
-    folder = SweepFolder(tmp_path)
-    folder.keep_command(["sweep", "x", "--budget", "hours=2", "--budget=trials=9", "seeds=[0]"])
-    command = folder.command()
-    assert command is not None
-    assert command.words == ("sweep", "x", "budget.hours=2", "budget.trials=9", "seeds=[0]")

@@ -1,4 +1,4 @@
-"""Arrays of fixed rows that are made in parts: resumable, checked, by one process or several."""
+"""Arrays of fixed rows that are made in parts: resumable, by one process or several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import threading
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +17,10 @@ from numpy.typing import NDArray
 
 from tread_lab.data.npy import npy_header
 from tread_lab.records.durable import DiskFull, read_json, write_json, writing
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
 
-FINGERPRINT, MARKS, CHECKSUMS = "made_with.json", "whole.u8", "crc.u32"
-# Marks of rows; earlier versions wrote whole ones without a checksum.
-TO_COME, UNCHECKED, STORED, DAMAGED = 0, 1, 2, 3
+FINGERPRINT, MARKS = "made_with.json", "whole.u8"
+TO_COME, STORED, DAMAGED = 0, 1, 2  # marks of rows
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,8 @@ class Array:
 class ResumableArrays:
     """Arrays of `count` rows each, one file each in a folder of their own.
 
-    Rows are on the disk, with a checksum of each over all arrays, before they are marked, so that
-    what is marked is whole whenever the process ends; the next one goes on. Several processes may
-    write different rows at once.
+    Rows are on the disk before they are marked, so that what is marked is whole whenever the
+    process ends; the next one skips it. Several processes may write different rows at once.
 
     Args:
         fingerprint: everything that decides the content.
@@ -76,8 +72,6 @@ class ResumableArrays:
             for name, array in arrays.items()
         }
         self._maps: dict[str, NDArray[Any]] = {}
-        self._sums: NDArray[np.uint32] = np.empty(0, np.uint32)
-        self._unread: NDArray[np.bool_] = np.empty(0, bool)  # rows to be compared yet
         self._opening = threading.Lock()  # batches are read by several threads
 
     @property
@@ -96,7 +90,7 @@ class ResumableArrays:
         return self.folder / (f"{name}.npy" if self.arrays[name].header else name)
 
     def marks(self) -> NDArray[np.uint8]:
-        """Return what became of each row: TO_COME, UNCHECKED, STORED or DAMAGED."""
+        """Return what became of each row: TO_COME, STORED or DAMAGED."""
         marks = np.zeros(-(-self.count // self._per), np.uint8)
         if (path := self.folder / MARKS).exists():
             stored = np.fromfile(path, np.uint8)[: len(marks)]
@@ -129,7 +123,6 @@ class ResumableArrays:
                 if not (path := self.path(name)).exists():
                     path.write_bytes(self._headers[name])
                 _resize(path, len(self._headers[name]) + self.count * array.row_bytes)
-            _resize(self.folder / CHECKSUMS, 4 * self.count)
             _resize(self.folder / MARKS, -(-self.count // self._per))
             write_json(self.folder / FINGERPRINT, self.fingerprint)
 
@@ -139,7 +132,7 @@ class ResumableArrays:
         content: Mapping[str, NDArray[Any]],
         marks: NDArray[np.uint8] | None = None,
     ) -> None:
-        """Store rows of every array from row `first` on, then their checksums, then their marks.
+        """Store rows of every array from row `first` on, then their marks.
 
         Raises:
             DiskFull: there is no room; what was marked before is whole.
@@ -156,36 +149,14 @@ class ResumableArrays:
                 assert rows[name].shape == (count, *array.shape), (name, rows[name].shape)
                 begin = len(self._headers[name]) + first * array.row_bytes
                 _write(self.path(name), rows[name].tobytes(), begin)
-            _write(self.folder / CHECKSUMS, _checksums(rows).tobytes(), 4 * first)
             _write(self.folder / MARKS, marks.tobytes(), first // self._per)
 
-    def forget(self, ids: NDArray[np.int64]) -> None:
-        """Let rows come again; each has a mark of its own."""
-        assert self._per == 1
-        with writing(self.folder, self._option):
-            for row in ids.tolist():
-                _write(self.folder / MARKS, bytes([TO_COME]), row)
-
     def take(self, ids: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return rows of every array, compared with their checksums where this process reads them
-        first.
-
-        Raises:
-            UserError: they are not what was written.
-        """
+        """Return rows of every array."""
         with self._opening:
             if not self._maps:
-                self._open()
-        rows = {name: whole[ids] for name, whole in self._maps.items()}
-        unread = np.flatnonzero(self._unread[ids])
-        found = _checksums({name: x[unread] for name, x in rows.items()})
-        for row in ids[unread][found != self._sums[ids[unread]]].tolist():
-            raise UserError(
-                f"sample {row} in {self._paths[0]} is damaged (checksum); remove {self.folder},"
-                " and it is made again"
-            )
-        self._unread[ids] = False
-        return rows
+                self._maps = {name: self._mapped(name) for name in self.arrays}
+        return {name: whole[ids] for name, whole in self._maps.items()}
 
     @property
     def _has_files(self) -> bool:
@@ -194,13 +165,6 @@ class ResumableArrays:
     @property
     def _paths(self) -> list[Path]:
         return [self.path(name) for name in self.arrays]
-
-    def _open(self) -> None:
-        """Map the files, and read the checksums of the rows that have one."""
-        self._sums, self._unread = np.zeros(self.count, np.uint32), self.marks() != UNCHECKED
-        if self._unread.any():
-            self._sums = np.fromfile(self.folder / CHECKSUMS, np.uint32)
-        self._maps = {name: self._mapped(name) for name in self.arrays}  # all of them or none
 
     def _mapped(self, name: str) -> NDArray[Any]:
         array, begin = self.arrays[name], len(self._headers[name])
@@ -217,15 +181,6 @@ class ResumableArrays:
                 f"{self.count:,} {what} need {amount(need)} more in {seen}, and"
                 f" {amount(free)} are free; make room, or choose another folder{self._option}"
             )
-
-
-def _checksums(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each row, over all arrays."""
-    count = len(next(iter(rows.values())))
-    sums = np.zeros(count, np.uint32)
-    for x in rows.values():
-        sums[:] = [zlib.crc32(x[k : k + 1].data, int(sums[k])) for k in range(count)]
-    return sums
 
 
 def _resize(path: Path, size: int) -> None:

@@ -126,7 +126,6 @@ def draw_open(
     if todo and ranks is not None and ranks.count > 1:
         ranks.told(partial(_follow, drawing.folder.path, drawing.spec, todo))
         yield from _rounds(drawing, images, todo, ranks)
-        images.check()  # processes of several machines write in one file
     for rows in images.open_batches():  # all, or what another process could not draw
         images.keep(rows.start, *drawing.draw(rows))
         yield drawing.progress(images)

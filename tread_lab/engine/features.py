@@ -50,11 +50,7 @@ class FeatureCache(ResumableArrays):
         super().__init__(caches / kind / key, fingerprint, arrays, N, rows_per_mark=CHUNK)
 
     def features(self, ids_B: Tensor) -> Tensor:
-        """Return the features [B, T, E] of samples `ids_B`, in fp16.
-
-        Raises:
-            UserError: they are not what was written.
-        """
+        """Return the features [B, T, E] of samples `ids_B`, in fp16."""
         return torch.from_numpy(self.take(ids_B.numpy())[_FEATURES])
 
     def fill(self, encode: Encode) -> Iterator[int]:

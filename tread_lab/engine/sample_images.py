@@ -1,9 +1,10 @@
-"""The images of an unfinished evaluation, on the disk as they are drawn; a killed one goes on."""
+"""The images of an unfinished evaluation, one file per batch; a killed one skips those on disk."""
 
 # B batch, C channels, H height, W width
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tread_lab.data.resumable import Array, ResumableArrays
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.records.durable import read_json, replacing, write_json
+from tread_lab.specs.errors import Unavailable
 
 FOLDER = "parts"  # within the folder of an evaluation
-_IMAGES, _LABELS = "images", "labels"
+_MADE_WITH = "made_with.json"
 
 
-class SampleImages(ResumableArrays):
+class SampleImages:
     """The images of one evaluation and their labels, each of which is drawn once.
 
     Args:
@@ -38,66 +39,66 @@ class SampleImages(ResumableArrays):
         count: int,
         batch: int,
     ) -> None:
-        self.shape, self.batch = shape, batch
-        arrays = {_IMAGES: Array("uint8", shape), _LABELS: Array("int64", ())}
-        super().__init__(place / FOLDER, fingerprint, arrays, count)
+        self.folder, self.shape, self.count, self.batch = place / FOLDER, shape, count, batch
+        self.fingerprint = json.loads(json.dumps({**fingerprint, "batch": batch}))
 
     def resume(self) -> bool:
-        """Make the files, if what is in them was made otherwise, anew; return what `check` does."""
-        if self.stored_fingerprint != self.fingerprint:
+        """Remove batches that were made otherwise; return whether others are there."""
+        if self._stored() != self.fingerprint:
             remove_images(self.folder.parent)
-        self.begin("images")
-        return self.check()
-
-    def check(self) -> bool:
-        """Let damaged images come again; return whether others are there."""
-        stored = np.flatnonzero(self.marks())
-        for ids in np.split(stored, range(self.batch, len(stored), self.batch)):
-            try:
-                self.take(ids)
-            except UserError:
-                self.forget(ids)
-        self._maps = {}  # they are opened again once every image is drawn
-        return bool(self.marks().any())
+            write_json(self.folder / _MADE_WITH, self.fingerprint)
+        return self.drawn > 0
 
     def keep(self, first: int, images_BCHW: Tensor, labels_B: Tensor) -> None:
-        """Store images from number `first` on.
+        """Store the batch that begins with image `first`.
 
         Raises:
             UserError: the disk is full; what was written before counts. Or another process has
                 begun the same images of other weights, or has finished them.
         """
         self._check_own()
-        self.write(first, {_IMAGES: images_BCHW.cpu().numpy(), _LABELS: labels_B.cpu().numpy()})
+        with replacing(self._path(first)) as temporary, temporary.open("wb") as file:
+            np.savez(file, images=images_BCHW.cpu().numpy(), labels=labels_B.cpu().numpy())
 
     @property
     def drawn(self) -> int:
         """How many images are drawn."""
-        return int(np.count_nonzero(self.marks()))
+        return self.count - sum(map(len, self.open_batches()))
 
     def open_batches(self) -> list[range]:
         """Return the batches that are still to be drawn."""
-        return self.open_parts(self.batch)
+        return [rows for rows in self._batches() if not self._path(rows.start).exists()]
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield (images, labels) batch by batch, once all are drawn.
 
         Raises:
-            UserError: they are not what was written, or as of `keep`.
+            UserError: as of `keep`.
         """
-        for start in range(0, self.count, self.batch):
-            rows = self.take(np.arange(start, min(start + self.batch, self.count)))
+        for rows in self._batches():
             self._check_own()
-            yield torch.from_numpy(rows[_IMAGES]), torch.from_numpy(rows[_LABELS])
+            with np.load(self._path(rows.start)) as batch:
+                yield torch.from_numpy(batch["images"]), torch.from_numpy(batch["labels"])
+
+    def _batches(self) -> Iterator[range]:
+        for start in range(0, self.count, self.batch):
+            yield range(start, min(start + self.batch, self.count))
+
+    def _path(self, first: int) -> Path:
+        return self.folder / f"{first:08d}.npz"
+
+    def _stored(self) -> dict[str, str] | None:
+        stored: dict[str, str] | None = read_json(self.folder / _MADE_WITH)
+        return stored
 
     def _check_own(self) -> None:
-        if self.stored_fingerprint not in (None, self.fingerprint):
+        if self._stored() != self.fingerprint:
             raise Unavailable(
-                f"another process makes the images in {self.folder} with other weights or code; the"
-                " same command measures the weights of today"
+                f"another process makes the images in {self.folder} with other weights or code, or"
+                " has finished them; the same command measures the weights of today"
             )
 
 
 def remove_images(place: Path) -> None:
-    """Remove the images in the folder of an evaluation, whatever version left them there."""
+    """Remove the images in the folder of an evaluation."""
     shutil.rmtree(place / FOLDER, ignore_errors=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import NUMBER, Kind, fits, fits_all
 from tread_lab.records.durable import FULL, DiskFull
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.specs.errors import UserError
@@ -178,24 +177,10 @@ class Attempts:
         append_line(self.path, {"event": "forgiven", "time": time.time()})
 
 
-_OPTIONAL: Mapping[str, Kind] = {
-    **dict.fromkeys(("driver", "node", "host", "phase", "ended", "reason", "traceback"), str),
-    **dict.fromkeys(("pid", "packed", "devices", "whole", "forgiven"), int),
-    "time": NUMBER,
-}
-
-
-def is_attempt(line: dict[str, Any]) -> bool:
-    """Return whether a line of a record tells of an attempt."""
-    about = line.get("event") == "forgiven" or fits(line, {"event": str, "n": int})
-    made_with = fits_all(line.get("made_with", {}), str)
-    return about and made_with and fits(line, _OPTIONAL, partly=True)
-
-
 def attempts_of(lines: Iterable[dict[str, Any]]) -> list[Attempt]:
     """Return the attempts that the lines of a record describe."""
     attempts: dict[int, dict[str, Any]] = {}
-    for line in filter(is_attempt, lines):
+    for line in lines:
         if line["event"] == "forgiven":
             attempts = {n: {**facts, "forgiven": True} for n, facts in attempts.items()}
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import secrets
@@ -11,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import json_text, json_tree
-from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.specs.errors import Unavailable, UserError, first_line
 
+Tree = dict[str, Any]
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EROFS, errno.EPERM)
 
@@ -72,16 +73,24 @@ def write_parts(path: Path, parts: Iterable[str]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all; a mapping with its checksum."""
-    write_text(path, json_text(value))
+    """Write `value` as indented JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Return the value in `path`, `None` if the file is absent or damaged."""
+    """Return the value in `path`, `None` if the file is absent.
+
+    Raises:
+        UserError: the file is not JSON; names it.
+    """
     try:
-        return json_tree(path.read_bytes())
-    except (OSError, ValueError):
+        return json.loads(path.read_bytes())
+    except OSError:
         return None
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: must be JSON, got {first_line(error)}. Try restoring or deleting the file."
+        ) from None
 
 
 def modified(path: Path) -> float | None:

@@ -8,25 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.checksums import (
-    NUMBER,
-    Kind,
-    are_checksums,
-    changed_files,
-    file_checksums,
-    fits,
-    fits_all,
-)
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import EvaluationSpec
 
 Tree = Mapping[str, Any]
-_NONE = type(None)
-_MEASURED: Mapping[str, Kind] = {
-    "metrics": (list, _NONE), "reference": (dict, _NONE), "sampler": (dict, _NONE),
-    "step": (int, _NONE),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,16 +28,13 @@ class EvaluationFolder:
     end: int | None = None
 
     def write(self, spec: EvaluationSpec, metrics: dict[str, float], **facts: Any) -> None:
-        beside = (path for path in self.path.glob("[!.]*") if path.name != "metrics.json")
-        arrays = file_checksums(beside)
-        tree = {"spec": encode(spec), "metrics": metrics, **facts, "files": arrays}
-        write_json(self.path / "metrics.json", tree)
+        write_json(self.path / "metrics.json", {"spec": encode(spec), "metrics": metrics, **facts})
         os.utime(self.path.parent)  # readers go by its time, which a file below it leaves
 
     def read(self) -> dict[str, Any] | None:
         """Return `{spec, metrics, ...}`, `None` while the evaluation is not complete."""
         tree = read_json(self.path / "metrics.json")
-        if not _is_evaluation(tree) or (self.end is not None and is_former_end(tree, self.end)):
+        if tree is None or (self.end is not None and is_former_end(tree, self.end)):
             return None
         return dict(tree)
 
@@ -62,9 +45,8 @@ class EvaluationFolder:
 
     @property
     def done(self) -> bool:
-        """Whether it is complete and its files are as they were written."""
-        tree = self.read()
-        return tree is not None and not changed_files(self.path, tree.get("files", {}))
+        """Whether it is complete."""
+        return self.read() is not None
 
 
 def last_step(tree: Mapping[str, Any]) -> int | None:
@@ -85,15 +67,3 @@ def last_step(tree: Mapping[str, Any]) -> int | None:
 def is_former_end(tree: Mapping[str, Any], end: int) -> bool:
     """Return whether a record is of weights that were a run's last ones before its end."""
     return tree["spec"].get("step") is None and last_step(tree) not in (None, end)
-
-
-def _is_evaluation(tree: Any) -> bool:
-    return (
-        fits(tree, {"metrics": dict, "spec": dict})
-        and fits_all(tree["metrics"], NUMBER)
-        and fits(tree, {"problem": str}, partly=True)
-        and fits(tree["spec"], _MEASURED, partly=True)
-        and fits_all(tree.get("made_with", {}), str)
-        and fits_all(tree.get("weights", {}), str)
-        and are_checksums(tree.get("files", {}))
-    )

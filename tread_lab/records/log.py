@@ -1,68 +1,62 @@
-"""Append-only files of JSON lines, each with its checksum, and the log of a run."""
+"""Append-only files of JSON lines, and the log of a run."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from tread_lab.records.checksums import NUMBER, Kind, checksum, fits
 from tread_lab.records.durable import disk_error, writing
-
-
-def with_checksum(tree: Mapping[str, Any]) -> str:
-    """Return a line with the checksum of all that stands before it."""
-    body = json.dumps(tree)
-    return f'{body[:-1]}, "crc": "{checksum(body)}"}}\n'
-
-
-def without_checksum(raw: bytes) -> dict[str, Any] | None:
-    """Return what a line holds, `None` if it is damaged."""
-    try:
-        head, _, tail = raw.rstrip(b"\n").rpartition(b', "crc": "')
-        body = head + b"}"
-        if tail != b'%08x"}' % zlib.crc32(body):
-            return None
-        tree: dict[str, Any] = json.loads(body.decode())
-    except (ValueError, RecursionError):
-        return None
-    return tree
+from tread_lab.specs.errors import UserError, first_line
 
 
 def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the undamaged lines from byte `offset` on."""
+    """Yield the whole lines from byte `offset` on; a torn last line is none.
+
+    Raises:
+        UserError: a line is not JSON; names the file.
+    """
     try:
         file = path.open("rb")
     except (FileNotFoundError, NotADirectoryError):
         return
     with file:
-        file.seek(offset)
+        if offset:
+            file.seek(offset - 1)
+            file.readline()
         for raw in file:
-            tree = without_checksum(raw)
-            if tree is not None:
-                yield tree
+            if raw.endswith(b"\n"):
+                yield _parsed(raw, path)
+
+
+def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
+    try:
+        tree: dict[str, Any] = json.loads(raw)
+    except ValueError as error:
+        raise UserError(
+            f"{path}: must hold a JSON value in each line, got {first_line(error)}."
+            " Try deleting the line."
+        ) from None
+    return tree
 
 
 def open_lines(path: Path) -> IO[str]:
-    """Open a file for appending; a torn last line is ended first.
+    """Open a file for appending; a torn last line is dropped first.
 
     Raises:
         UserError: the folder cannot be written or the disk is full.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+") as end:
-            if end.tell():
-                end.seek(-1, os.SEEK_END)
-                if end.read(1) != b"\n":
-                    end.write(b"\n")
+        content = path.read_bytes() if path.exists() else b""
+        if not content.endswith(b"\n"):
+            path.open("ab").close()
+            os.truncate(path, content.rfind(b"\n") + 1)
         return path.open("a", encoding="utf-8")
 
 
@@ -73,7 +67,7 @@ def append_line(path: Path, tree: Mapping[str, Any]) -> None:
         UserError: the folder cannot be written or the disk is full.
     """
     with writing(path), open_lines(path) as file:
-        file.write(with_checksum(tree))
+        file.write(json.dumps(tree) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -87,11 +81,6 @@ class Entry:
     key: str
     value: float
     time: float
-
-
-_ENTRY: Mapping[str, Kind] = {
-    "n": int, "step": int, "key": str, "value": (*NUMBER, str), "time": NUMBER
-}  # fmt: skip
 
 
 class LogWriter:
@@ -128,7 +117,7 @@ class LogWriter:
                 entry = replace(entry, n=self._next)
                 value = entry.value if math.isfinite(entry.value) else str(entry.value)
                 tree = {**vars(entry), "value": value, "time": round(entry.time, 3)}
-                self._file.write(with_checksum(tree))
+                self._file.write(json.dumps(tree) + "\n")
                 self._note(entry)
             self._file.flush()
 
@@ -148,17 +137,9 @@ class LogWriter:
 
 
 def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
-    """The valid entries from byte `offset` on, in file order; damaged lines are passed over."""
+    """Yield the entries from byte `offset` on, in file order."""
     for tree in read_lines(path, offset):
-        if is_entry(tree):
-            yield Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
-
-
-def is_entry(tree: dict[str, Any]) -> bool:
-    """Return whether a line of a log is an entry."""
-    with contextlib.suppress(ValueError, OverflowError):
-        return fits(tree, _ENTRY) and float(tree["value"]) is not None
-    return False
+        yield Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:

@@ -12,18 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from tread_lab.records.attempts import Attempts
-from tread_lab.records.checksums import (
-    NUMBER,
-    TEXT_OR_NONE,
-    Kind,
-    are_checksums,
-    changed_files,
-    file_checksums,
-    fits,
-    fits_all,
-    yaml_body,
-    yaml_text,
-)
 from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.evaluation_folder import (
     EvaluationFolder,
@@ -46,7 +34,6 @@ CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safeten
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the data and encoders that it saw
 DEFAULTS = "evaluation_defaults.json"  # of a run and of its exported weights
-_ENDED: dict[Any, RunState] = {state.value: state for state in RunState if state.ended}
 
 
 @dataclass(frozen=True)
@@ -79,7 +66,7 @@ class RunFolder:
             digest: SHA-256 of the file.
         """
         known = read_json(self._reference(name))
-        if fits(known, _REFERENCE) and known["sha256"] != digest:
+        if known is not None and known["sha256"] != digest:
             raise UserError(
                 f"reference {name}: {file} (SHA-256 {digest[:12]}...) is another file than"
                 f" {known['file']} ({known['sha256'][:12]}...), which evaluations of this lab"
@@ -89,7 +76,7 @@ class RunFolder:
     def keep_reference(self, name: str, digest: str, file: Path) -> None:
         """Record the file of a name that is new to this lab; refuse another one than is known."""
         self.check_same_reference(name, digest, file)
-        if not fits(read_json(self._reference(name)), _REFERENCE):
+        if not self._reference(name).exists():
             write_json(self._reference(name), {"sha256": digest, "file": str(file)})
 
     def _reference(self, name: str) -> Path:
@@ -118,20 +105,16 @@ class RunFolder:
         return is_held(self.path / LOCK)
 
     def create(self, spec: RunSpec) -> None:
-        """Write the resolved spec, once, and where its data lie if that has changed since.
-
-        It is written again where the file is damaged.
-        """
+        """Write the resolved spec, once, and where its data lie if that has changed since."""
         stored = self.spec_tree()
         if stored is None:
-            body = dump_yaml(encode(spec))
-            write_text(self.path / "spec.yaml", yaml_text(body))
+            write_text(self.path / "spec.yaml", dump_yaml(encode(spec)))
         elif stored.get("data", {}).get("path") != spec.data.path:
             write_json(self.path / "data.json", {"path": spec.data.path})
 
     def keep_defaults(self, defaults: EvaluationDefaults) -> None:
         """Keep what evaluations of the run leave unsaid; what its first command kept stays."""
-        if read_json(self.path / DEFAULTS) is None:
+        if not (self.path / DEFAULTS).exists():
             write_json(self.path / DEFAULTS, encode(defaults))
 
     def evaluation_defaults(self) -> EvaluationDefaults:
@@ -176,9 +159,8 @@ class RunFolder:
         """Return the frozen networks that attempts read, `weights clip-large`, with the digest of
         each; of an export, those of its run."""
         if self.exported:
-            found = (read_json(self.path / CONFIG) or {}).get("trained_with")
-            return dict(found) if isinstance(found, dict) and fits_all(found, list) else {}
-        found = {}
+            return dict((read_json(self.path / CONFIG) or {}).get("trained_with") or {})
+        found = dict[str, list[str]]()
         for name, digest in (f for a in self.attempts.read() for f in a.fingerprint.items()):
             if name.startswith("weights ") and digest not in found.setdefault(name, []):
                 found[name].append(digest)
@@ -192,18 +174,19 @@ class RunFolder:
             return None
 
     def spec_tree(self) -> dict[str, Any] | None:
-        """Return the tree of the spec, `None` if its file is absent or damaged."""
+        """Return the tree of the spec, `None` if its file is absent.
+
+        Raises:
+            UserError: a file is not YAML or JSON; names it.
+        """
+        path = self.path / "spec.yaml"
         try:
-            text = (self.path / "spec.yaml").read_text(encoding="utf-8")
-            tree = load_yaml(yaml_body(text), "spec.yaml")
-        except (OSError, ValueError):
+            text = path.read_text(encoding="utf-8")
+        except OSError:
             return None
-        if not fits(tree, {"data": dict}, partly=True):
-            return None
+        tree: dict[str, Any] = load_yaml(text, str(path))
         moved = read_json(self.path / "data.json")
-        if not fits(moved, {"path": TEXT_OR_NONE}):
-            return dict(tree)
-        return {**tree, "data": {**tree.get("data", {}), **moved}}
+        return tree if moved is None else {**tree, "data": {**tree.get("data", {}), **moved}}
 
     @property
     def attempts(self) -> Attempts:
@@ -223,12 +206,12 @@ class RunFolder:
 
     def kept_steps(self) -> set[int]:
         """Return the steps whose checkpoints training must not remove."""
-        return set(self._listed("keep_steps.json", "steps", int))
+        return set(self._listed("keep_steps.json", "steps"))
 
     def asked_steps(self) -> set[int]:
         """Return the steps that nothing removes: of the first attempt's spec, and of later ones."""
         execution = (self.spec_tree() or {}).get("execution") or {}
-        later = self._listed("keep_steps.json", "asked", int)
+        later = self._listed("keep_steps.json", "asked")
         return {*(execution.get("keep_steps") or ()), *later}
 
     def stack_dump(self, attempt: int) -> Path:
@@ -252,23 +235,18 @@ class RunFolder:
         write_json(self.path / "origin.json", {"attempts": [*self.origin(), attempt]})
 
     def origin(self) -> list[dict[str, Any]]:
-        return self._listed("origin.json", "attempts", dict)
+        return self._listed("origin.json", "attempts")
 
-    def _listed(self, file: str, key: str, kind: type) -> list[Any]:
-        """Return the list in a file, which was the whole file once; empty if it is damaged."""
-        tree = read_json(self.path / file)
-        listed = tree.get(key) if isinstance(tree, dict) else tree
-        if not isinstance(listed, list) or not all(isinstance(item, kind) for item in listed):
-            return []
-        return listed
+    def _listed(self, file: str, key: str) -> list[Any]:
+        """Return the list in a file; empty without the file."""
+        return list((read_json(self.path / file) or {}).get(key, ()))
 
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
         if "step" in facts:
             self.reach(facts["step"])
-        files = file_checksums([self.path / "spec.yaml", self.log_path])
-        write_json(self.path / "result.json", {"state": state, **facts, "files": files})
+        write_json(self.path / "result.json", {"state": state, **facts})
 
     def reach(self, step: int) -> None:
         """Give evaluations of weights that were the last ones before this step the step that they
@@ -291,10 +269,6 @@ class RunFolder:
         record = place / "metrics.json"
         write_json(record, {**(read_json(record) or {}), "spec": spec})
 
-    def damaged(self) -> list[str]:
-        """Return the files that were cut or changed since the run ended."""
-        return changed_files(self.path, (self.result() or {}).get("files", {}))
-
     def reopen(self) -> None:
         """Delete the terminal state, so that the run is resumed."""
         (self.path / "result.json").unlink(missing_ok=True)
@@ -302,7 +276,7 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """Return the `RunState` in which the run has ended and its facts, `None` before that."""
         result = read_json(self.path / "result.json")
-        return {**result, "state": _ENDED[result["state"]]} if _is_result(result) else None
+        return None if result is None else {**result, "state": RunState(result["state"])}
 
     def step(self) -> int:
         """Return the optimizer steps on record."""
@@ -345,20 +319,6 @@ class RunFolder:
             tree = evaluation.read()
             if tree is not None and tree["spec"].get("step") is None:
                 yield evaluation
-
-
-_REFERENCE: Mapping[str, Kind] = {"sha256": str, "file": str}  # of a name
-_RESULT: Mapping[str, Kind] = {"step": int, "devices": int, "kind": str, "reason": str}
-
-
-def _is_result(tree: Any) -> bool:
-    return (
-        fits(tree, {"state": str})
-        and tree["state"] in _ENDED
-        and fits(tree, _RESULT, partly=True)
-        and fits_all(tree.get("metrics", {}), NUMBER)
-        and are_checksums(tree.get("files", {}))
-    )
 
 
 def safe(name: str) -> str:

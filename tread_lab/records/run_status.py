@@ -10,7 +10,7 @@ from typing import Any
 from tread_lab.records.attempts import EXIT_REASONS, Attempt
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
-from tread_lab.records.log import is_entry, read_lines
+from tread_lab.records.log import read_entries
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, state_in_sweep
@@ -85,8 +85,8 @@ def _moved(folder: RunFolder, attempts: Iterable[Attempt]) -> float | None:
     """Return when a run made progress, by its records: copying a lab makes its files new."""
     recorded = [attempt.time for attempt in attempts]
     size = folder.log_path.stat().st_size if folder.log_path.exists() else 0
-    last = read_lines(folder.log_path, max(size - _TAIL, 0))
-    recorded += [tree["time"] for tree in filter(is_entry, last)]
+    last = read_entries(folder.log_path, max(size - _TAIL, 0))
+    recorded += [entry.time for entry in last]
     if folder.locked or not recorded:
         paths = (folder.heartbeat_path, folder.log_path, folder.path / "result.json")
         recorded += [time for path in paths if (time := modified(path)) is not None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from tread_lab.records.checksums import NUMBER, Kind, fits
 from tread_lab.records.durable import modified, read_json, write_json
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
-from tread_lab.records.plan import PlanOf, StoredPlan, is_trial, read_plan
+from tread_lab.records.plan import PlanOf, StoredPlan, read_plan
 from tread_lab.records.run_folder import LOCK
 from tread_lab.records.status import RunState
 from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
@@ -48,24 +46,6 @@ class Stopped:
     run: str
     step: int
     reason: str
-
-
-_SUGGESTION: Mapping[str, Kind] = {"number": int, "cell": dict, "trials": list}
-
-
-def is_suggestion(line: Tree) -> bool:
-    """Return whether a line is a suggestion."""
-    return fits(line, _SUGGESTION) and all(map(is_trial, line["trials"]))
-
-
-def is_stopped(line: Tree) -> bool:
-    """Return whether a line tells of a run that was stopped."""
-    return fits(line, {"run": str, "step": int, "reason": str})
-
-
-def is_spent(line: Tree) -> bool:
-    """Return whether a line tells how long a session was."""
-    return fits(line, {"session": str, "seconds": NUMBER})
 
 
 @dataclass(frozen=True)
@@ -169,12 +149,9 @@ class SweepFolder:
     def command(self) -> DriverCommand | None:
         """Return how the last driver was asked to run the sweep; `None` where that is unknown."""
         tree = read_json(self.path / "command.json")
-        if not fits(tree, {"words": list, "folder": str, "host": str}):
+        if tree is None:
             return None
-        text = "\0".join(map(str, tree["words"]))
-        # Earlier versions took a limit as an option: `--budget hours=2`.
-        words = re.sub(r"(^|\0)--budget[=\0]", r"\1budget.", text).split("\0")
-        return DriverCommand(tuple(words), tree["folder"], tree["host"])
+        return DriverCommand(tuple(tree["words"]), tree["folder"], tree["host"])
 
     @property
     def suggestions_path(self) -> Path:
@@ -198,11 +175,10 @@ class SweepFolder:
         append_line(self.suggestions_path, {**vars(suggestion), "trials": trials})
 
     def suggestions(self) -> list[Suggestion[Tree]]:
-        """Return the suggestions in order; a damaged line is passed over."""
+        """Return the suggestions in order."""
         suggestions = [
             Suggestion(tree["number"], tree["cell"], tuple(map(Trial.read, tree["trials"])))
             for tree in read_lines(self.suggestions_path)
-            if is_suggestion(tree)
         ]
         return sorted(suggestions, key=lambda suggestion: suggestion.number)
 
@@ -215,7 +191,6 @@ class SweepFolder:
         return {
             tree["run"]: Stopped(tree["run"], tree["step"], tree["reason"])
             for tree in read_lines(self.stopped_path)
-            if is_stopped(tree)
         }
 
     def lock(self) -> AbstractContextManager[None]:
@@ -264,9 +239,8 @@ def seconds_spent(path: Path) -> float:
     """Return the seconds of all sessions so far."""
     sessions: dict[str, float] = {}
     for tree in read_lines(path):
-        if is_spent(tree):
-            name = tree["session"]
-            sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
+        name = tree["session"]
+        sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
     return sum(sessions.values())
 
 

@@ -12,7 +12,6 @@ from functools import cached_property
 from rich.live import Live
 from rich.table import Table
 
-from tread_lab.records.damage import passed_over
 from tread_lab.records.history import left_cells, left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import metric_kind
@@ -208,7 +207,6 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
     pairs += [("kind", status.kind)] if status.kind else []
     pairs += [("reason", status.reason)] if status.reason else []
     pairs.append(("step", f"{status.step}/{spec.train.steps}"))
-    pairs += [("damaged", name) for name in sorted({*folder.damaged(), *passed_over(folder.path)})]
     for attempt in status.attempts if len(status.attempts) > 1 else ():
         why = f": {attempt.reason.splitlines()[0]}" if attempt.reason else ""
         where = f"process {attempt.pid} on {attempt.host}"

@@ -29,7 +29,6 @@ from tread_lab.sweep.trial.task import (
     as_queue,
     done_share,
     is_complete,
-    is_repairable,
     kept_share,
     with_ancestors,
 )
@@ -186,23 +185,6 @@ def test_a_task_refuses_a_sampler_that_its_run_cannot_have() -> None:
         spec = decode(SamplesSpec, {"count": 8, "sampler": sampler})
         with pytest.raises(UserError, match=r"sampler.solver|no checkpoint of step 7 is kept"):
             Task(tiny(steps=20), (spec,))
-
-
-def test_a_finished_run_with_damaged_files_is_open_while_a_checkpoint_can_mend_it(lab: Lab) -> None:
-    task = Task(tiny(steps=2))
-    folder = lab.run(task.run)
-    list(run_trial(lab, task, CPU))
-    assert is_complete(lab, task) and not is_repairable(folder)
-    (folder.path / "log.jsonl").write_text("")
-    assert folder.damaged() == ["log.jsonl"]
-    assert is_repairable(folder) and not is_complete(lab, task)
-    with pytest.warns(UserWarning, match="log.jsonl was damaged"):
-        assert [report.phase for report in run_trial(lab, task, CPU)][-1] == "completed"
-    assert is_complete(lab, task) and len(folder.attempts.read()) == 2
-    (folder.path / "log.jsonl").write_text("")
-    for path in checkpoint.list_checkpoints(folder.checkpoints):
-        path.unlink()
-    assert not is_repairable(folder) and is_complete(lab, task)
 
 
 def test_tasks_come_in_order_and_each_is_over_once_it_has_ended() -> None:

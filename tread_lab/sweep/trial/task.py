@@ -78,7 +78,7 @@ class Task:
 def is_complete(lab: Lab, task: Task) -> bool:
     """Return whether the run has ended and, if it can be evaluated, has every evaluation."""
     folder = lab.run(task.run)
-    return folder.result() is not None and not is_repairable(folder) and is_measured(lab, task)
+    return folder.result() is not None and is_measured(lab, task)
 
 
 def is_measured(lab: Lab, task: Task) -> bool:
@@ -87,11 +87,6 @@ def is_measured(lab: Lab, task: Task) -> bool:
     return not folder.state().measurable or all(
         folder.evaluation(spec).done for spec in task.measurable(folder)
     )
-
-
-def is_repairable(folder: RunFolder) -> bool:
-    """Return whether a finished run has damaged files that its last checkpoint can restore."""
-    return bool(folder.damaged() and list_checkpoints(folder.checkpoints))
 
 
 def done_share(lab: Lab, task: Task) -> float:

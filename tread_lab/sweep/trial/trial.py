@@ -43,7 +43,7 @@ from tread_lab.sweep.trial.attempt import (
     counted_attempts,
 )
 from tread_lab.sweep.trial.retry import PARENT, decide
-from tread_lab.sweep.trial.task import Task, is_measured, is_repairable
+from tread_lab.sweep.trial.task import Task, is_measured
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
@@ -102,8 +102,6 @@ def run_trial(
         folder.keep_steps(task.kept_steps, asked=task.spec.execution.keep_steps)
         if lacking := task.lacking(folder):
             _train_again(folder, before=lacking[0])
-        if is_repairable(folder):
-            folder.reopen()
         report = yield from _attempt(lab, task, device, worker, report, provenance)
         if report.phase != DEFERRED:
             result = folder.result() or {}
