@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -157,11 +156,6 @@ class SweepFolder:
         except OSError:
             return ""
 
-    @property
-    def budget_path(self) -> Path:
-        """The file with the budget that the last driver was given, for pages."""
-        return self.path / "budget.json"
-
     def keep_command(self, words: Sequence[str]) -> None:
         """Record how this process was asked to run the sweep."""
         command = {"words": list(words), "folder": str(Path.cwd()), "host": os.uname().nodename}
@@ -172,10 +166,7 @@ class SweepFolder:
         tree = read_json(self.path / "command.json")
         if not fits(tree, {"words": list, "folder": str, "host": str}):
             return None
-        text = "\0".join(map(str, tree["words"]))
-        # Earlier versions took a limit as an option: `--budget hours=2`.
-        words = re.sub(r"(^|\0)--budget[=\0]", r"\1budget.", text).split("\0")
-        return DriverCommand(tuple(words), tree["folder"], tree["host"])
+        return DriverCommand(tuple(map(str, tree["words"])), tree["folder"], tree["host"])
 
     @property
     def remarks(self) -> Remarks:
@@ -282,6 +273,14 @@ def seconds_spent(path: Path) -> float:
             name = tree["session"]
             sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
     return sum(sessions.values())
+
+
+def hours_text(folder: SweepFolder, hours: float | None) -> str:
+    """Return the limit of a sweep with what of it is spent: `2 h (1.5 h spent)`; "" for none."""
+    if hours is None:
+        return ""
+    spent = seconds_spent(folder.spent_path) / 3600
+    return f"{hours:g} h ({float(f'{spent:.2g}'):g} h spent)"
 
 
 class Stopwatch:
