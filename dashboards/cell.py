@@ -39,7 +39,7 @@ from tread_lab.specs.routes import RouteSpec
 POINTS = 400  # of a curve; longer ones are thinned out
 ENDED_BADLY = ("failed", "diverged", "stopped", "interrupted")
 ADVICE = {  # kind of failure, or state -> what to do
-    "oom": "Halve train.batch or choose a smaller network, then `{again} --retry-failed`.",
+    "oom": "Lower execution.micro_batch, which keeps the run, then `{again}`.",
     "parent": "See why the run that it starts from failed; `{again} --retry-failed` runs both.",
     "failed": "Mend what the traceback names, then `{again} --retry-failed` runs it again.",
     "diverged": "It is a result, so it is not run again. Try a lower train.lr in another cell.",

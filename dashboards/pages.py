@@ -18,6 +18,7 @@ from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import mixtures
+from tread_lab.records.sweep_folder import hours_text
 from tread_lab.specs.errors import UserError
 
 PAGE = Path(__file__).parent / "page"
@@ -71,7 +72,7 @@ class Pages:
         tree["age"] = round(now.age, 1)
         if now.version:
             tree["times"] = times_text(folder, now.plan.created)
-            tree["budget"] = views.budget(folder, now.plan, now.frame)
+            tree["hours"] = hours_text(folder, now.plan.hours)
         if version == str(now.version) and now.version:
             return tree
         above = views.overview(now.plan, now.frame, now.answer)

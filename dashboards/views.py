@@ -1,4 +1,4 @@
-"""What stands around the map, as plain trees: answer, counts, budget, failures."""
+"""What stands around the map, as plain trees: answer, counts, failures."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ from tread_lab.frames import (
     ranked_cells,
     ranking_key,
 )
-from tread_lab.records.durable import read_json
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, TRAIN_FLOPS
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS
 from tread_lab.records.plan import StoredPlan
-from tread_lab.records.sweep_folder import SweepFolder, seconds_spent
-from tread_lab.specs.decode import decode
-from tread_lab.specs.sweep import BudgetSpec
 
 FAILURES = 200  # rows of the list of failures
 
@@ -66,19 +62,6 @@ def best(frame: pd.DataFrame, cell: str = "") -> int | None:
     trials = ranked[(ranked["role"] == "trial") & ranked["rank"].notna()]
     pairs = zip(trials["role"], trials["cell"])
     return next((cell_numbers(frame)[pair] for pair in pairs), None)
-
-
-def budget(folder: SweepFolder, plan: StoredPlan, frame: pd.DataFrame) -> str:
-    """Return the limits of a sweep's last driver and what completed runs have spent of them."""
-    limits = decode(BudgetSpec, read_json(folder.budget_path) or {})
-    if limits == BudgetSpec():
-        return ""
-    runs = frame.drop_duplicates("run")
-    begun = runs[(runs["role"] == "trial") & ~runs["state"].isin(["pending", "unread"])]
-    flops = float(runs[TRAIN_FLOPS].sum()) if TRAIN_FLOPS in runs else 0.0
-    hours = seconds_spent(folder.spent_path) / 3600
-    whose = "completed trials and baselines"  # the driver knows the steps of others, too
-    return limits.text(flops=flops, hours=hours, trials=len(begun), by=whose)
 
 
 def to_suggest(plan: StoredPlan) -> int:

@@ -20,7 +20,7 @@ export function drawHead() {
 }
 
 export function drawProgress() {
-  const { counts, times, budget } = state.view;
+  const { counts, times, hours } = state.view;
   const order = Object.keys(STATES).filter((name) => counts[name]);
   const runs = order.reduce((sum, name) => sum + counts[name], 0);
   const bar = at("progress");
@@ -48,7 +48,7 @@ export function drawProgress() {
     order.map((name) =>
       h("span", {}, h("i", { class: name }), `${counts[name]} ${STATES[name][1]}`),
     ),
-    budget ? h("span", { id: "budget" }, `budget: ${budget}`) : [],
+    hours ? h("span", { id: "hours" }, `hours: ${hours}`) : [],
     times ? h("span", { id: "times" }, times) : [],
   );
 }

@@ -13,7 +13,7 @@ import torch
 
 from tests.pretender import ended_run
 from tests.sweep.plans import tiny
-from tests.sweep.search.test_budget import planned
+from tests.sweep.search.test_hours import planned
 from tread_lab.cli import main
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure

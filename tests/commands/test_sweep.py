@@ -19,7 +19,6 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import UserError, extensions
 from tread_lab.specs.errors import Unavailable
-from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.planned_sweep import load_sweep
@@ -156,8 +155,8 @@ def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_b
 ) -> None:
     ended(state=RunState.FAILED)
     plan = [*COMMAND, BOTH, "--retry-failed", "--plan"]
-    assert main([*plan, "budget={trials: 1}"]) == 0
-    assert ": 2 of 3 open runs fit" in " ".join(capsys.readouterr().out.split())
+    assert main([*plan, "hours=1"]) == 0
+    assert "hours: 1 h (0 h spent)" in " ".join(capsys.readouterr().out.split())
     assert main([*plan, RANDOM]) == 0
     assert "running 1 failed runs again" in capsys.readouterr().err, "the baseline"
 
@@ -175,12 +174,12 @@ def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
     exact = "{samples: {metrics: [fd], count: 1024, sampler: {precision: fp32}}}"
-    measured = [f"evaluate=[heldout_loss,{exact}]", "budget.trials=1"]
+    measured = [f"evaluate=[heldout_loss,{exact}]", "hours=2"]
     command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
     assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large, *measured]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "2 runs open, 8 at once" in said
-    assert "budget: 1 trial (0 started): " in said
+    assert "hours: 2 h (0 h spent)" in said
     images = 1024 * 3 * 256**2 / 1e6
     assert f"{2 * images:.0f} MB of samples, {2 * images:.0f} MB of samples under way" in said
     assert main([*command, "--plan", "--gpus", "2", *large, *measured]) == 0
@@ -239,7 +238,7 @@ def test_nothing_is_timed_for_a_sweep_that_another_driver_has(
     assert timed == [] and "process" in capsys.readouterr().err
 
 
-def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
+def test_sweep_continues_with_more_hours(
     pretended: Any,
     drawn: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -251,15 +250,14 @@ def test_a_sweep_goes_on_with_a_larger_budget_and_mlflow_follows_it(
         sweep, "live_sync", lambda lab, name: synced.append("live") or nullcontext()
     )
     followed = [word for word in COMMAND if word != "--no-mlflow"]
-    assert main([*followed, BOTH, "budget.trials=1"]) == 0
-    assert [len(spec.routes) for spec in pretended.done] == [0, 1] and synced == ["live", "s"]
-    said = "the budget of s is used up: "
-    assert said in capsys.readouterr().err and Lab.at("lab").sweep("s").budget_path.exists()
-    assert main([*COMMAND, BOTH, "budget.trials=2"]) == 0
+    assert main([*followed, BOTH, "hours=1e-9"]) == 0
+    assert not pretended.done and synced == ["live", "s"]
+    said = "the hours of s are over: "
+    assert said in capsys.readouterr().err
+    assert main([*COMMAND, BOTH, "hours=2"]) == 0
     assert len(pretended.done) == 3 and synced[2:] == [] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 3
-    assert main([*COMMAND, BOTH]) == 0 and not Lab.at("lab").sweep("s").budget_path.exists()
 
 
 @pytest.mark.parametrize(
@@ -291,23 +289,13 @@ def test_hours_that_are_over_are_no_interruption(
     pretended: Any, drawn: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     pretended.error = Interrupted()
-    assert main([*COMMAND, "budget.hours=0.0000001"]) == 0
+    assert main([*COMMAND, "hours=0.0000001"]) == 0
     assert "interrupted" not in capsys.readouterr().err and drawn == ["s"]
-
-
-@pytest.mark.parametrize(("seconds", "done"), [(3590.0, 1), (3610.0, 0)])
-def test_a_search_asks_for_what_fits_the_hours_that_are_left(
-    seconds: float, done: int, pretended: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweep.Stopwatch, "seconds", seconds)
-    monkeypatch.setattr(Forecast, "seconds", lambda times, task: 3600.0)
-    words = [RANDOM, "baseline=null", "axes.route={start: 0..3, end: 4}", "budget.hours=2"]
-    assert main([*COMMAND, *words]) == 0 and len(pretended.done) == done
 
 
 @pytest.mark.parametrize(
     ("setting", "longest_first"),
-    [({}, True), ({"budget": BudgetSpec(trials=9)}, False), ({"stop_early": "asha"}, False)],
+    [({}, True), ({"sources": {"sweep": {"hours": 2}}}, True), ({"stop_early": "asha"}, False)],
 )
 def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     setting: dict[str, Any], longest_first: bool
@@ -323,7 +311,7 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
 
 
-@pytest.mark.parametrize("setting", [{}, {"budget": BudgetSpec(trials=9)}])
+@pytest.mark.parametrize("setting", [{}, {"sources": {"sweep": {"hours": 2}}}])
 def test_baselines_come_before_longer_runs(setting: dict[str, Any]) -> None:
     """Until they have ended no run that has ended is compared with anything."""
     axes = {"route": ["2->8"], "train.steps": [100, 300]}

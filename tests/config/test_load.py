@@ -23,12 +23,12 @@ from tread_lab.specs.sweep import Experiment
 
 
 def test_a_key_with_a_sign_belongs_to_the_sweep_file_if_its_name_does(in_folder: Path) -> None:
-    text = "experiment: tiny\nquestion: Why?\naxes: {rate: [0.5]}\nbudget: {trials: 3}\n"
+    text = "experiment: tiny\nquestion: Why?\naxes: {rate: [0.5]}\nsearch: {trials: 3}\n"
     Path("s.yaml").write_text(text)
-    overrides = ["+seeds=[3,4]", "~question", "budget.trials=5", "train.steps=7"]
+    overrides = ["+seeds=[3,4]", "~question", "search.trials=5", "train.steps=7"]
     name, sweep, experiment = load_sweep("s", overrides)
     assert (name, sweep.seeds, sweep.question) == ("s", (3, 4), "")
-    assert sweep.budget is not None and sweep.budget.trials == 5
+    assert sweep.search is not None and sweep.search.trials == 5
     assert (experiment.name, sweep.fixed) == ("tiny", {"train.steps": 7})
 
 

@@ -175,7 +175,7 @@ def test_a_sweep_that_cannot_be_read_keeps_none_from_the_page_of_the_lab(
     assert (other["counts"], broken["counts"]) == ({"completed": 3, "failed": 1}, {})
     assert "plan.json" in broken["question"]
     tree = pages.sweep("other")
-    assert tree.keys().isdisjoint({"times", "budget"})
+    assert tree.keys().isdisjoint({"times", "hours"})
     assert tree["table"] == {"problem": "the records are being read"}
 
 

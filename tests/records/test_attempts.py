@@ -55,7 +55,7 @@ def test_an_exception_is_of_one_kind(error: BaseException, kind: str) -> None:
 
 
 def test_the_command_line_names_the_kinds_that_a_run_can_fail_of() -> None:
-    assert sorted(FAILURES) == ["died", "exception", "hung", "oom", "parent"]
+    assert sorted(FAILURES) == ["died", "exception", "hung", "parent"]
     (kinds,) = (action.choices for action in _parser()._actions if action.dest == "command")
     (option,) = (a for a in kinds["sweep"]._actions if a.dest == "retry_failed")  # type: ignore[index]
     named = re.findall(r"\w+", option.help.partition(" of ")[2].partition(";")[0])

@@ -46,7 +46,7 @@ from tread_lab.specs.recipe import (
     outputs,
 )
 from tread_lab.specs.routes import ReEntrySpec, RouteBypass
-from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.systems.maskdit.spec import MaskBypass
 from tread_lab.systems.mdt.spec import BothLoss, MdtBypass
 from tread_lab.systems.repa.spec import ENCODERS, RepaSpec
@@ -60,7 +60,7 @@ STORED = Path(__file__).parent / "stored"
 def of_nothing() -> tuple[Any, ...]:
     """Each spec as it is made where no more is said than must be."""
     return (
-        *(SweepSpec(experiment="tiny"), SearchSpec(), StopEarlySpec(), BudgetSpec()),
+        *(SweepSpec(experiment="tiny"), SearchSpec(), StopEarlySpec()),
         decode(RunSpec, {"model": "DiT-S/2", "routes": ["2->8"]}),
         *(FlowSpec(), DDPMSpec(), RouteBypass(), MaskBypass(), MdtBypass(), SprintBypass()),
         *(PlainLoss(), EnsembleLoss(), BothLoss(), DiscriminationLoss(), RepaSpec(), CaptionSpec()),

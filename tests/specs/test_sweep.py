@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import UserError, decode
-from tread_lab.specs.sweep import BudgetSpec, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
 
 
 def test_a_mistake_in_a_search_is_named() -> None:
@@ -15,14 +15,6 @@ def test_a_mistake_in_a_search_is_named() -> None:
         decode(SearchSpec, {"trails": 3}, "search")
     with pytest.raises(UserError, match=r"^search: objectives: .* must be distinct"):
         decode(SearchSpec, {"objectives": ["gap/heldout", "gap/heldout"]}, "search")
-
-
-def test_limits_are_told_with_what_is_spent() -> None:
-    limits = BudgetSpec(flops=2e12, hours=200, trials=9)
-    assert limits.text(flops=1e12, hours=123.4, trials=1) == (
-        "2.00e+12 training FLOPs (1.00e+12 spent), 200 h (120 h spent), 9 trials (1 started)"
-    )
-    assert BudgetSpec(hours=0.5).text(flops=0, hours=0.0123, trials=0) == "0.5 h (0.012 h spent)"
 
 
 def test_no_rung_is_near_the_end() -> None:

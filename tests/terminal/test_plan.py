@@ -19,12 +19,10 @@ from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.timing import Timing
-from tread_lab.sweep.search.budget import Budget
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
     Measurement,
     _during_training,
-    budget_lines,
     evaluation_lines,
     price_lines,
     show_measurements,
@@ -242,21 +240,3 @@ def test_a_network_of_two_bypasses_has_the_parameters_of_both(lab: Lab) -> None:
     both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
     lines = [*price_lines(both, Forecast(lab), [], None)]
     assert "parameters: DiT-12x32/2 238,980 to 241,092" in lines
-
-
-def test_limits_of_a_budget_are_said_with_what_fits_and_what_does_not(
-    lab: Lab, screen: Screen
-) -> None:
-    wide = {"axes": {"route": {"start": 0, "end": "0..7"}}}
-    limits = {"flops": 1e12, "hours": 2.5, "trials": 9}
-    for title, changes, seconds, open_runs in (
-        ("three limits", {"budget": limits}, 60.0, 9),
-        ("seven runs left", {**wide, "budget": {"trials": 1}}, None, 9),
-        ("five runs left", {**wide, "budget": {"trials": 1}}, None, 7),
-        ("all fit", {"budget": {"trials": 6}}, None, 9),
-        ("a search", {"axes": SPACE, "search": {**SEARCH, "trials": 6}, "budget": {"trials": 2}},
-         None, 6),
-    ):  # fmt: skip
-        plan = placements(**changes)
-        opened = Budget(lab, plan, lambda task, seconds=seconds: seconds)
-        screen(title, budget_lines, plan, opened, plan.possible_tasks[:open_runs], 1)

@@ -105,8 +105,8 @@ class Sweep(Driven, OnDevice, AsJson):
         metavar="PRICE",
     )
     retry_failed: str | None = option(
-        "run all failed runs again, or only --retry-failed=KIND,KIND of exception, oom, died,"
-        " hung, parent; put it last",
+        "run all failed runs again, or only --retry-failed=KIND,KIND of exception, died, hung,"
+        " parent; put it last",
         nargs="?",
         const="",
         metavar="KINDS",

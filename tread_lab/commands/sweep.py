@@ -18,13 +18,10 @@ from tread_lab.commands.resolve import (
     visible_device,
 )
 from tread_lab.config.load import load_sweep
-from tread_lab.records.durable import write_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
-from tread_lab.records.sweep_folder import Stopwatch
-from tread_lab.specs.decode import encode
+from tread_lab.records.sweep_folder import Stopwatch, hours_text
 from tread_lab.specs.errors import Unavailable, UserError, lookup
-from tread_lab.specs.sweep import BudgetSpec
 from tread_lab.sweep.execution.early_stopping import EarlyStopping
 from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, TrialResources
@@ -45,14 +42,13 @@ from tread_lab.sweep.plan.storage import (
     plan_with_costs,
     store_plan,
 )
-from tread_lab.sweep.search.budget import Budget, BudgetedQueue
+from tread_lab.sweep.search.hours import TimedQueue
 from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
 from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue
 from tread_lab.terminal.console import answers, notices, say, show_lines
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import sweep_progress
 from tread_lab.terminal.plan import (
-    budget_lines,
     evaluation_lines,
     price_lines,
     show_plan,
@@ -167,9 +163,8 @@ def _show(launch: _Launch, out: Console) -> None:
     if launch.options.plan:
         price = launch.options.price_per_hour
         show_lines(out, price_lines(plan, times, launch.open_tasks, price))
-    if plan.budget is not None:
-        budget = Budget(lab, plan, times.seconds)
-        show_lines(out, budget_lines(plan, budget, launch.open_tasks, slots))
+    if limit := hours_text(lab.sweep(plan.name), plan.hours):
+        show_lines(out, [f"hours: {limit}"])
 
 
 def _retry_failed(
@@ -208,10 +203,6 @@ def _drive(launch: _Launch) -> int:
     with folder.lock():
         store_plan(folder, plan)
         folder.keep_command(_command(options, lab))
-        if plan.budget is not None:
-            write_json(folder.budget_path, encode(plan.budget))
-        else:
-            folder.budget_path.unlink(missing_ok=True)
         if plan.stop_early is None:  # all runs go on
             folder.stopped_path.unlink(missing_ok=True)
         _show(launch, notices)
@@ -222,7 +213,7 @@ def _drive(launch: _Launch) -> int:
                 folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
                 _execute(launch, queue)
         except Interrupted:
-            if not queue.stop:  # else the hours of the budget are over, as was asked
+            if not queue.stop:  # else the hours are over, as was asked
                 say(
                     "interrupted, checkpoints are saved; run the same command again to continue"
                     f" {plan.name}"
@@ -245,7 +236,7 @@ def _command(options: Sweep, lab: Lab) -> list[str]:
     return ["sweep", options.file, *options.overrides, *flags]
 
 
-def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
+def _execute(launch: _Launch, queue: TimedQueue) -> None:
     """Run the tasks of the queue, with live progress and MLflow beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
     executor = launch.kind.make(
@@ -261,29 +252,26 @@ def _execute(launch: _Launch, queue: BudgetedQueue) -> None:
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
 
 
-def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> BudgetedQueue:
-    """Return what hands out tasks within the budget: the open ones, or those of a search.
+def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> TimedQueue:
+    """Return what hands out tasks within the hours: the open ones, or those of a search.
 
     Baselines come first, so that whatever ends has something to be compared with; then the longest,
-    unless what is run at all depends on the order.
+    unless early stopping depends on the order.
     """
-    order_decides = plan.budget is not None or plan.stop_early is not None
-    plan = replace(plan, budget=plan.budget or BudgetSpec())
     queue: TaskQueue
     if plan.search_spec is None:
         baselines = {trial.baseline for trial in plan.trials}
-        longest_first = tasks if order_decides else times.longest_first(tasks)
+        longest_first = tasks if plan.stop_early else times.longest_first(tasks)
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
         queue = ListQueue(ordered, after=plan.baselines_first)
     else:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
 
         queue = SearchQueue(lab, plan)
-    stopwatch = Stopwatch(lab.sweep(plan.name).spent_path)
-    return BudgetedQueue(queue, Budget(lab, plan, times.seconds), stopwatch)
+    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name).spent_path))
 
 
-def _conclude(launch: _Launch, queue: BudgetedQueue) -> int:
+def _conclude(launch: _Launch, queue: TimedQueue) -> int:
     """Draw the figures, sync MLflow, show the ranking; return the exit code."""
     from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
     from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
@@ -296,5 +284,5 @@ def _conclude(launch: _Launch, queue: BudgetedQueue) -> int:
     show_ranking(lab, name, as_json=options.as_json)
     show_places(lab, folder, figures, mlflow=not options.no_mlflow)
     if queue.closed:
-        say(f"the budget of {name} is used up: {queue.left}")
+        say(f"the hours of {name} are over: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

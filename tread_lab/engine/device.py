@@ -128,15 +128,6 @@ def _freeze_libraries() -> None:
     atexit.register(gc.unfreeze)  # else libraries complain at the end of what was not collected
 
 
-def limit_share(device: torch.device, runs: int) -> None:
-    """Let this process have its part of a GPU's memory, beside CUDA's own, where so many runs share
-    it."""
-    if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-        own = CONTEXT / total if runs > 1 else 0.0
-        torch.cuda.set_per_process_memory_fraction(1 / runs - own, device)
-
-
 def release(device: torch.device) -> None:
     """Give back the memory that an earlier run of this process left behind.
 

@@ -34,7 +34,6 @@ class ExitReason:
             it is a result or not the run's doing.
         fails: whether a run can have failed of it, so that `--retry-failed` may name it.
         wrong: whether something went wrong that `status` shows.
-        whole_device: whether the next attempt gets a device to itself.
         recognises: whether an exception ends an attempt so; `None` if no exception does.
     """
 
@@ -42,7 +41,6 @@ class ExitReason:
     tries: int | None = None
     fails: bool = False
     wrong: bool = True
-    whole_device: bool = False
     recognises: Callable[[BaseException], bool] | None = None
 
 
@@ -76,10 +74,7 @@ EXIT_REASONS: Mapping[str, ExitReason] = {
         recognises=lambda error: not isinstance(error, Exception),  # closed, or a second Ctrl-C
     ),
     "oom": ExitReason(
-        sentence="memory did not suffice",
-        tries=2,
-        fails=True,
-        whole_device=True,
+        sentence="memory did not suffice; lower execution.micro_batch, which keeps the run",
         recognises=_lacks_memory,
     ),
     "died": ExitReason(
@@ -117,7 +112,6 @@ class Attempt:
         driver: which session of a driver started it.
         node, host, pid: where it ran; `node` is Ray's id of the node, else the host.
         time: when it began, in seconds.
-        whole: whether it had a device to itself.
         runs_per_device: most that shared its device.
         devices: how many it had.
         fingerprint: digests of the code, data and weights that decide its results, by name.
@@ -132,7 +126,6 @@ class Attempt:
     host: str = ""
     pid: int = 0
     time: float = 0.0
-    whole: bool = True
     runs_per_device: int = 1
     devices: int = 1
     fingerprint: Mapping[str, str] = field(default_factory=dict)

@@ -69,6 +69,12 @@ class PlanOf(Generic[AnySpec]):
         return match
 
     @property
+    def hours(self) -> float | None:
+        """The hours that the command of the sweep may run; `None` without a limit."""
+        hours: float | None = self.sweep_file.get("hours")
+        return hours
+
+    @property
     def wanted(self) -> int:
         """How many cells a search tries, by its sweep file; 0 without a search."""
         if self.search is None:

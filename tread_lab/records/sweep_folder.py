@@ -136,11 +136,6 @@ class SweepFolder:
         except OSError:
             return ""
 
-    @property
-    def budget_path(self) -> Path:
-        """The file with the budget that the last driver was given, for pages."""
-        return self.path / "budget.json"
-
     def keep_command(self, words: Sequence[str]) -> None:
         """Record how this process was asked to run the sweep."""
         command = {"words": list(words), "folder": str(Path.cwd()), "host": os.uname().nodename}
@@ -242,6 +237,14 @@ def seconds_spent(path: Path) -> float:
         name = tree["session"]
         sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
     return sum(sessions.values())
+
+
+def hours_text(folder: SweepFolder, hours: float | None) -> str:
+    """Return the limit of a sweep with what of it is spent: `2 h (1.5 h spent)`; "" for none."""
+    if hours is None:
+        return ""
+    spent = seconds_spent(folder.spent_path) / 3600
+    return f"{hours:g} h ({float(f'{spent:.2g}'):g} h spent)"
 
 
 class Stopwatch:

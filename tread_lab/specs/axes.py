@@ -13,7 +13,7 @@ from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.fields import dotted, set_once
 
 ZIP = "zip"  # the key under which axes vary together
-MOST_CELLS = 200_000
+MOST_CELLS = 10_000  # times seeds
 _WHOLE = r"\s*(-?\d{1,15})\s*\.\.\s*(-?\d{1,15})(?:\s+step\s+(\d{1,15}))?\s*"
 _NUMBER = r"-?\d{1,15}(?:\.\d{1,15})?(?:e[+-]?\d{1,3})?"
 _SCALED = rf"\s*({_NUMBER})\s*\.\.\s*({_NUMBER})\s+(log|linear)(?:\s+(\d{{1,15}}))?\s*"

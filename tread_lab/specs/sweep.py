@@ -1,4 +1,4 @@
-"""What a sweep file says: axes, seeds, search, early stopping, budget; and its base experiment."""
+"""What a sweep file says: axes, seeds, search, early stopping, hours; and its base experiment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.specs.units import counted
 
 if TYPE_CHECKING:
     Seeds = tuple[int, ...]
@@ -112,40 +111,6 @@ class StopEarlySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BudgetSpec:
-    """Limits of one sweep over all its sessions; `None` is no limit.
-
-    Attributes:
-        flops: training FLOPs that its runs may execute, baselines included.
-        hours: hours that its command may run, all sessions together.
-        trials: runs beside the baselines that may be started.
-    """
-
-    flops: float | None = None
-    hours: float | None = None
-    trials: int | None = None
-
-    def __post_init__(self) -> None:
-        check_positive(self, "flops", "hours", "trials")
-
-    def text(self, *, flops: float, hours: float, trials: int, by: str = "") -> str:
-        """Return every limit with what of it is spent: `2 h (1.5 h spent), 9 trials (4 started)`
-
-        Args:
-            by: whose FLOPs these are, if not those of all runs.
-        """
-        parts = []
-        if self.flops is not None:
-            whose = f" by {by}" if by else ""
-            parts.append(f"{self.flops:.2e} training FLOPs ({flops:.2e} spent{whose})")
-        if self.hours is not None:
-            parts.append(f"{self.hours:g} h ({float(f'{hours:.2g}'):g} h spent)")
-        if self.trials is not None:
-            parts.append(f"{counted(self.trials, 'trial')} ({trials} started)")
-        return ", ".join(parts)
-
-
-@dataclass(frozen=True, kw_only=True)
 class SweepSpec:
     """What a sweep file says.
 
@@ -171,7 +136,7 @@ class SweepSpec:
             samples is made with each of them, on the same trained runs.
         search: how cells are chosen one after another; `None` runs every cell.
         stop_early: ends trials that are worse than the others after a few steps.
-        budget: what may be spent; what does not fit is not started, and more may be given later.
+        hours: that the command may run, all sessions together; then runs stop with checkpoints.
     """
 
     experiment: str | None
@@ -186,12 +151,13 @@ class SweepSpec:
     evaluate: tuple[Any, ...] | None = None
     sampler_axes: Any = field(default_factory=dict)
     search: SearchSpec | None = None
-    budget: BudgetSpec | None = None
+    hours: float | None = None
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = added(None)
     controls: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
+        check_positive(self, "hours")
         if "data.path" in str(self.where):
             raise UserError("where: data.path is no value; list the cells under `trials`")
         if self.match is not None and self.baseline is None:

@@ -29,7 +29,6 @@ from tread_lab.specs.trials import QUESTIONS, steps_off
 from tread_lab.specs.units import counted, duration, durations, span
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
-from tread_lab.sweep.search.budget import Budget
 from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
 
@@ -54,7 +53,7 @@ STOPS = (
     "stop_early judges by the gap in training loss, which does not rank placements: a route that"
     " would be best may be stopped"
 )
-_NAMED = 5  # runs that do not fit the budget; the others are counted
+_NAMED = 5  # runs that are trained again; the others are counted
 
 
 def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slots: int) -> None:
@@ -265,22 +264,6 @@ def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
 
 def _times(parts: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items())
-
-
-def budget_lines(
-    plan: Plan, budget: Budget, open_tasks: Sequence[Task], slots: int
-) -> Iterator[str]:
-    """Yield the limits of a budget, what of them is spent, and which runs will not fit."""
-    limits = budget.spec.text(**vars(budget.spent))
-    fitting, left = budget.split(open_tasks, slots)
-    yield f"budget: {limits}: {len(fitting)} of {len(open_tasks)} open runs fit"
-    if left and plan.search_spec is None:
-        labels = run_labels(plan.trials)
-        names = "; ".join(labels[task.run] for task in left[:_NAMED])
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        yield f"not started, in the order of the plan: {names}{more}"
-    elif left:
-        yield f"the search ends about {counted(len(left), 'run')} early"
 
 
 def show_measurements(found: Sequence[Measurement], source: str, *, as_json: bool) -> None:

@@ -37,7 +37,7 @@ FINISHED = "FINISHED"  # of a searcher of Ray Tune
 
 def searcher_of(ray: Any, queue: ListQueue, share: Any = SHARE) -> Any:
     watcher = SimpleNamespace(errors=ray.CallbackErrors(), resources=share)
-    watcher.refusing, watcher.returned, watcher.deferred = {}, [], []
+    watcher.refusing, watcher.returned = {}, []
     return ray.QueueSearcher(queue, watcher)
 
 
@@ -140,9 +140,8 @@ def test_each_phase_of_a_report_goes_to_whom_it_concerns(lab: Lab) -> None:
     assert seen.reports.pop().phase == "stopped"
     assert seen.reports[0] == Report(seen.task.run, "train", 3, 20, 0.5, 2, "why")
     seen.watcher.on_trial_result(0, [], seen.trial, {"done": True})
-    seen.reports_phase("deferred")
     seen.reports_phase("mistake", "write it otherwise")
-    assert len(seen.reports) == 4 and seen.watcher.deferred == [seen.task]
+    assert len(seen.reports) == 4
     assert list(seen.mistakes.messages) == ["write it otherwise"]
     assert not seen.watcher.stop_all()
     seen.watcher.raise_if_stopped()
@@ -179,8 +178,8 @@ def test_a_worker_killed_for_its_memory_leaves_an_attempt_that_ended_so(lab: Lab
     attempts = lab.run_of(tiny()).attempts
     for error, ended in (
         (RuntimeError("killed"), ""),
-        (OutOfMemoryError("too much\nx"), "oom"),
-        (OutOfMemoryError("again"), "oom"),
+        (OutOfMemoryError("too much\nx"), "died"),
+        (OutOfMemoryError("again"), "died"),
     ):
         if not attempts.read():
             attempts.open(pid=1)
@@ -251,31 +250,6 @@ def test_a_refused_task_goes_to_another_node_and_no_more_tasks_go_to_the_one_tha
         Unavailable, match=r"^no node can carry out a run: node good has code is 2$"
     ):
         seen.watcher.raise_if_stopped()
-
-
-def test_what_needs_a_whole_device_gets_one_once_it_keeps_nobody_waiting(
-    ray: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nodes = [("refuses", 64.0), ("small", 4.0), ("large", 8.0)]
-    nodes = [{"NodeID": name, "Resources": {"CPU": cores}} for name, cores in nodes]
-    monkeypatch.setattr("tread_lab.sweep.execution.ray_cluster.nodes", lambda: nodes)
-    tasks = [Task(tiny(seed=seed)) for seed in (0, 1, 2)]
-    queue = ListQueue(tasks, after={tasks[2].run: tasks[0].run})  # by which it is judged
-    searcher = searcher_of(ray, queue, TrialResources(cpus=2))
-    searcher.watcher.refusing["refuses"] = "other code"
-    assert [searcher.suggest(name)["task"].whole for name in ("0", "1")] == [False, False]
-    for name in ("0", "1"):
-        searcher.on_trial_result(name, {})
-    searcher.watcher.deferred.append(tasks[0])
-    searcher.on_trial_complete("0")
-    assert searcher.suggest("x") is None  # beside the second
-    searcher.on_trial_complete("1")
-    sent = searcher.suggest("0 again")["task"]
-    assert (sent.task, sent.whole, sent.place.required_resources) == (tasks[0], True, {"CPU": 8.0})
-    assert searcher.suggest("x") is None and not queue.finished
-    searcher.on_trial_complete("0 again")
-    last = searcher.suggest("2")["task"]
-    assert (last.task, last.whole, last.place.required_resources) == (tasks[2], False, {"CPU": 2.0})
 
 
 @pytest.mark.parametrize(

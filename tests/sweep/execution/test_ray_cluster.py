@@ -235,13 +235,8 @@ def test_runs_are_packed_on_nodes_that_are_there(
         node["NodeID"] = name
     fitting = [module.fitting_nodes(TrialResources(cpus=2, gpus=gpu)) for gpu in (0.0, 1.0, 2.0)]
     assert fitting == [{"a", "b"}, {"a"}, set()]
-    assert module.whole_device(TrialResources(), {}) == {"cpu": 4.0, "gpu": 0.0}
-    assert module.whole_device(TrialResources(), {"a"}) == {"cpu": 2.0, "gpu": 0.0}
-    assert module.whole_device(TrialResources(cpus=2, gpus=0.5), {}) == {"cpu": 2, "gpu": 1}
     nodes[:] = [{**of(memory=1.0), "NodeID": "a"}]  # a head that runs nothing
     assert module.most_on_one_device(TrialResources()) == 0
-    assert module.whole_device(TrialResources(), {}) == {"cpu": 0, "gpu": 0.0}
     nodes[:] = [of(CPU=4.0)]
     assert module.most_on_one_device(TrialResources(gpus=0.5)) == 0
     nodes.clear()
-    assert module.whole_device(TrialResources(cpus=3), {}) == {"cpu": 3, "gpu": 0.0}

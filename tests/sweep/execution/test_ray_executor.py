@@ -44,8 +44,8 @@ def experiments(
     calls: list[list[int]] = []
 
     def tune(lab: Lab, queue: Any, watcher: Any, worker: Any) -> None:
-        back = [*watcher.returned, *watcher.deferred]
-        watcher.returned.clear(), watcher.deferred.clear()
+        back = [*watcher.returned]
+        watcher.returned.clear()
         tasks = [task for task in (*back, queue.next(), queue.next()) if task]
         calls.append([task.spec.seed for task in tasks])
         for task in tasks:
@@ -64,7 +64,7 @@ def test_a_worker_is_told_what_it_has_and_ray_how_to_behave(
     experiments(module, executor, lambda watcher, task, worker: workers.append(worker))
     executor.run(lab, [Task(tiny())], print)
     (worker,) = workers
-    assert (worker.whole, worker.runs_per_device, worker.hang_timeout) == (False, 4, 9.0)
+    assert (worker.runs_per_device, worker.hang_timeout) == (4, 9.0)
     assert worker.processes.count == 1
     executor.resources = TrialResources(processes=3)
     executor.run(lab, [Task(tiny())], print)
@@ -199,16 +199,15 @@ def test_a_verdict_that_cannot_be_noted_is_an_error_of_the_driver(
     assert isinstance(made.errors.first, UserError)
 
 
-@pytest.mark.parametrize("back", ["returned", "deferred"])
 def test_a_task_that_comes_back_as_the_queue_is_empty_has_an_experiment_of_its_own(
-    module: Any, lab: Lab, back: str
+    module: Any, lab: Lab
 ) -> None:
     executor, returned = module.RayExecutor(), list[Task]()
 
     def return_once(watcher: Any, task: Task, worker: Any) -> None:
         if not returned:
             returned.append(task)
-            getattr(watcher, back).append(task)
+            watcher.returned.append(task)
 
     calls = experiments(module, executor, return_once)
     executor.run(lab, [Task(tiny(seed=seed)) for seed in (3, 4)], print)

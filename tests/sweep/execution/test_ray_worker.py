@@ -103,7 +103,7 @@ def started(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Any:
     early = EarlyStopping(
         StopEarlySpec(grace=10, reduction=2), lab, "s", {made.task.run: (20, None)}
     )
-    worker = WorkerInfo(whole=False, hang_timeout=7.0, runs_per_device=4)
+    worker = WorkerInfo(hang_timeout=7.0, runs_per_device=4)
     made.worker.setup(config, lab, "cpu", 3, worker, early)
     return made
 
@@ -114,22 +114,20 @@ def test_a_worker_attempts_its_task_as_itself_on_its_device(started: Any, lab: L
     ((where, task, device, info),) = started.given
     assert (where, task, device) == (lab, started.task, torch.device("cpu"))
     assert (info.node, info.alive) == ("n1", frozenset({"n1", "n2"}))
-    assert (info.whole, info.hang_timeout, started.threads) == (False, 7.0, 3)
+    assert (info.hang_timeout, started.threads) == (7.0, 3)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_a_worker_that_is_reused_ends_its_task_and_takes_the_next(started: Any) -> None:
     first = started.worker._reports
     next(first)
-    other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"}, whole=True)
+    other = started.module.SentTask(Task(tiny(seed=1)), {"code": "1"})
     assert started.worker.reset_config({"task": other}) is True
     assert started.closed == 1 and started.worker.task == other.task
     assert started.worker.rungs == ()
     second = started.worker._reports
     next(second)
     assert [given[3].expected for given in started.given] == [{}, {"code": "1"}]
-    assert [given[3].whole for given in started.given] == [False, True]
-    assert [given[3].runs_per_device for given in started.given] == [4, 1]
     started.worker.cleanup()
     assert started.closed == 2 and started.worker._reports is None
     assert list(first) == list(second) == []  # closed, although they are still held

@@ -63,9 +63,8 @@ def test_of_evaluations_only_those_not_done_take_time(lab: Lab) -> None:
     folder.evaluation(task.evaluations[0]).write(task.evaluations[0], {"heldout/loss": 1.0})
     assert timed.measuring(task) == sum(passes)
     assert timed.measuring(task, still=True) == passes[1]
-    assert timed.seconds(task) == passes[1] + 0.5
+    assert timed.total([task]).seconds == passes[1] + 0.5
     assert timed.device_seconds([task]) == (0.0, passes[1])  # without stated rates, too
-    assert Forecast(lab).seconds(task) is None
 
 
 def test_parts_are_by_speed_where_timed_and_images_by_stated_rates(lab: Lab) -> None:
@@ -146,7 +145,6 @@ def test_references_of_each_data_set_and_file_are_described_once_for_all_runs(
     assert measuring - each == pytest.approx(described)
     each += sum(stated.training(task.spec) + 0.5 for task in tasks)
     assert stated.total(tasks).seconds == pytest.approx(each + described)
-    assert stated.seconds(tasks[0]) is None  # stated rates bind no budget
 
 
 def test_what_is_left_on_so_many_devices_and_where_it_comes_from(lab: Lab) -> None:
@@ -185,7 +183,6 @@ def test_a_kind_that_nothing_is_known_of_is_like_the_first_that_was_timed(lab: L
     assert timed.parts(spec, asked) == {"all": 2 * pass_flops(spec, asked)}
     assert list(timed.parts(spec, unasked)) == list(timed.parts(other, asked)) == ["sampling"]
     tasks = [Task(spec), Task(other), Task(stated)]
-    assert [*map(timed.seconds, tasks)] == [20.5, 20.5, None]
     said = "2 runs from 6 steps, 1 run from stated rates of cpu"
     assert (timed.total(tasks).source, timed.timed, timed.known) == (said, True, True)
 

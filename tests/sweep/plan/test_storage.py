@@ -80,7 +80,7 @@ def searched(**fields: Any) -> dict[str, Any]:
         ({}, {"seeds": [0, 1]}),
         (images(), images(name="s")),
         (searched(), searched(trials=9)),
-        (searched(), {"budget": {"hours": 1}}),
+        (searched(), {"hours": 1.0}),
     ],
 )
 def test_edited_file_is_stored_as_latest(

@@ -27,7 +27,7 @@ from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.trial import attempt as attempts
 from tread_lab.sweep.trial import trial
 from tread_lab.sweep.trial.attempt import NodeMismatch, WorkerInfo, counted_attempts
-from tread_lab.sweep.trial.retry import decide
+from tread_lab.sweep.trial.retry import last_try
 from tread_lab.sweep.trial.task import Task, is_complete
 from tread_lab.sweep.trial.trial import run_trial
 
@@ -61,28 +61,30 @@ def endings(folder: RunFolder) -> list[str]:
 def test_what_went_wrong_once_is_mended_by_another_attempt(
     lab: Lab, failing: Callable[..., None]
 ) -> None:
+    task = Task(tiny(steps=6))
+    failing(RuntimeError("once"))
+    assert carry_out(lab, task)[-1].phase == "completed"
+    assert endings(lab.run(task.run))[-2:] == ["exception", "completed"]
+
+
+@pytest.mark.fault(
+    7,
+    survived="one line names `execution.micro_batch`; with a smaller one the command continues",
+)
+def test_lack_of_memory_names_micro_batch(lab: Lab, failing: Callable[..., None]) -> None:
+    """Task 9: it is not tried again, and a smaller micro-batch continues the run."""
     with pytest.raises(RuntimeError) as no_memory:
         torch.empty(1 << 60)  # a lack of memory on the CPU has no class of its own
+    failing(torch.OutOfMemoryError("CUDA out of memory"), no_memory.value)
     task = Task(tiny(steps=6))
-    for error, kind in ((RuntimeError("once"), "exception"), (no_memory.value, "oom")):
-        failing(error)
-        assert carry_out(lab, task)[-1].phase == "completed"
-        assert endings(lab.run(task.run))[-2:] == [kind, "completed"]
-        lab.run(task.run).reopen()
-
-
-def test_a_lack_of_memory_is_tried_once_more_on_a_whole_device(
-    lab: Lab, failing: Callable[..., None]
-) -> None:
-    failing(*[torch.OutOfMemoryError("CUDA out of memory")] * 2)
-    task, runs_per_device = Task(tiny(steps=6)), WorkerInfo(whole=False)
-    with pytest.raises(torch.OutOfMemoryError):
-        list(run_trial(lab, task, CPU, runs_per_device))
-    assert [r.phase for r in run_trial(lab, task, CPU, runs_per_device)] == [trial.DEFERRED]
-    with pytest.raises(torch.OutOfMemoryError):
-        list(run_trial(lab, task, CPU, WorkerInfo(whole=True)))
-    assert [r.phase for r in run_trial(lab, task, CPU, runs_per_device)][-1] == "failed"
-    assert (lab.run(task.run).result() or {})["kind"] == "oom"
+    for tries in (1, 2):
+        with pytest.raises(UserError, match=r"^execution\.micro_batch: .*got 8: .*Try 4"):
+            carry_out(lab, task)
+        assert endings(lab.run(task.run)) == ["oom"] * tries
+    smaller = Task(tiny(steps=6, execution={"micro_batch": 4}))
+    assert smaller.run == task.run
+    assert carry_out(lab, smaller)[-1].phase == "completed"
+    assert endings(lab.run(task.run)) == ["oom", "oom", "completed"]
 
 
 def test_a_failed_attempts_network_is_freed_before_the_next_begins(
@@ -101,14 +103,14 @@ def test_a_failed_attempts_network_is_freed_before_the_next_begins(
 
     def full(self: trainer.Trainer, batch: Any, *, lr: float) -> None:
         if len(networks) == 1:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise RuntimeError("once")
         train_step(self, batch, lr=lr)
 
     train_step = trainer.Trainer.train_step
     monkeypatch.setattr(trainer, "fresh_network", noted)
     monkeypatch.setattr(trainer.Trainer, "train_step", full)
     assert carry_out(lab, Task(tiny(steps=6)))[-1].phase == "completed"
-    assert endings(lab.run_of(tiny(steps=6))) == ["oom", "completed"]
+    assert endings(lab.run_of(tiny(steps=6))) == ["exception", "completed"]
     assert alive == [0, 0]
 
 
@@ -245,7 +247,7 @@ def test_an_attempt_is_on_record_with_its_worker_its_end_and_what_went_wrong(
         under_way.start_evaluating()
         if error is not None:
             raise error
-    assert (opened.driver, opened.node, opened.whole, opened.runs_per_device) == ("d", "n", True, 3)
+    assert (opened.driver, opened.node, opened.runs_per_device) == ("d", "n", 3)
     assert (opened.host, opened.pid) == (os.uname().nodename, os.getpid())
     assert (opened.ended, opened.fingerprint) == ("", fingerprint(tiny(), "cpu"))
     (closed,) = folder.attempts.read()
@@ -307,7 +309,7 @@ def test_a_process_that_died_of_a_cut_which_took_its_node_a_moment_later_is_lost
     counted = counted_attempts(lab.run("abc"), worker)
     assert [one.ended for one in counted] == ["lost", "lost", "died", "died"]
     assert counted[0].reason == "node cut of process 7 on h has left the cluster"
-    assert attempts.read() == counted and decide(counted).last is None
+    assert attempts.read() == counted and last_try(counted) is None
 
 
 def test_a_node_without_the_data_is_named(

@@ -15,11 +15,10 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.locks import Busy
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.sweep.trial.retry import (
-    Decision,
     consequence,
-    decide,
     failed_kind,
     failed_tasks,
+    last_try,
     reopen,
 )
 from tread_lab.sweep.trial.task import Task
@@ -29,7 +28,7 @@ def history(*kinds: str) -> list[Attempt]:
     return [Attempt(n=n, ended=kind) for n, kind in enumerate(kinds, 1)]
 
 
-TRIES = {"exception": 2, "died": 3, "hung": 2, "oom": 2}
+TRIES = {"exception": 2, "died": 3, "hung": 2}
 ENDINGS = (*TRIES, "lost", "")  # the last is of an open attempt, which is no try
 
 
@@ -42,10 +41,9 @@ def test_the_record_alone_decides_whether_a_run_is_tried_again(count: int) -> No
             left = kinds[forgiven:]
             used_up = {kind for kind, tries in TRIES.items() if left.count(kind) >= tries}
             last = [one for one in attempts[forgiven:] if one.ended in used_up]
-            decision = Decision(last=last[-1]) if last else Decision(whole_device="oom" in left)
-            assert decide(attempts) == decision, (kinds, forgiven)
+            assert last_try(attempts) == (last[-1] if last else None), (kinds, forgiven)
     for kind in EXIT_REASONS.keys() - TRIES:
-        assert decide(history(*[kind] * 50)) == Decision()
+        assert last_try(history(*[kind] * 50)) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_what_follows_is_said_of_the_last_ending_and_the_tries_that_count(
 
 def test_an_ending_without_an_entry_is_an_error_and_not_a_run_without_end() -> None:
     with pytest.raises(UserError, match="attempt has ended: unknown 'oomm', did you mean 'oom'"):
-        decide(history("oomm"))
+        last_try(history("oomm"))
 
 
 def ended(lab: Lab, spec: RunSpec, state: str, **facts: Any) -> Task:
@@ -79,7 +77,7 @@ def ended(lab: Lab, spec: RunSpec, state: str, **facts: Any) -> Task:
 
 @pytest.fixture
 def tasks(lab: Lab) -> list[Task]:
-    """completed, diverged, exception, oom, the child of the oom."""
+    """completed, diverged, exception, hung, the child of the hung."""
     parent = tiny(seed=3)
     child = decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}})
     ended_run(lab, child, "failed", kind="parent", reason="its parent")
@@ -87,7 +85,7 @@ def tasks(lab: Lab) -> list[Task]:
         ended(lab, tiny(seed=0), "completed"),
         ended(lab, tiny(seed=1), "diverged", kind="diverged"),
         ended(lab, tiny(seed=2), "failed", kind="exception", reason="RuntimeError: x\nmore"),
-        ended(lab, parent, "failed", kind="oom", reason="too large"),
+        ended(lab, parent, "failed", kind="hung", reason="too large"),
         Task(child),
     ]
 
@@ -99,16 +97,16 @@ def test_only_the_failed_are_taken_up_and_their_record_stays(lab: Lab, tasks: li
     states = [lab.run(task.run).result() for task in tasks]
     assert [result is None for result in states] == [False, False, True, True, True]
     (attempt,) = lab.run_of(tasks[3].spec).attempts.read()
-    assert attempt.ended == "oom" and attempt.forgiven
+    assert attempt.ended == "hung" and attempt.forgiven
 
 
 @pytest.mark.parametrize(
     ("kinds", "taken"),
     [
         ([], [2, 3, 4, 5]),
-        (["oom"], [3, 4]),  # with the run that failed for it, not one that failed by itself
+        (["hung"], [3, 4]),  # with the run that failed for it, not one that failed by itself
         (["exception"], [2, 5]),
-        (["hung"], []),
+        (["died"], []),
         (["parent"], [4]),
     ],
 )
@@ -118,9 +116,9 @@ def test_of_a_kind_are_taken_up_with_the_runs_that_failed_for_them(
     child = decode(RunSpec, {**encode(tasks[4].spec), "seed": 9})
     tasks = [*tasks, ended(lab, child, "failed", kind="exception")]
     assert failed_tasks(lab, tasks, kinds) == [tasks[k] for k in taken]
-    assert failed_tasks(lab, [tasks[4]], ["oom"]) == []  # its parent is of another sweep
-    with pytest.raises(UserError, match="no kind of failure 'ooom', did you mean 'oom'"):
-        failed_tasks(lab, tasks, ["ooom"])
+    assert failed_tasks(lab, [tasks[4]], ["hung"]) == []  # its parent is of another sweep
+    with pytest.raises(UserError, match="no kind of failure 'hungg', did you mean 'hung'"):
+        failed_tasks(lab, tasks, ["hungg"])
 
 
 def test_a_failure_without_a_kind_on_record_is_an_exception(lab: Lab) -> None:

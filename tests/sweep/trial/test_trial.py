@@ -271,14 +271,13 @@ def test_run_gets_its_devices(
     lab: Lab, training: Any, monkeypatch: pytest.MonkeyPatch, runs: int, count: int
 ) -> None:
     training.steps, given = [step(10), step(20)], list[Any]()
-    monkeypatch.setattr(trial, "limit_share", lambda *what: given.append(what))
     monkeypatch.setattr(trial, "check_memory", lambda *what: given.append(what))
     monkeypatch.setattr(trial, "peak_flops", lambda device: 1e9)
     task = Task(tiny(seed=2))
     worker = WorkerInfo(runs_per_device=runs, processes=Several(count))
     reports = run_trial(lab, task, CPU, worker)
     assert next(reports).step == 10 and training.closed == 0
-    assert given == [(CPU, runs), (task.spec, "cpu", f"cpu ({name(CPU)})", memory(CPU), count)]
+    assert given == [(task.spec, "cpu", f"cpu ({name(CPU)})", memory(CPU), count)]
     ((spec, folder, *rest),) = training.given
     assert (spec, folder.name, *rest) == (task.spec, task.run, CPU, Several(count))
     reports.close()  # type: ignore[attr-defined]

@@ -176,11 +176,6 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False, compiled: bool = False) ->
     return _COSTS[key]
 
 
-def executed_flops(spec: RunSpec, steps: int) -> int:
-    """Return the training FLOPs of a run's first steps, in some of which the routes may be off."""
-    return cost(spec).flops_of(steps * spec.train.batch)
-
-
 def _cost(spec: RunSpec, c_out: int, compiled: bool) -> Cost:
     tokens, whole = tokens_per_block(spec, spec.routes), tokens_per_block(spec, ())
     low = HALF if spec.precision in ("bf16", "fp16") else FP32

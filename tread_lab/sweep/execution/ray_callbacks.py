@@ -22,7 +22,7 @@ from tread_lab.specs.errors import Unavailable, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executor import Interrupted, ReportHandler, UserErrors
 from tread_lab.sweep.execution.executors import TrialResources
-from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, kill_on, whole_device
+from tread_lab.sweep.execution.ray_cluster import alive_nodes, fitting_nodes, kill_on
 from tread_lab.sweep.execution.ray_worker import (
     MISTAKE,
     REFUSED,
@@ -33,7 +33,7 @@ from tread_lab.sweep.execution.ray_worker import (
 from tread_lab.sweep.trial.attempt import WorkerInfo, unreachable, why_open
 from tread_lab.sweep.trial.retry import consequence
 from tread_lab.sweep.trial.task import Task, TaskQueue
-from tread_lab.sweep.trial.trial import DEFERRED, QUEUED, UNDER_WAY, Report
+from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
 from tread_lab.sweep.trial.watchdog import first_limit
 
 _PER_EXPERIMENT = 200  # tasks; Ray Tune keeps an object for each until the experiment ends
@@ -84,12 +84,13 @@ class QueueSearcher(_InDriver, Searcher):
         self._found: dict[Any, dict[str, str]] = {}
 
     def suggest(self, trial_id: str) -> Any:
-        task, whole = None, False
+        task = None
         with self.errors.collect():
             if self.count < _PER_EXPERIMENT:
-                task, whole = self._next()
+                returned = self.watcher.returned
+                task = returned.pop(0) if returned else self.queue.next()
         if task is None:
-            all_out = self.queue.finished and not (self._may_come_back or self.watcher.deferred)
+            all_out = self.queue.finished and not self._may_come_back
             over = all_out or self.count >= _PER_EXPERIMENT or self.errors.first
             return Searcher.FINISHED if over else None
         self.count += 1
@@ -99,17 +100,7 @@ class QueueSearcher(_InDriver, Searcher):
         with self.errors.collect():
             expected = self._expected(task.spec)
         resources, refusing = self.watcher.resources, self.watcher.refusing
-        needs = whole_device(resources, refusing) if whole else resources.of_run
-        return {"task": SentTask(task, expected, place(needs, refusing), whole)}
-
-    def _next(self) -> tuple[Task | None, bool]:
-        """Return the next task, and whether it gets a whole device: once all that it would keep
-        waiting has ended."""
-        returned, deferred = self.watcher.returned, self.watcher.deferred
-        task = returned.pop(0) if returned else self.queue.next()
-        if task is None and deferred and not self.running:
-            return deferred.pop(0), True
-        return task, False
+        return {"task": SentTask(task, expected, place(resources.of_run, refusing))}
 
     def _expected(self, spec: RunSpec) -> dict[str, str]:
         """Return what every node must have for a run as this one has it.
@@ -129,7 +120,7 @@ class QueueSearcher(_InDriver, Searcher):
     ) -> None:
         self._may_come_back.discard(trial_id)
         task = self.running.pop(trial_id, None)
-        if task is not None and task not in (*self.watcher.returned, *self.watcher.deferred):
+        if task is not None and task not in self.watcher.returned:
             with self.errors.collect():
                 self.queue.ended(task)
 
@@ -145,7 +136,6 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         refusing: nodes that have refused a task since they differ from the driver, and get no more
             of them: id -> why.
         returned: tasks that another node may carry out.
-        deferred: tasks that wait for a whole device.
         unavailable: why no task can go on; empty while tasks can.
         errors: exceptions in the driver's own code.
     """
@@ -162,7 +152,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         self.lab, self.on_report, self.user_errors = lab, on_report, user_errors
         self.resources, self._asked_to_stop = resources, asked_to_stop
         self.refusing: dict[str, str] = {}
-        self.returned, self.deferred = list[Task](), list[Task]()
+        self.returned: list[Task] = []
         self.unavailable = ""
         self.errors = CallbackErrors()
         self._starts: dict[str, tuple[int, int]] = {}  # run -> attempts, starts that made none
@@ -191,8 +181,6 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
             report = replace(report, phase=RunState.STOPPED)
         if report.phase == REFUSED:
             self._take_back(_task(trial), result["node"], report)
-        elif report.phase == DEFERRED:
-            self.deferred.append(_task(trial))
         elif report.phase == MISTAKE:
             self.user_errors.add(report.note)
         elif report.phase == UNAVAILABLE:
@@ -263,7 +251,7 @@ class TrialWatcher(_InDriver, tune.Callback, tune.Stopper):
         left = attempts[-1]
         if not left.ended:
             if isinstance(error, ray.exceptions.OutOfMemoryError):
-                left = folder.attempts.close(left, "oom", reason=first_line(error))
+                left = folder.attempts.close(left, "died", reason=first_line(error))
             elif isinstance(error, ray.exceptions.ActorUnavailableError):  # it names an RPC error
                 left = folder.attempts.close(left, "lost", reason=unreachable(left))
             else:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -250,16 +249,6 @@ def alive_nodes() -> frozenset[str]:
 def fitting_nodes(resources: TrialResources) -> frozenset[str]:
     """Return the ids of the nodes that have room for a run."""
     return frozenset(node["NodeID"] for node in nodes() if slots_on(node, resources))
-
-
-def whole_device(resources: TrialResources, refusing: Collection[str]) -> dict[str, float]:
-    """Return what leaves no room for another run: whole GPUs, or all cores of a node that does not
-    refuse."""
-    of_run = resources.of_run
-    if resources.gpus:
-        return {**of_run, "gpu": math.ceil(resources.gpus)}
-    cores = [has(node, "CPU") for node in nodes() if node["NodeID"] not in refusing]
-    return {**of_run, "cpu": max(cores, default=of_run["cpu"])}
 
 
 def kill_on(node: str, pid: int) -> bool:

@@ -72,12 +72,11 @@ class RayExecutor:
                 self.hang_timeout,
             )
             worker = WorkerInfo(
-                whole=False,
                 runs_per_device=most_on_one_device(self.resources),
                 processes=processes,
                 hang_timeout=self.hang_timeout,
             )
-            while watcher.returned or watcher.deferred or not queue.finished:
+            while watcher.returned or not queue.finished:
                 self._tune(lab, queue, watcher, worker)
                 watcher.raise_if_stopped()
                 gc.collect()  # an experiment's objects refer to each other

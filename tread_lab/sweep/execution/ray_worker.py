@@ -33,13 +33,11 @@ class SentTask:
     Attributes:
         expected: what the worker's node must have as the driver has it, see `WorkerInfo`.
         place: what the worker gets, and on which nodes.
-        whole: whether that is a device to itself.
     """
 
     task: Task
     expected: Mapping[str, str] = field(default_factory=dict)
     place: tune.PlacementGroupFactory | None = None
-    whole: bool = False
 
     def __str__(self) -> str:
         return self.task.run
@@ -94,8 +92,6 @@ class Worker(tune.Trainable):
         report = Report(self.task.run, "train", 0, self.task.spec.train.steps, float("nan"))
         try:
             worker = replace(self.worker, expected=self.sent.expected, alive=alive_nodes())
-            if self.sent.whole:
-                worker = replace(worker, whole=True, runs_per_device=1)
             yield from run_trial(self.lab, self.task, take(self.device), worker)
         except NodeMismatch as error:
             yield replace(report, phase=REFUSED, note=str(error))

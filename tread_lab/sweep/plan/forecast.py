@@ -132,10 +132,6 @@ class Forecast:
             once[images] = max(seconds, once.get(images, 0.0))
         return sum(once.values())
 
-    def seconds(self, task: Task) -> float | None:
-        """Return the seconds left of a task in its slot; `None` of what was not timed here."""
-        return None if self.timing(task.spec).stated else self._in_slot(task)
-
     def _in_slot(self, task: Task) -> float:
         return sum(self._left(task)) + TRIAL_SECONDS
 

@@ -19,7 +19,7 @@ from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.sweep import BudgetSpec, Experiment, SearchSpec, StopEarlySpec, SweepSpec
+from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.treatments import check_treatments, ema_notices
 from tread_lab.specs.trials import Completion, Price
 from tread_lab.sweep.plan.data_digests import DataDigests
@@ -43,12 +43,11 @@ class Plan(PlanOf[RunSpec]):
     Attributes:
         cells: what a search chooses from: the runs of every cell that is not excluded and of its
             baselines, by the text of the cell.
-        search_spec, budget, stop_early: of the sweep file at hand; `None` where a plan was loaded.
+        search_spec, stop_early: of the sweep file at hand; `None` where a plan was loaded.
     """
 
     cells: Cells = field(default_factory=Cells, repr=False)
     search_spec: SearchSpec | None = None
-    budget: BudgetSpec | None = None
     stop_early: StopEarlySpec | None = None
 
     @cached_property
@@ -199,7 +198,6 @@ def make_plan(
         space=tuple(own[-1].cell for own in cells.values()),
         cells=cells,
         search_spec=search,
-        budget=sweep.budget,
         stop_early=sweep.stop_early,
     )
 

@@ -1,1 +1,1 @@
-"""Which task comes next: queues, budgets, and a sampler that chooses cells."""
+"""Which task comes next: queues, hours, and a sampler that chooses cells."""

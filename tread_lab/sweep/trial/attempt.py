@@ -15,12 +15,13 @@ import torch
 
 import tread_lab
 from tread_lab.data.content import check_content
+from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import Attempt, kind_of
 from tread_lab.records.durable import disk_error
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, first_line
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.trial.watchdog import Watchdog
 
@@ -39,7 +40,6 @@ class WorkerInfo:
         driver: the session of the driver; by default that of this process.
         node: Ray's id of the node, or the name of the host without Ray.
         alive: the nodes that are in the cluster now; `None` without a cluster.
-        whole: whether the attempt has a device to itself.
         runs_per_device: most runs that share its device.
         processes: starts those that train a run together, one for each of its devices.
         hang_timeout: seconds without progress after which the attempt is ended; 0 for never,
@@ -53,7 +53,6 @@ class WorkerInfo:
     driver: str = field(default_factory=lambda: _session(os.getpid()))
     node: str = os.uname().nodename
     alive: frozenset[str] | None = None
-    whole: bool = True
     runs_per_device: int = 1
     processes: Processes = field(default_factory=OneProcess)
     hang_timeout: float | None = None
@@ -100,7 +99,6 @@ def attempt(
     opened = folder.attempts.open(
         driver=worker.driver,
         node=worker.node,
-        whole=worker.whole,
         host=os.uname().nodename,
         pid=os.getpid(),
         runs_per_device=worker.runs_per_device,
@@ -126,8 +124,20 @@ def attempt(
             folder.attempts.close(opened, ended, phase=under_way.phase, **facts)
         if isinstance(error, OSError) and ended == "disk":
             raise disk_error(error, folder.path) from error
+        if ended == "oom":
+            raise _out_of_memory(folder.name, spec, error) from None
         raise
     folder.attempts.close(opened, under_way.ended, phase=under_way.phase)
+
+
+def _out_of_memory(run: str, spec: RunSpec, error: BaseException) -> UserError:
+    """Return the line about a run whose memory did not suffice; no traceback keeps what it held."""
+    images = cost(spec).micro_batch
+    return UserError(
+        f"execution.micro_batch: must be smaller for run {run}, got {images}:"
+        f" {type(error).__name__}: {first_line(error)}. Try {max(1, images // 2)}, which keeps the"
+        " run, and run the same command again."
+    )
 
 
 def check_node(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from tread_lab.records.attempts import EXIT_REASONS, FAILURES, Attempt
 from tread_lab.records.lab import Lab
@@ -17,21 +16,8 @@ from tread_lab.sweep.trial.task import Task
 PARENT = "parent"  # kind of failure of a run whose parent failed
 
 
-@dataclass(frozen=True)
-class Decision:
-    """The decision on a run: another attempt, or its end as the attempt `last` ended.
-
-    Attributes:
-        whole_device: whether the next attempt needs a device to itself.
-        last: the attempt that used up the tries of its kind; `None` if another one follows.
-    """
-
-    whole_device: bool = False
-    last: Attempt | None = None
-
-
-def decide(attempts: Sequence[Attempt]) -> Decision:
-    """Decide from the record alone whether a run is tried again, and how.
+def last_try(attempts: Sequence[Attempt]) -> Attempt | None:
+    """Return the attempt that used up the tries of its kind; `None` if another one follows.
 
     Raises:
         UserError: the record holds an exit reason that this version does not know.
@@ -42,8 +28,8 @@ def decide(attempts: Sequence[Attempt]) -> Decision:
     for attempt in reversed(counted):
         tries = exit_reasons[attempt.ended].tries
         if tries is not None and times[attempt.ended] >= tries:
-            return Decision(last=attempt)
-    return Decision(whole_device=any(reason.whole_device for reason in exit_reasons.values()))
+            return attempt
+    return None
 
 
 def consequence(attempts: Sequence[Attempt]) -> str:

@@ -21,7 +21,7 @@ from tread_lab.engine.checkpoint import (
 )
 from tread_lab.engine.cost.memory import check_memory
 from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import PeakMemory, limit_share, memory, name, peak_flops, release
+from tread_lab.engine.device import PeakMemory, memory, name, peak_flops, release
 from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.provenance import origin
 from tread_lab.engine.ranks import Ranks
@@ -42,14 +42,13 @@ from tread_lab.sweep.trial.attempt import (
     check_node,
     counted_attempts,
 )
-from tread_lab.sweep.trial.retry import PARENT, decide
+from tread_lab.sweep.trial.retry import PARENT, last_try
 from tread_lab.sweep.trial.task import Task, is_measured
 from tread_lab.sweep.trial.watchdog import every_forward_pass
 
 _POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
 QUEUED = "queued"  # phase of a task that waits for another worker
 UNDER_WAY = ("train", "evaluate", QUEUED)  # phases of a task that has not ended
-DEFERRED = "deferred"  # phase of a task that waits for a whole device
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Report:
     """The progress of a task, as its worker reports it.
 
     Attributes:
-        phase: `train`, `evaluate`, a terminal state of the run, `QUEUED` or `DEFERRED`.
+        phase: `train`, `evaluate`, a terminal state of the run, or `QUEUED`.
         overflows: steps that were skipped because fp16 overflowed.
         note: a remark for the user, such as the reason of a failure.
         measured: the share of the evaluation under way that is done.
@@ -103,11 +102,9 @@ def run_trial(
         if lacking := task.lacking(folder):
             _train_again(folder, before=lacking[0])
         report = yield from _attempt(lab, task, device, worker, report, provenance)
-        if report.phase != DEFERRED:
-            result = folder.result() or {}
-            note = result.get("reason", report.note)
-            report = replace(report, phase=result["state"], step=report.steps, note=note)
-        yield report
+        result = folder.result() or {}
+        note = result.get("reason", report.note)
+        yield replace(report, phase=result["state"], step=report.steps, note=note)
 
 
 def _train_again(folder: RunFolder, *, before: int) -> None:
@@ -137,24 +134,18 @@ def _attempt(
     report: Report,
     provenance: Mapping[str, str] | None,
 ) -> Generator[Report, None, Report]:
-    """Train the parent, then make the attempt that the retry policy allows; return the last report.
-
-    Its phase is `DEFERRED` if the task or its parent waits for a whole device.
-    """
-    folder, deferred = lab.run(task.run), replace(report, phase=DEFERRED)
+    """Train the parent, then make the attempt that the retry policy allows; return the last
+    report."""
+    folder = lab.run(task.run)
     if folder.result() is None and task.spec.parent is not None:
         parent = Task(task.spec.parent, defaults=task.defaults)
-        if (yield from _train_parent(lab, task, parent, device, worker, report)):
-            return deferred
+        yield from _train_parent(lab, task, parent, device, worker, report)
         _fail_without_parent(folder, lab.run(parent.run))
     if folder.result() is not None and is_measured(lab, task):
         return report
-    decision = decide(counted_attempts(folder, worker))
-    if decision.whole_device and not worker.whole:
-        return deferred
-    if decision.last is not None:
-        _give_up(folder, decision.last)
-        return replace(report, note=decision.last.reason)
+    if (last := last_try(counted_attempts(folder, worker))) is not None:
+        _give_up(folder, last)
+        return replace(report, note=last.reason)
     with attempt(folder, task.spec, device, worker, provenance) as under_way:
         return (yield from _train_and_evaluate(lab, task, device, under_way, report))
 
@@ -167,7 +158,6 @@ def _train_and_evaluate(
     If the last checkpoint is damaged, the run is trained again from the one before it.
     """
     folder = lab.run(task.run)
-    limit_share(device, under_way.worker.runs_per_device)
     with under_way.worker.processes.open(device) as ranks:
         while True:
             release(device)  # of the run before, or of the attempt that this one repeats
@@ -236,8 +226,8 @@ def _give_up(folder: RunFolder, last: Attempt) -> None:
 
 def _train_parent(
     lab: Lab, task: Task, parent: Task, device: torch.device, worker: WorkerInfo, report: Report
-) -> Generator[Report, None, bool]:
-    """Train the run that the task starts from; return whether it waits for a whole device.
+) -> Iterator[Report]:
+    """Train the run that the task starts from.
 
     A parent with a result is trained again only if its last weights are damaged and the task has
     not started from them yet.
@@ -251,11 +241,8 @@ def _train_parent(
     if folder.result() is None:
         expected = {k: v for k, v in worker.expected.items() if k.startswith(("code", "package"))}
         worker = replace(worker, expected=expected)  # a parent may see other data
-        for step in run_trial(lab, parent, device, worker):
-            if step.phase == DEFERRED:
-                return True
+        for _ in run_trial(lab, parent, device, worker):
             yield report
-    return False
 
 
 def _fail_without_parent(folder: RunFolder, parent: RunFolder) -> None:
