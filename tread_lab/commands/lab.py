@@ -10,7 +10,6 @@ from tread_lab.commands.options import (
     Gc,
     Import,
     Rm,
-    Schema,
     Status,
     Stop,
     Sync,
@@ -121,11 +120,3 @@ def sync(options: Sync) -> int:
     for name in sweeps:
         answer(str(sync_now(lab, name, options.tracker)))
     return shown_problems(problems)
-
-
-def schema(options: Schema) -> int:
-    """Print the schema of `sweep` or `experiment` files; return the exit code."""
-    from tread_lab.specs.schema import schema_text
-
-    print(schema_text(options.kind), end="")
-    return DONE
