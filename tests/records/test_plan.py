@@ -10,7 +10,7 @@ import pytest
 
 from tread_lab.records.checksums import sealed
 from tread_lab.records.plan import StoredPlan, read_plan
-from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
 from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.expansion import ExcludedCells
@@ -152,10 +152,10 @@ def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> No
 
 
 def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:
-    loss = {"kind": "heldout_loss", "images": 8, "levels": 8}
+    loss = encode(HeldoutSpec(images=8))
     plan = StoredPlan("s", "", "", (), (loss, {**loss, "step": 5}), {})
     assert plan.planned == [signature(loss)]
     assert plan.evaluations_as_written == [
-        {"heldout_loss": {"images": 8, "levels": 8}},
-        {"heldout_loss": {"images": 8, "levels": 8, "step": 5}},
+        {"heldout_loss": {"images": 8, "levels": 8, "step": None, "pick": "first"}},
+        {"heldout_loss": {"images": 8, "levels": 8, "step": 5, "pick": "first"}},
     ]
