@@ -86,7 +86,6 @@ def made_source(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     tree["spec"]["reference"] = {"name": "coco"}
     write_json(evaluation.path / "metrics.json", tree)
     folder = lab.sweep("placement")
-    write_text(folder.path / "plans" / "0001.json", "{}")  # as earlier versions kept them
     folder.add_stopped(Stopped(first.name, 7, "early"))
     write_text(folder.spent_path, "")
     return lab

@@ -87,14 +87,14 @@ def test_a_plan_of_the_first_versions_needs_name_and_trials_alone(path: Path) ->
             (json.dumps({"format": 1, "name": "s", "trials": trials}), "is damaged")
             for trials in (3, None, [3], [{}], ["trial"])
         ),
-        (TEXT.replace('"format": 1', '"format": 2'), "is not a plan of this version"),
+        (TEXT.replace('"format": 1', '"format": 2'), ": must have format 1, got 2"),
     ],
 )
 def test_what_is_no_plan_is_told_in_one_line_and_not_taken_for_none(
     path: Path, text: str, line: str
 ) -> None:
     path.write_text(text)
-    with pytest.raises(UserError, match=rf"plan\.json {line}"):
+    with pytest.raises(UserError, match=rf"plan\.json ?{line}"):
         read_plan(path)
     path.unlink()
     assert read_plan(path) is None

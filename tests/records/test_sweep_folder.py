@@ -70,11 +70,3 @@ def test_an_entry_is_written_every_quarter_of_a_minute(tmp_path: Path, clock: An
         watch.note()
     watch.note(now=True)
     assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0, 32.0]
-
-
-def test_a_limit_of_an_earlier_versions_command_is_a_field(tmp_path: Path) -> None:
-    folder = SweepFolder(tmp_path)
-    folder.keep_command(["sweep", "x", "--budget", "hours=2", "--budget=trials=9", "seeds=[0]"])
-    command = folder.command()
-    assert command is not None
-    assert command.words == ("sweep", "x", "budget.hours=2", "budget.trials=9", "seeds=[0]")

@@ -243,28 +243,6 @@ def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_pla
     assert {cell: sorted(own) for cell, own in cells.items()} == seeds
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_trials_of_one_cell_that_an_early_version_mixed_are_told_apart_by_digits(seed: int) -> None:
-    """Today an extension is refused whose base run or baseline is another one."""
-    changes: list[dict[str, Any]] = [
-        {},
-        {"fixed": {"train.batch": 8}},
-        {"baseline": {"routes": [], "train.lr": 0.1}},  # the same run beside another baseline
-    ]
-    trials = [
-        trial
-        for number, more in enumerate(changes)
-        for trial in planned(axes={"route": ["2->8"]}, seeds=[seed * number], **more)
-    ]
-    for own in (trials, [Trial.read(t.tree()) for t in trials]):
-        found = [t for t in with_baseline_cells(own, mixed=True) if t.role == "trial"]
-        assert [cell_label(t) for t in found] == [
-            f"2->8 s=0.5 digits={t.run[:6]}/{(t.baseline or '')[:6]}" for t in found
-        ]
-        assert len({cell_label(t) for t in found}) == 3
-        assert seed or with_baseline_cells(own) == with_baseline_cells(own, mixed=True)
-
-
 def test_a_run_that_is_two_cells_stays_two_and_seeds_have_the_values_that_were_planned_first() -> (
     None
 ):

@@ -14,7 +14,7 @@ from tread_lab.records.checksums import Kind, fits, sealed_parts
 from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import AnySpec, Cell, Tree, Trial
 from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -171,8 +171,7 @@ class PlanOf(Generic[AnySpec]):
     @cached_property
     def with_baseline_cells(self) -> PlanOf[AnySpec]:
         """The plan with `labels.with_baseline_cells` of its trials."""
-        mixed = bool(self.sources.get("earlier"))
-        return replace(self, trials=with_baseline_cells(self.trials, mixed=mixed))
+        return replace(self, trials=with_baseline_cells(self.trials))
 
     def tree(self) -> dict[str, Any]:
         """Return the plan as `plan.json` holds it."""
@@ -230,7 +229,7 @@ def read_plan(path: Path) -> StoredPlan | None:
     """Return the plan in a file, `None` if there is no file.
 
     Raises:
-        UserError: the file is damaged, or of another version.
+        UserError: the file is damaged, or of another format.
     """
     tree = read_json(path, share=_SharedTrees())
     if tree is None and not path.exists():
@@ -239,7 +238,7 @@ def read_plan(path: Path) -> StoredPlan | None:
     if not isinstance(tree, dict):
         raise damaged
     if tree.get("format") != FORMAT:
-        raise UserError(f"{path} is not a plan of this version")
+        raise UserError(f"{path}: must have format {FORMAT}, got {shown(tree.get('format'))}")
     try:
         return _plan(tree)
     except (KeyError, TypeError, AttributeError):

@@ -25,7 +25,7 @@ class Remark:
     """One line: what was done, by whom and when.
 
     Attributes:
-        event: `stop`; files of earlier versions have others, too.
+        event: `stop`.
         text: why to stop.
         by: user and host.
         time: in seconds.

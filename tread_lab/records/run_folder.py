@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -25,11 +24,7 @@ from tread_lab.records.checksums import (
     yaml_text,
 )
 from tread_lab.records.durable import read_json, write_json, write_text
-from tread_lab.records.evaluation_folder import (
-    EvaluationFolder,
-    is_former_end,
-    last_step,
-)
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.remarks import REMARKS, Remarks
@@ -260,9 +255,9 @@ class RunFolder:
         return self._listed("origin.json", "attempts", dict)
 
     def _listed(self, file: str, key: str, kind: type) -> list[Any]:
-        """Return the list in a file, which was the whole file once; empty if it is damaged."""
+        """Return the list in a file; empty if it is damaged."""
         tree = read_json(self.path / file)
-        listed = tree.get(key) if isinstance(tree, dict) else tree
+        listed = tree.get(key) if isinstance(tree, dict) else None
         if not isinstance(listed, list) or not all(isinstance(item, kind) for item in listed):
             return []
         return listed
@@ -270,31 +265,8 @@ class RunFolder:
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
-        if "step" in facts:
-            self.reach(facts["step"])
         files = file_checksums([self.path / "spec.yaml", self.log_path])
         write_json(self.path / "result.json", {"state": state, **facts, "files": files})
-
-    def reach(self, step: int) -> None:
-        """Give evaluations of weights that were the last ones before this step the step that they
-        are of."""
-        for evaluation in list(self._evaluations(None)):
-            tree = evaluation.read()
-            if tree is not None and is_former_end(tree, step):
-                self._rename_evaluation(evaluation, {**tree["spec"], "step": last_step(tree)})
-
-    def _rename_evaluation(self, evaluation: EvaluationFolder, spec: Mapping[str, Any]) -> None:
-        """Give an evaluation another spec; where one of it is complete, that one stays."""
-        place = evaluation.path.with_name(signature(spec))
-        if place != evaluation.path and place.exists():
-            if EvaluationFolder(place).done:
-                (evaluation.path / "metrics.json").unlink()
-                shutil.rmtree(evaluation.path)
-                return
-            shutil.rmtree(place)
-        evaluation.path.replace(place)
-        record = place / "metrics.json"
-        write_json(record, {**(read_json(record) or {}), "spec": spec})
 
     def damaged(self) -> list[str]:
         """Return the files that were cut or changed since the run ended."""
@@ -340,18 +312,16 @@ class RunFolder:
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield every finished evaluation, whatever step of the run it measures."""
-        yield from self._evaluations(self._end)
+        end = self._end
+        folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
+            if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
+                yield EvaluationFolder(Path(folder, name), end)
 
     @property
     def _end(self) -> int | None:
         """The step at which the run has ended, `None` before that."""
         return (self.result() or {}).get("step")
-
-    def _evaluations(self, end: int | None) -> Iterator[EvaluationFolder]:
-        folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
-            if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
-                yield EvaluationFolder(Path(folder, name), end)
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""

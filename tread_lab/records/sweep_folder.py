@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -151,10 +150,7 @@ class SweepFolder:
         tree = read_json(self.path / "command.json")
         if not fits(tree, {"words": list, "folder": str, "host": str}):
             return None
-        text = "\0".join(map(str, tree["words"]))
-        # Earlier versions took a limit as an option: `--budget hours=2`.
-        words = re.sub(r"(^|\0)--budget[=\0]", r"\1budget.", text).split("\0")
-        return DriverCommand(tuple(words), tree["folder"], tree["host"])
+        return DriverCommand(tuple(map(str, tree["words"])), tree["folder"], tree["host"])
 
     @property
     def remarks(self) -> Remarks:

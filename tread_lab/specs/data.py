@@ -88,7 +88,7 @@ class DataSpec:
         decoder_range: range of the pixels that the autoencoder was fed: `signed` is -1..1, as SD's
             own code has it, `unit` is 0..1, as EDM2's has it.
         digest: of what the data hold (`data.content`). Commands fill it in; `None` for the embedded
-            set, and for runs from before there were digests.
+            set.
     """
 
     source: Annotated[str, SOURCES] = "fashion16"

@@ -23,7 +23,6 @@ OneSpec = TypeVar("OneSpec", bound=Spec)
 Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
 _SEEDS = re.compile(r"(init_from\.run\.)*seed")  # of a run and of those that it descends from
-_DIGITS = "digits"  # an axis that tells trials of one cell apart, by those of run and baseline
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
 
 
@@ -101,21 +100,17 @@ def kind_of(trial: Trial[Spec], settings: dict[str, str]) -> Kind:
 
 
 def with_baseline_cells(
-    trials: Sequence[Trial[AnySpec]], *, mixed: bool = False
+    trials: Sequence[Trial[AnySpec]],
 ) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
     A sweep over precisions has a dense run in each: these are cells, not seeds of one. Seeds of one
     cell share its axis values, also where only some of them were planned under an axis.
-
-    Args:
-        mixed: whether trials of one cell may differ in more than their seeds, as where an early
-            version extended a sweep by another base run.
     """
     settings: dict[str, str] = {}
-    if mixed or not _every_cell_has_every_seed_once(trials):
+    if not _every_cell_has_every_seed_once(trials):
         settings = settings_of(trials)
-        trials = _with_digits(_with_whole_cells(trials, settings), settings)
+        trials = _with_whole_cells(trials, settings)
     own = _served_cells(
         (settings.get(t.baseline or "", t.baseline), t.cell) for t in trials if t.role == "trial"
     )
@@ -164,23 +159,6 @@ def _with_whole_cells(
     return tuple(
         trial if kind in twice or trial.cell == cells[kind] else replace(trial, cell=cells[kind])
         for kind, trial in zip(kinds, trials)
-    )
-
-
-def _with_digits(
-    trials: Sequence[Trial[AnySpec]], settings: dict[str, str]
-) -> tuple[Trial[AnySpec], ...]:
-    """Return the trials; those of one cell that differ in more than seeds have digits of a run."""
-    digits: dict[str, dict[Kind, str]] = {}  # by cell
-    kinds = [kind_of(trial, settings) for trial in trials]
-    for kind, trial in zip(kinds, trials):
-        if trial.role == "trial":
-            told = f"{trial.run[:6]}/{(trial.baseline or '')[:6]}"
-            digits.setdefault(repr(trial.cell), {}).setdefault(kind, told)
-    return tuple(
-        replace(trial, cell={**trial.cell, _DIGITS: own[kind]}) if len(own) > 1 else trial
-        for kind, trial in zip(kinds, trials)
-        for own in [digits.get(repr(trial.cell), {}) if trial.role == "trial" else {}]
     )
 
 
@@ -303,7 +281,6 @@ def _served_cells(
     varying = [
         axis
         for axis in axes
-        if axis not in (*ROUTE_AXES, _DIGITS)
-        and len({repr(cell.get(axis)) for cell in shared.values()}) > 1
+        if axis not in ROUTE_AXES and len({repr(cell.get(axis)) for cell in shared.values()}) > 1
     ]
     return {run: {a: cell[a] for a in varying if a in cell} for run, cell in shared.items()}

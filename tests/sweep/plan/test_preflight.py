@@ -312,7 +312,7 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
     with pytest.raises(UserError, match=r"^held-out data latents differs"):
         check_provenance(lab, [Task(old)], [Task(unsigned)], "cpu")
 
-    one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
+    one, other = (DataDigests(lab).named(latents(*s)) for s in (("one", 1.5), ("other", 2.0)))
     carry_out(lab, Task(one))
     check_provenance(lab, [Task(one), Task(other)], [Task(other)], "cpu")
     scaled = replace(one, data=replace(one.data, scale=0.5))  # as an axis of a sweep
@@ -329,7 +329,7 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
     with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
         carry_out(lab, Task(one, decode_evaluations(["heldout_loss"])))
     assert lab.run_of(one).attempts.read() == attempts
-    assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
+    assert lab.run_of(DataDigests(lab).named(latents("one", 3.0))) != lab.run_of(one)
 
 
 def test_guidance_that_guides_nothing_is_refused() -> None:
@@ -367,21 +367,3 @@ def test_another_autoencoder_is_refused_where_earlier_evaluations_had_one(
     mixed = lab.run_of(other.spec)
     mixed.evaluation(images).write(images, {"fid": 1.0}, made_with=made | {whats[1]: "another"})
     check_measured([lab.run_of(one), mixed], [(one, HeldoutSpec())])  # which decodes nothing
-
-
-def test_losses_by_labels_that_no_step_saw_are_not_mixed_with_those_without_labels(
-    lab: Lab,
-) -> None:
-    spec, first = HeldoutSpec(images=4), tiny(train={"label_drop": 1.0})
-    again, labelled = replace(first, seed=1), tiny(train={"label_drop": 0.5})
-    for run_spec in (first, labelled):  # by an earlier version
-        lab.run_of(run_spec).create(run_spec)
-        lab.run_of(run_spec).evaluation(spec).write(spec, {"heldout/loss": 1.0})
-    earlier = [lab.run_of(first), lab.run_of(labelled)]
-    check_measured(earlier, [(labelled, spec)])
-    said = "^labels in probes differs: never trained in 1 run, none in what is to be run now"
-    with pytest.raises(UserError, match=said):
-        check_measured(earlier, [(again, spec), (replace(labelled, seed=1), spec)])
-    made = measured_with(first, spec)
-    lab.run_of(first).evaluation(spec).write(spec, {"heldout/loss": 1.0}, made_with=made)
-    check_measured(earlier, [(again, spec), (labelled, spec)])
