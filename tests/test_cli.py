@@ -63,8 +63,8 @@ def run(options):
         time.sleep(60)
     except BaseException:
         pass
-lab.schema = run
-sys.argv = ["tread-lab", "schema", "sweep"]
+lab.status = run
+sys.argv = ["tread-lab", "status"]
 cli.run()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
@@ -133,7 +133,7 @@ def test_a_pipe_that_breaks_inside_a_command_is_no_success(monkeypatch: pytest.M
 
 def test_a_reader_that_leaves_early_is_no_failure() -> None:
     code = "from tread_lab import cli; cli.run()"
-    arguments = [sys.executable, "-c", code, "schema", "sweep"]
+    arguments = [sys.executable, "-c", code, "sweep", "--help"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()

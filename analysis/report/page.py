@@ -70,7 +70,7 @@ def times_text(folder: SweepFolder, created: float | None) -> str:
     """Return `Planned on 25 November 2026, 04:59 UTC; worked at for 13 min; about 3 min left.`
 
     Args:
-        created: when the plan was written; `None` in labs of early versions.
+        created: when the plan was written; `None` where that is unknown.
     """
     planned = datetime.fromtimestamp(created or 0.0).astimezone()
     worked, left = seconds_spent(folder.spent_path), folder.time_left().strip(".")

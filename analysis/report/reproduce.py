@@ -46,7 +46,7 @@ class Repetition:
         asked: the command of its last driver; empty where it is not recorded.
         where: the folder and the host in which it was given.
         commands: what gives the same runs from `file` alone.
-        file: of the sweep, complete; empty for plans of early versions.
+        file: of the sweep, complete.
         data: where the data of its runs come from.
         setups: what runs were carried out with, and how many each; several are no fair comparison.
         differences: what makes the runs no fair comparison.

@@ -41,17 +41,6 @@ def test_a_difference_says_in_how_many_runs_what_was_seen(
     assert [str(found) for found in provenance_differences(made)] == [said]
 
 
-def test_data_of_earlier_versions_are_those_of_the_same_digest_with_a_scale() -> None:
-    old, now = "latents 3f2a", "latents 3f2a x 0.18"
-    made = {
-        "old": [{f"held-out data {old}": "h", f"decoder of {old}": "a"}],
-        "new": [{f"held-out data {now}": "h", f"decoder of {now}": "b"}],
-        "half": [{f"held-out data {old} x 0.5": "g", f"decoder of {old} x 0.5": "c"}],
-    }
-    (found,) = provenance_differences(made)
-    assert (found.what, found.runs) == (f"decoder of {now}", {"a": ("old",), "b": ("new",)})
-
-
 def test_numbers_under_two_decoders_never_stand_in_one_table_unmarked(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     runs = list(trials_frame(lab, "placement")["run"])

@@ -26,7 +26,6 @@ from tread_lab.specs import (
     routes,
 )
 from tread_lab.specs.extensions import extensions_of
-from tread_lab.specs.schema import schema_text
 
 FACTS = """
 from tread_lab.specs.model import Backbone
@@ -276,9 +275,3 @@ def test_a_name_that_is_built_in_or_added_twice_is_an_error(install: Install) ->
     spec = decode(RunSpec, {"model": "DiT-S/2"})
     with pytest.raises(UserError, match=r"'constant' of the package our-tread .* built-in entry"):
         extensions_of(spec)
-
-
-def test_the_schema_lists_built_in_names_alone(install: Install) -> None:
-    without = schema_text("sweep")
-    install(GROUPS)
-    assert schema_text("sweep") == without and "columns" not in without

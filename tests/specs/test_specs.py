@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,6 @@ from tread_lab.specs import (
     TrainSpec,
     UserError,
     decode,
-    encode,
-    signature,
 )
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.evaluation import SimilaritySpec
@@ -68,23 +64,6 @@ def of_nothing() -> tuple[Any, ...]:
         *(EDMSpec(), TrainSpec(), EmaSpec(), ExecutionSpec(), SamplerSpec(), RateSpec()),
         *(GuidanceSpec(), BranchSpec(), ReEntrySpec(), decode(ModelSpec, "DiT-S/2")),
     )
-
-
-def own_fields(spec: Any) -> Iterator[str]:
-    """Fields and values; of what is a spec by itself the name alone."""
-    for name, value in vars(spec).items():
-        found = type(value).__name__ if is_dataclass(value) else value
-        yield f"{name}={[*map(str, value)] if isinstance(value, tuple) else found}"
-
-
-def test_what_is_left_unsaid_has_the_values_and_the_name_that_records_rest_on() -> None:
-    """Of each spec its own fields, the tree that is stored, and the signature of that."""
-    lines = [
-        f"{type(spec).__name__}({', '.join(own_fields(spec))})\n  {json.dumps(encode(spec))}"
-        f"\n  {signature(spec)}"
-        for spec in of_nothing()
-    ]
-    same_as_stored(STORED / "defaults.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ EARLIER = (Number("fd:x:1k", 9.0, 1, 2),)
         ({}, {"logged": {0: LOSS[0], 1: LOSS[1]}}, True),  # which has lost a value
         ({}, {"measured": {"heldout/loss": replace(HELD["heldout/loss"], value=0.75)}}, True),
         ({"metrics": {"train/loss": 0.75}}, {}, False),  # curves may go on
-        ({"metrics": {"gap/heldout_low": 0.1}}, {}, True),  # a name of an earlier version
+        ({"metrics": {"gap/heldout_low": 0.1}}, {}, True),
         ({"metrics": {"fd:x:1k": 9.0}}, {}, True),
         ({"metrics": {"fd:x:1k": 9.0}}, {"during": EARLIER}, False),
     ],
@@ -127,7 +127,6 @@ def test_a_run_is_made_anew_where_the_store_says_what_cannot_be_taken_back(
         ({NAME: "run", NOTE: "first"}, "anew", "second", {}),  # as it would be written now
         ({NAME: "run", NOTE: "first"}, "mine", "a person's", {NAME: "mine", NOTE: "a person's"}),
         ({NAME: "run"}, "run", "**bold", {NOTE: "**bold"}),
-        (None, "run", "**bold", {NAME: "run"}),  # of a version without digests
         (None, "anew", "plain", {NOTE: "plain"}),
     ],
 )

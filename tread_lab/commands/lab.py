@@ -8,7 +8,6 @@ from tread_lab.commands.options import (
     DONE,
     Export,
     Rm,
-    Schema,
     Status,
     Sync,
 )
@@ -75,11 +74,3 @@ def sync(options: Sync) -> int:
     for name in sweeps:
         answer(str(sync_now(lab, name)))
     return shown_problems(problems)
-
-
-def schema(options: Schema) -> int:
-    """Print the schema of `sweep` or `experiment` files; return the exit code."""
-    from tread_lab.specs.schema import schema_text
-
-    print(schema_text(options.kind), end="")
-    return DONE

@@ -324,13 +324,6 @@ class DataReference(Reading, OnDevice, AsJson):
 
 
 @dataclass(kw_only=True)
-class Schema:
-    """print the JSON schema of sweep files, for editors"""
-
-    kind: Literal["sweep", "experiment"] = argument()
-
-
-@dataclass(kw_only=True)
 class Sync(OfLab):
     """rebuild the MLflow store from the records"""
 
@@ -396,7 +389,6 @@ COMMANDS = {
         "submit",
         "submit slurm route_placement.yaml --nodes 2 --gpus 8 --time 12:00:00",
     ),
-    "schema": Command(Schema, "lab", "schema sweep"),
     "sync": Command(Sync, "lab", "sync"),
     "ui": Command(Ui, "views", "ui --port 5001"),
 }

@@ -38,7 +38,7 @@ def train(options: Train) -> int:
     lab = Lab.at(options.root)
     loaded = load_experiment(options.experiment, options.overrides)
     spec = run_spec(with_whole_parents(loaded, lab), options.route, options.rate)
-    spec = DataDigests(lab, say=say).alone(spec)
+    spec = DataDigests(lab, say=say).named(spec)
     evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
     task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
     if options.retry_failed:

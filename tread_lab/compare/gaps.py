@@ -19,7 +19,6 @@ from tread_lab.compare.intervals import pairing_kept, t_interval
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
-from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import end_signature
@@ -56,7 +55,7 @@ class Losses:
         dense: dense forward.
         routed: forward under the training routes; absent for a run without routes.
         level: the noise level of every image's every forward.
-        data: digests of the held-out data by name; older records have none.
+        data: digests of the held-out data by name.
     """
 
     dense: Array
@@ -200,11 +199,9 @@ def _stamped(path: Path) -> Stamped:
 
 
 def _measured_on(path: Path) -> frozenset[tuple[str, str]]:
-    """Return which held-out data the losses in a file are of; their digest tells the scale, which
-    names of earlier versions leave out."""
+    """Return which held-out data the losses in a file are of."""
     made_with = (EvaluationFolder(path.parent).read() or {}).get("made_with", {})
-    named = (fact for fact in made_with.items() if fact[0].startswith("held-out data"))
-    return frozenset((without_scale(name), digest) for name, digest in named)
+    return frozenset(fact for fact in made_with.items() if fact[0].startswith("held-out data"))
 
 
 @functools.lru_cache(maxsize=16)  # a baseline is met again by each of its trials

@@ -19,7 +19,6 @@ from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_json, write_text
-from tread_lab.records.provenance import without_scale
 from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
@@ -144,9 +143,7 @@ def _recorded(folder: RunFolder, name: str) -> str | None:
     """Return the digest of what a run was made or measured with, `None` if it has no record."""
     measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
     made = [*measured, *(attempt.fingerprint for attempt in folder.attempts.read())]
-    names = (name, without_scale(name))  # a run has data of one scale
-    digests = (found[n] for found in reversed(made) if found for n in names if n in found)
-    return next(digests, None)
+    return next((found[name] for found in reversed(made) if found and name in found), None)
 
 
 def _config(spec: RunSpec, step: int) -> Mapping[str, object]:

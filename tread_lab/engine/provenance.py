@@ -24,7 +24,6 @@ from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.system import systems_of
 from tread_lab.metrics.reference_file import open_reference
 from tread_lab.metrics.requirements import extractor_digests
-from tread_lab.records.provenance import PROBED
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.extensions import extensions_of
@@ -49,9 +48,7 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
     train, heldout = both_parts(spec.data)
     found |= {f"data {data}": train.fingerprint, f"held-out data {data}": heldout.fingerprint}
     found[f"blocks of {spec.model.backbone}"] = arithmetic(spec, device_type)
-    found["attention backend"] = "torch"  # earlier versions had others, and CUDA graphs of steps
     if device_type == "cuda":
-        found["training step"] = "launched kernel by kernel"
         found["order of sums"] = "fixed" if spec.execution.deterministic else "any"
         if spec.model.backbone == "mamba" and torch.cuda.is_available():  # a driver may have none
             fused = fused_scan() is not None
@@ -95,7 +92,7 @@ def measured_with(
     for system in systems_of(run):
         found |= system.measured_with(run)
     if not isinstance(spec, SamplesSpec):
-        return found if run.may_know("class") else {**found, PROBED: "none"}
+        return found
     found[f"decoder of {data}"] = heldout.decoder
     if not spec.metrics:
         return found

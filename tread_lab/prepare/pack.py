@@ -24,7 +24,7 @@ from tread_lab.records.durable import read_json
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 
-# Facts of an earlier manifest.
+# Facts of the manifest of what is packed.
 _CARRIED = ("packed", "scaled", "encoder", "scale", "shift", "decoder_range", "classes", "licence")
 MARKS = {  # source -> what a folder holds of it
     "latents": ("latents.npy", "moments.npy"),
@@ -100,7 +100,7 @@ def pack(source: str, path: Path, folder: Path, *, batch: int) -> Iterator[Steps
 
 
 def _plan(data: DataSpec, path: Path, store: Store) -> dict[str, object]:
-    """Return the facts that a build must share to be resumed, with those of an earlier manifest."""
+    """Return the facts that a build must share to be resumed, with those of its manifest."""
     plan: dict[str, object] = {
         "packed": data.source,
         "content": store.fingerprint,

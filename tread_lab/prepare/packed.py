@@ -98,10 +98,7 @@ def writable(folder: Path) -> None:
 
 
 def difference(stored: Mapping[str, object], asked: Mapping[str, object]) -> str:
-    """Return the first entry that differs, as `size 256, and 512 is asked for; ...`; else nothing.
-
-    What is absent is `None`: earlier versions did not know it.
-    """
+    """Return the first entry that differs: `size 256, and 512 is asked for; ...`; else nothing."""
     for name in (*_DIGESTS, *stored, *asked):
         was, now = stored.get(name), asked.get(name)
         if was != now:
@@ -124,9 +121,6 @@ def check_whole(folder: Path, plan: Mapping[str, object]) -> bool:
         return False
     made_with, asked = manifest.get("made_with"), json.loads(json.dumps(dict(plan)))
     stored = {**made_with} if isinstance(made_with, dict) else {}
-    stored.pop("sizes", None)  # of earlier versions
-    for name in {"digest", "files"} - stored.keys():  # which they did not take
-        asked.pop(name, None)
     if other := difference(stored, asked):
         raise UserError(f"{folder} holds a data set with {other}")
     clear(folder)  # the process may have ended between the manifest and this

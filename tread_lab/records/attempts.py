@@ -60,10 +60,6 @@ EXIT_REASONS: Mapping[str, ExitReason] = {
         sentence="the disk was full",
         recognises=lambda e: isinstance(e, DiskFull) or getattr(e, "errno", None) in FULL,
     ),
-    # Of earlier versions; a node that differs now refuses before an attempt opens.
-    "mismatch": ExitReason(
-        sentence="its node has other code, packages, data or weights than the driver",
-    ),
     "mistake": ExitReason(
         sentence="something is missing that only the user can provide",
         recognises=lambda error: isinstance(error, UserError),

@@ -13,7 +13,7 @@ from typing import Any, Generic
 from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import AnySpec, Cell, Tree, Trial
 from tread_lab.specs.decode import decode, encode
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -229,13 +229,14 @@ def read_plan(path: Path) -> StoredPlan | None:
     """Return the plan in a file, `None` if there is no file.
 
     Raises:
-        UserError: the file is not JSON, or of another version.
+        UserError: the file is not JSON, or of another format.
     """
     tree = read_json(path)
     if tree is None:
         return None
-    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-        raise UserError(f"{path} is not a plan of this version")
+    found = tree.get("format") if isinstance(tree, dict) else None
+    if found != FORMAT:
+        raise UserError(f"{path}: must have format {FORMAT}, got {shown(found)}")
     return _plan(tree)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +12,7 @@ from typing import Any
 
 from tread_lab.records.attempts import Attempts
 from tread_lab.records.durable import read_json, write_json, write_text
-from tread_lab.records.evaluation_folder import (
-    EvaluationFolder,
-    is_former_end,
-    last_step,
-)
+from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import Entry, LogWriter, latest, read_entries
 from tread_lab.records.status import RunState
@@ -244,30 +239,7 @@ class RunFolder:
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
         assert RunState(state).ended, state
-        if "step" in facts:
-            self.reach(facts["step"])
         write_json(self.path / "result.json", {"state": state, **facts})
-
-    def reach(self, step: int) -> None:
-        """Give evaluations of weights that were the last ones before this step the step that they
-        are of."""
-        for evaluation in list(self._evaluations(None)):
-            tree = evaluation.read()
-            if tree is not None and is_former_end(tree, step):
-                self._rename_evaluation(evaluation, {**tree["spec"], "step": last_step(tree)})
-
-    def _rename_evaluation(self, evaluation: EvaluationFolder, spec: Mapping[str, Any]) -> None:
-        """Give an evaluation another spec; where one of it is complete, that one stays."""
-        place = evaluation.path.with_name(signature(spec))
-        if place != evaluation.path and place.exists():
-            if EvaluationFolder(place).done:
-                (evaluation.path / "metrics.json").unlink()
-                shutil.rmtree(evaluation.path)
-                return
-            shutil.rmtree(place)
-        evaluation.path.replace(place)
-        record = place / "metrics.json"
-        write_json(record, {**(read_json(record) or {}), "spec": spec})
 
     def reopen(self) -> None:
         """Delete the terminal state, so that the run is resumed."""
@@ -300,18 +272,16 @@ class RunFolder:
 
     def evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield every finished evaluation, whatever step of the run it measures."""
-        yield from self._evaluations(self._end)
+        end = self._end
+        folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
+            if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
+                yield EvaluationFolder(Path(folder, name), end)
 
     @property
     def _end(self) -> int | None:
         """The step at which the run has ended, `None` before that."""
         return (self.result() or {}).get("step")
-
-    def _evaluations(self, end: int | None) -> Iterator[EvaluationFolder]:
-        folder = f"{self.path}/evaluations"  # of each run of a sweep: a glob takes twice as long
-        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():  # noqa: PTH208, PTH112
-            if os.path.exists(f"{folder}/{name}/metrics.json"):  # noqa: PTH110
-                yield EvaluationFolder(Path(folder, name), end)
 
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
-from tread_lab.specs.decode import added, settle
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import check_positive, lookup
 from tread_lab.specs.extensions import Kind
 
@@ -88,7 +88,7 @@ class DataSpec:
         decoder_range: range of the pixels that the autoencoder was fed: `signed` is -1..1, as SD's
             own code has it, `unit` is 0..1, as EDM2's has it.
         digest: of what the data hold (`data.content`). Commands fill it in; `None` for the embedded
-            set, and for runs from before there were digests.
+            set.
     """
 
     source: Annotated[str, SOURCES] = "fashion16"
@@ -97,13 +97,13 @@ class DataSpec:
     size: int = 16
     classes: int = 10
     scale: float | None = None
-    decoder_scale: float | None = added(None)
-    deviation: float | None = added(None)
-    posterior: Literal["sampled", "mean"] = added("sampled")
-    flips: bool = added(True)
-    normalise: bool | None = added(None)
-    decoder_range: Literal["signed", "unit"] = added("signed")
-    digest: str | None = added(None)
+    decoder_scale: float | None = None
+    deviation: float | None = None
+    posterior: Literal["sampled", "mean"] = "sampled"
+    flips: bool = True
+    normalise: bool | None = None
+    decoder_range: Literal["signed", "unit"] = "signed"
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         """Write out what is implied, and forget what has no effect: equal data are equal specs."""

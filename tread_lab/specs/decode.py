@@ -73,15 +73,6 @@ def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def added(default: Any) -> Any:
-    """Declare a field that an earlier version did not have, with the value that it stood for.
-
-    At that value the field is left out of trees and signatures, so that labs of the earlier
-    version keep the names of their runs. Where the old behaviour is gone, use a plain field.
-    """
-    return dataclasses.field(default=default, metadata={"added": True})
-
-
 def unhashed(default: Any) -> Any:
     """Declare a field of this machine alone, such as a folder: signatures leave it out."""
     return dataclasses.field(default=default, metadata={"unhashed": True})
@@ -94,19 +85,16 @@ def encode(value: Any, *, hashed: bool = False) -> Any:
         hashed: whether to leave out what `unhashed` declares.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = ((f, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {f.name: encode(v, hashed=hashed) for f, v in items if _is_said(f, v, hashed)}
+        return {
+            field.name: encode(getattr(value, field.name), hashed=hashed)
+            for field in dataclasses.fields(value)
+            if not (hashed and field.metadata.get("unhashed"))
+        }
     if isinstance(value, tuple | list):
         return [encode(item, hashed=hashed) for item in value]
     if isinstance(value, Mapping):
         return {key: encode(item, hashed=hashed) for key, item in value.items()}
     return value
-
-
-def _is_said(field: dataclasses.Field[Any], value: Any, hashed: bool) -> bool:
-    if field.metadata.get("added") and value == field.default:
-        return False
-    return not (hashed and field.metadata.get("unhashed"))
 
 
 def _opened(cls: Any, tree: Any) -> Mapping[str, Any]:

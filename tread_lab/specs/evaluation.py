@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
-from tread_lab.specs.decode import added, settle
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, shown
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec
@@ -114,7 +114,7 @@ def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def end_signature(tree: Mapping[str, Any]) -> str:
     """Return the signature of an evaluation's tree at the end of a run: equal for all its steps."""
-    return signature(without_step(tree))
+    return signature({**tree, "step": None})
 
 
 def in_words(steps: Sequence[int]) -> str:
@@ -159,7 +159,7 @@ class SamplerSpec:
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "fp32"
     labels: Literal["uniform", "balanced"] = "uniform"
     seed: int = 100_000
-    last_step: float | None = added(None)
+    last_step: float | None = None
 
     def __post_init__(self) -> None:
         check_positive(self, "steps", "rho")
@@ -214,8 +214,8 @@ class HeldoutSpec:
     kind: Literal["heldout_loss"] = "heldout_loss"
     images: int = 512
     levels: int = 8
-    step: int | str | None = added(None)
-    pick: Literal["first", "even"] = added("first")
+    step: int | str | None = None
+    pick: Literal["first", "even"] = "first"
 
     def __post_init__(self) -> None:
         check_step(self.step)
@@ -236,8 +236,8 @@ class SimilaritySpec:
     kind: Literal["layer_similarity"] = "layer_similarity"
     images: int = 64
     levels: int = 8
-    step: int | str | None = added(None)
-    pick: Literal["first", "even"] = added("first")
+    step: int | str | None = None
+    pick: Literal["first", "even"] = "first"
 
     def __post_init__(self) -> None:
         check_step(self.step)
@@ -264,8 +264,8 @@ class SamplesSpec:
     metrics: tuple[Annotated[str, METRICS], ...] = ()
     count: int = 64
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
-    step: int | str | None = added(None)
-    reference: ReferenceSpec | None = added(None)  # noqa: RUF009
+    step: int | str | None = None
+    reference: ReferenceSpec | None = None
 
     def __post_init__(self) -> None:
         check_step(self.step)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tread_lab.specs.cell import Tree
-from tread_lab.specs.decode import added, decode, settle
+from tread_lab.specs.decode import decode, settle
 from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.specs.run import RunSpec
@@ -71,7 +71,7 @@ class BranchSpec:
     label: Literal["class", "none"] | None = None
     rate: RateSpec = field(default_factory=RateSpec)
     step: int | None = None
-    path: Literal["full", "dropped"] = added("full")
+    path: Literal["full", "dropped"] = "full"
 
     def __post_init__(self) -> None:
         check_positive(self, "step")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from tread_lab.specs.decode import added, settle
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
 from tread_lab.specs.extensions import Kind
 
@@ -108,8 +108,8 @@ class ModelSpec:
     qk_norm: bool = False
     state: int = STATE
     init: Literal["adaln_zero", "official_code"] = "adaln_zero"
-    relative_bias: bool = added(False)
-    trained_positions: bool = added(False)
+    relative_bias: bool = False
+    trained_positions: bool = False
 
     def __post_init__(self) -> None:
         check_positive(self, "depth", "width", "patch", "mlp_ratio", "state")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from tread_lab.specs.decode import added, settle
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.extensions import Kind
 from tread_lab.specs.systems import SystemSpec, Variants
@@ -41,7 +41,7 @@ class FlowSpec:
 
     kind: Literal["flow"] = "flow"
     time: Literal["logit_normal", "uniform"] = "logit_normal"
-    direction: float = added(0.0)
+    direction: float = 0.0
 
     def __post_init__(self) -> None:
         check_not_negative(self, "direction")
@@ -235,8 +235,8 @@ class ExecutionSpec:
     keep_checkpoints: int = 2
     keep_steps: tuple[int, ...] = ()
     workers: int = 0
-    compile: Literal["auto", "blocks", "none"] = added("auto")
-    deterministic: bool = added(False)
+    compile: Literal["auto", "blocks", "none"] = "auto"
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")

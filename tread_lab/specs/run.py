@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.decode import added, settle
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_not_negative, lookup
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.recipe import (
@@ -58,10 +58,10 @@ class InitSpec:
 
     run: RunSpec | None = None
     weights: Literal["ema", "model"] = "ema"
-    file: str | None = added(None)
-    digest: str | None = added(None)
-    published_as: Literal["sit"] | None = added(None)
-    unlabelled: bool = added(False)
+    file: str | None = None
+    digest: str | None = None
+    published_as: Literal["sit"] | None = None
+    unlabelled: bool = False
 
     def __post_init__(self) -> None:
         if (self.run is None) == (self.file is None):
@@ -107,7 +107,7 @@ class RunSpec:
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
     seed: int = 0
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
-    captions: Annotated[ConditionSpec | None, Variants("captions")] = added(None)  # noqa: RUF009
+    captions: Annotated[ConditionSpec | None, Variants("captions")] = None
 
     def __post_init__(self) -> None:
         if self.data.size % self.model.patch:

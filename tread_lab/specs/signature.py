@@ -63,7 +63,7 @@ def _hashed(tree: Any) -> Any:
         if start.get("run") is not None:
             named = {"run": signature(start["run"])}
         said = {name: start.get(name) for name in ("weights", "published_as")}
-        tree["init_from"] = {**named, **{k: v for k, v in said.items() if v is not None}}
+        tree["init_from"] = {**named, **said}
     return tree
 
 

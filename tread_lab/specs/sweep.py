@@ -8,7 +8,7 @@ from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from tread_lab.specs.axes import numbers
-from tread_lab.specs.decode import added, settle
+from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_not_negative, check_positive
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.labels import ROUTE_AXES
@@ -32,7 +32,7 @@ class Experiment:
     run: Mapping[str, Any]
     sampler: Mapping[str, Any] = field(default_factory=dict)
     evaluate: tuple[Any, ...] = ()
-    reference: ReferenceSpec | None = added(None)  # noqa: RUF009
+    reference: ReferenceSpec | None = None
 
     @property
     def usual(self) -> EvaluationDefaults:
@@ -153,7 +153,7 @@ class SweepSpec:
     search: SearchSpec | None = None
     hours: float | None = None
     stop_early: StopEarlySpec | None = None
-    match: Literal["train_flops", "train_seconds"] | None = added(None)
+    match: Literal["train_flops", "train_seconds"] | None = None
     controls: tuple[dict[str, Any], ...] = ()
 
     def __post_init__(self) -> None:

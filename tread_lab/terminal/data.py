@@ -45,9 +45,6 @@ def show_packed(folder: Path, manifest: Mapping[str, Any], *, as_json: bool) -> 
     )
     if manifest["damaged"]:
         answer(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
-    made_with = manifest["made_with"]
-    if made_with and not made_with.keys() & {"files", "packed"}:
-        answer("an earlier version made it: whether its images have changed since is not known")
     answer(
         f"data: {{{', '.join(f'{k}: {v}' for k, v in data_settings(folder, manifest).items())}}}"
     )

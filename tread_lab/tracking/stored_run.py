@@ -73,20 +73,19 @@ def is_up_to_date(stored: Run, parent_id: str, stamp: str) -> bool:
 def typed(stored: Run, wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the name and the note that a person wrote on a run, by place.
 
-    Digests on the run say what the sync wrote there last; versions before them began each note in
-    bold.
+    Digests on the run say what the sync wrote there last.
 
     Args:
         wanted: what the sync would write, by place.
     """
     tags = stored.data.tags
     last = dict(part.partition("=")[::2] for part in tags.get(AUTHORED, "").split())
-    found = {}
-    for place, text in ((NAME, str(stored.info.run_name)), (NOTE, tags.get(NOTE, ""))):
-        earlier = AUTHORED not in tags and place == NOTE and text.startswith("**")
-        if text not in ("", wanted.get(place)) and last.get(place) != digest(text) and not earlier:
-            found[place] = text
-    return found
+    places = ((NAME, str(stored.info.run_name)), (NOTE, tags.get(NOTE, "")))
+    return {
+        place: text
+        for place, text in places
+        if text not in ("", wanted.get(place)) and last.get(place) != digest(text)
+    }
 
 
 def authored(texts: Mapping[str, str]) -> str:
@@ -115,7 +114,7 @@ def contradicts(stored: Run, view: View) -> bool:
         return True  # the record was replaced by another one
     curves, numbers = {number.key for number in view.logged.values()}, stored.data.metrics
     if numbers.keys() - curves - view.measured.keys() - {number.key for number in view.during}:
-        return True  # a number that the record no longer has, or that had another name
+        return True  # a number that the record no longer has
     return any(
         key not in curves and not _same(numbers.get(key, number.value), number.value)
         for key, number in view.measured.items()

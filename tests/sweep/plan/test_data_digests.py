@@ -1,17 +1,14 @@
-"""Planned runs carry what their data hold; plans and runs that are older keep their names."""
+"""Planned runs carry what their data hold."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.made_data import normal, write_arrays
-from tread_lab.cli import main
-from tread_lab.data import open_data
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.signature import signature
@@ -31,32 +28,20 @@ def run_on(path: Path, **more: object) -> RunSpec:
     return decode(RunSpec, {"model": MODEL, "precision": "fp32", "data": data, **more})
 
 
-def recorded(lab: Lab, spec: RunSpec, fingerprint: str) -> None:
-    """A finished run of a version without digests, on data of this fingerprint."""
-    folder = lab.run_of(spec)
-    folder.create(spec)
-    made_with = {"data latents /where/it/was x 0.18": fingerprint, "held-out data latents": "h"}
-    folder.attempts.close(folder.attempts.open(fingerprint=made_with), "completed")
-
-
-def fingerprint(spec: RunSpec) -> str:
-    return open_data(spec.data, "train").fingerprint
-
-
 def test_a_run_is_named_by_what_its_data_hold_and_not_by_their_path(
     lab: Lab, tmp_path: Path
 ) -> None:
-    spec = DataDigests(lab).alone(run_on(write_set(tmp_path / "one")))
+    spec = DataDigests(lab).named(run_on(write_set(tmp_path / "one")))
     assert spec.data.digest is not None
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     others = [write_set(tmp_path / "other", seed=2), write_set(tmp_path / "third", heldout_seed=2)]
     names = [
-        signature(DataDigests(lab).alone(run_on(path))) for path in (tmp_path / "copy", *others)
+        signature(DataDigests(lab).named(run_on(path))) for path in (tmp_path / "copy", *others)
     ]
     assert names[0] == signature(spec)
     assert len({*names}) == 3
     embedded = decode(RunSpec, {"model": MODEL})
-    assert DataDigests(lab).alone(embedded) == embedded
+    assert DataDigests(lab).named(embedded) == embedded
 
 
 def sweep_on(path: Path, name: str = "s.yaml", **more: object) -> Path:
@@ -119,60 +104,3 @@ def test_absent_data_are_those_of_their_path_and_never_one_of_two_that_are_alike
     )
     with pytest.raises(UserError, match=expected):
         load_sweep(str(sweep_on(tmp_path / "moved")), path=lab.root)
-
-
-def test_a_run_that_is_older_than_digests_goes_on_where_its_samples_agree(
-    lab: Lab, tmp_path: Path
-) -> None:
-    spec, said = run_on(write_set(tmp_path / "one")), list[str]()
-    recorded(lab, spec, fingerprint(spec))
-    digests = DataDigests(lab, say=said.append)
-    assert digests.alone(spec) == spec
-    child = run_on(tmp_path / "one", init_from={"run": encode(spec)}, train={"steps": 5})
-    begun = digests.alone(child)
-    assert begun.parent == spec and begun.data.digest is not None
-    assert said == [
-        f"{tmp_path / 'one'}: run {signature(spec)} recorded samples of the training part alone,"
-        " and these agree; whether the held-out part, labels or captions have changed since is not"
-        " on record"
-    ]
-    silent = replace(spec, seed=1)  # no attempt has said what it saw
-    lab.run_of(silent).create(silent)
-    assert DataDigests(lab).alone(silent) == silent
-    write_set(tmp_path / "one", seed=2)
-    assert DataDigests(lab).alone(spec).data.digest is not None
-
-
-def test_a_plan_that_is_older_than_digests_keeps_its_names_or_names_both_data(
-    lab: Lab,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    file, said = sweep_on(write_set(tmp_path / "one")), list[str]()
-    with monkeypatch.context() as patch:
-        patch.setattr(DataDigests, "planned", lambda self, spec: spec)
-        old = load_sweep(str(file), path=lab.root).plan
-    store_plan(lab.sweep("s"), old)
-    first = old.tasks[0].spec
-    recorded(lab, first, fingerprint(first))
-    digests = DataDigests(lab, lab.sweep("s"), said.append)
-    assert [digests.planned(task.spec) for task in old.tasks] == [t.spec for t in old.tasks]
-    measured = replace(first, data=replace(first.data, deviation=0.7))
-    assert digests.planned(measured) == measured, "no part of what the data are"
-    assert len(said) == 2 and "2 runs recorded samples of the training part alone" in said[0]
-    assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
-    here = ["--root", str(lab.root), "--executor", "inline", "--device", "cpu", "--plan"]
-    assert main(["sweep", str(file), *here]) == 0
-    assert "2 runs recorded samples" in " ".join(capsys.readouterr().err.split())
-    (tmp_path / "one").rename(tmp_path / "away")
-    assert load_sweep(str(file), path=lab.root).plan.tasks == old.tasks
-    DataDigests(lab, lab.sweep("s"), said.append).planned(first)
-    assert len(said) == 2, "nothing is said to agree"
-    (tmp_path / "away").rename(tmp_path / "one")
-    write_set(tmp_path / "one", seed=2)
-    with pytest.raises(UserError, match=r"^data: .*/one holds other samples than the runs of this"):
-        load_sweep(str(file), path=lab.root)
-    other = tmp_path / "new.yaml"
-    shutil.copy(file, other)
-    assert load_sweep(str(other), path=lab.root).plan.tasks[0].spec.data.digest is not None

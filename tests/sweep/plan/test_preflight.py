@@ -208,7 +208,7 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
         data = {"source": "latents", "path": str(folder), "channels": 4, "size": 8, "classes": 10}
         return decode(RunSpec, {**encode(tiny(steps=2)), "data": data})
 
-    one, other = (DataDigests(lab).alone(latents(*s)) for s in (("one", 1.5), ("other", 1.2)))
+    one, other = (DataDigests(lab).named(latents(*s)) for s in (("one", 1.5), ("other", 1.2)))
     carry_out(lab, Task(one))
     carry_out(lab, Task(other))
     assert mixtures(lab, [lab.run_of(one).name, lab.run_of(other).name]) == []
@@ -223,7 +223,7 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
     with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
         carry_out(lab, Task(one, decode_evaluations(["heldout_loss"])))
     assert lab.run_of(one).attempts.read() == attempts
-    assert lab.run_of(DataDigests(lab).alone(latents("one", 3.0))) != lab.run_of(one)
+    assert lab.run_of(DataDigests(lab).named(latents("one", 3.0))) != lab.run_of(one)
 
 
 def test_guidance_that_guides_nothing_is_refused() -> None:

@@ -116,7 +116,6 @@ def test_times_are_those_of_the_devices_that_ended_a_run(
                 log(step, **{"train/images_per_s": speed})
         return trial._costs(folder, spec, CPU, devices, 0.3, None)
 
-    folder.write_origin({"model": "g", "started": time.time()})  # as by earlier versions
     assert went_on(4, 80.0, 2, 4)["cost/train_seconds"] == 20 * 0.3 == 6.0
     assert went_on(4, 80.0, 6, 8, 10, 12)["throughput/step_seconds"] == 0.1
     few = went_on(1, 20.0, 14)

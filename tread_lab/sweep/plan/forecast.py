@@ -219,7 +219,7 @@ class TrainSeconds:
         return train_seconds(self.stored, spec)
 
     def _speed(self, spec: RunSpec) -> list[float]:
-        """Return the fields of a `Speed`; of earlier versions the first two of them are stored."""
+        """Return the fields of a `Speed`."""
         at_once = [Task(spec)] * self._devices.slots  # as the sweep will have them
         times = forecast(self._lab, at_once, self._devices, start=0.0, rates=self._rates)
         if not times.known:

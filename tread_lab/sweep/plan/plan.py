@@ -150,7 +150,7 @@ def plan_sweep(
     stored = lab.sweep(name).stored_plan()
     seconds = TrainSeconds(lab, devices, rates, stored.sources.get("speeds") if stored else None)
     digests = DataDigests(lab, lab.sweep(name), say)
-    plan = make_plan(name, whole, base, devices.names(), seconds, digests.planned)
+    plan = make_plan(name, whole, base, devices.names(), seconds, digests.named)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
         say(f"the seed of {base.name} is {seed}, and this sweep trains seeds={[*sweep.seeds]}")
     specs = [trial.spec for trial in plan.possible_trials]

@@ -331,15 +331,9 @@ def _costs(
 
 
 def _on_other_devices_until(origins: Sequence[Mapping[str, Any]]) -> float:
-    """Return when the devices that ended a run took it over from others; 0 if it had one kind.
-
-    What an attempt does not say, as those of earlier versions their number, is taken to be equal.
-    """
-    last = origins[-1] if origins else {}
-    known = [name for name in ("devices", "model" if "model" in last else "device") if name in last]
-    others = [
-        n for n, one in enumerate(origins) if any(one.get(k, last[k]) != last[k] for k in known)
-    ]
+    """Return when the devices that ended a run took it over from others; 0 if it had one kind."""
+    had = [(one.get("devices"), one.get("model")) for one in origins]
+    others = [n for n, devices in enumerate(had) if devices != had[-1]]
     since = float(origins[others[-1] + 1].get("started", 0.0)) if others else 0.0
     return round(since, 3)  # as times in logs are
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError, check_positive
 from tread_lab.specs.routes import Bypass, RouteSpec
 from tread_lab.specs.run import RunSpec
@@ -38,7 +37,7 @@ class MaskBypass(Bypass):
     width: int = 512
     heads: int = 16
     adapter: Literal["zero", "xavier"] = "zero"
-    fill: Literal["mask_token", "entry"] = added("mask_token")
+    fill: Literal["mask_token", "entry"] = "mask_token"
 
     def __post_init__(self) -> None:
         check_positive(self, "depth", "width", "heads")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.decode import added
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import Bypass, RouteSpec, spans_of
 from tread_lab.specs.run import RunSpec
@@ -35,7 +34,7 @@ class SprintBypass(Bypass):
     kind: Literal["sprint"] = "sprint"
     path_drop: float = 0.1
     mask_token: Literal["learned", "frozen"] = "learned"
-    dense_path_drop: float | None = added(None)
+    dense_path_drop: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("path_drop", "dense_path_drop"):

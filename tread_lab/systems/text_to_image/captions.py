@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,16 +130,10 @@ def heldout_captions(spec: RunSpec, folder: RunFolder, device: torch.device) -> 
     captions = caption_tokens(encoded, open_data(spec.data, "heldout"), folder.cache)
     trained_with = folder.trained_with().get(f"weights {encoded.encoder}")
     if trained_with and captions.encoder not in trained_with:
-        place = encoder_folder(encoded)
-        if all(len(digest) == len(captions.encoder) for digest in trained_with):
-            raise UserError(
-                f"captions: run {folder.name} was trained with another {encoded.encoder} than the"
-                f" one in {place}; put that of the run there, or name its folder in {VARIABLE}"
-            )
-        warnings.warn(
-            f"captions: run {folder.name} was trained by an earlier version, whose digest of"
-            f" {encoded.encoder} cannot be compared: make sure that {place} is that of the run",
-            stacklevel=2,
+        raise UserError(
+            f"captions: run {folder.name} was trained with another {encoded.encoder} than the"
+            f" one in {encoder_folder(encoded)}; put that of the run there, or name its folder in"
+            f" {VARIABLE}"
         )
     for _ in captions.fill(device):
         pass
