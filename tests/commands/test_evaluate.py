@@ -217,7 +217,7 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
     assert second == "fd@2k of 1 run, 2,000 images each"
     assert total.startswith("1 evaluation to measure: about ")
-    assert total.endswith(", from stated rates of H200")
+    assert total.endswith(", assumed at a share of the peak of H200")
     evaluate_with(*words, **how, as_json=True, processes=2)
     assert asked == [("cpu", 3, 1), ("cpu", 3, 2)]
     rows = json.loads(capsys.readouterr().out)
