@@ -24,7 +24,7 @@ from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
-from tread_lab.specs.units import counted, duration, durations, span
+from tread_lab.specs.units import counted, durations, span
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.sweep.trial.task import Task
@@ -37,14 +37,12 @@ class Measurement:
 
     Attributes:
         images: generated ones, or held-out ones that it reads.
-        seconds: that it takes; `None` where no time is predicted.
     """
 
     run: str
     evaluation: str
     images: int
     done: bool
-    seconds: float | None
 
 
 STOPS = (
@@ -226,12 +224,8 @@ def hours_lines(plan: Plan, forecast: Forecast, open_tasks: Sequence[Task]) -> I
     )
 
 
-def show_measurements(found: Sequence[Measurement], source: str, *, as_json: bool) -> None:
-    """Print what would be measured of how many runs and images, and the time that it takes.
-
-    Args:
-        source: what the times rest on.
-    """
+def show_measurements(found: Sequence[Measurement], *, as_json: bool) -> None:
+    """Print what would be measured of how many runs and images."""
     if as_json:
         print(json.dumps([vars(one) for one in found]))
         return
@@ -241,6 +235,4 @@ def show_measurements(found: Sequence[Measurement], source: str, *, as_json: boo
         measured = f", {done} measured already" if done else ""
         answer(f"{label} of {counted(len(own), 'run')}, {own[0].images:,} images each{measured}")
     todo = [one for one in found if not one.done]
-    seconds = [one.seconds for one in todo if one.seconds is not None]
-    time = f": about {duration(sum(seconds))}, {source}" if seconds else ""
-    answer(f"{counted(len(todo), 'evaluation')} to measure{time if todo else ''}")
+    answer(f"{counted(len(todo), 'evaluation')} to measure")
