@@ -213,7 +213,7 @@ def busy(what: str) -> Iterator[None]:
 
 
 PHASES: dict[str, Sequence[str]] = {  # what each runs, in order: the driver makes the lab
-    "plan": ("-m", "tread_lab", "sweep", "scale.yaml", "--plan", "--device-rates=H200"),
+    "plan": ("-m", "tread_lab", "sweep", "scale.yaml", "--plan"),
     "driver": (__file__, "--phase=drive"),
     "status": ("-m", "tread_lab", "status", "scale"),
     "trials_frame": (__file__, "--phase=frame"),
