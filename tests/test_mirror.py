@@ -21,6 +21,7 @@ SPANNING = {
     "sweep/search/test_search_on_grid.py",
     "sweep/test_guidance_sweep.py",
     "systems/test_bypasses.py",
+    "tasks/test_edit.py",
     "test_docker.py",
     "test_malformed.py",
     "test_mirror.py",

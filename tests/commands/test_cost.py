@@ -7,7 +7,6 @@ import json
 import pytest
 
 from tread_lab.cli import main
-from tread_lab.engine.cost.speed import RATES
 
 
 @pytest.mark.parametrize(
@@ -19,8 +18,6 @@ from tread_lab.engine.cost.speed import RATES
         ("s2_imagenet256", 0, "experiment s2_imagenet256, 256 tokens"),
         ("--model DiT-12x32/2 tiny", 0, "experiment tiny, 64 tokens"),
         ("tiny --route 2->8_by_rows", 2, "routes 2->8 by rows at rate 0.5"),
-        ("--device-rates H200 evaluate=[heldout_loss]", -2, "heldout loss network 0 s"),
-        ("--device-rates H200", -1, f"rates of H200 {RATES['H200'].source}"),
     ],
 )
 def test_a_model_is_taken_at_imagenet_where_no_experiment_is_named(
@@ -40,22 +37,3 @@ def test_the_costs_for_scripts_are_of_the_model_and_the_routes_that_are_named(
     assert len(set(found)) == 3
     assert main(["cost", "--model", "LightningDiT-XL/1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == 674_961_824
-
-
-def test_each_evaluation_has_its_times_by_kind_of_work(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    command = ["cost", "s2_imagenet256", "--device-rates"]
-    assert main([*command, "A100", "reference=heldout"]) == 0
-    (*_, training, loss, similarity, samples, rates) = capsys.readouterr().out.splitlines()
-    assert [" ".join(line.split()) for line in (training, loss, similarity, samples)] == [
-        "training time 6.8 h to 12.7 h",
-        "heldout loss network 7 s",
-        "layer similarity network 1 s",
-        "samples network 79 s, decoding 2 min, features 19 s, decoding of references 2 min,"
-        " features of references 19 s",
-    ]
-    assert rates.startswith("rates of A100 ") and rates.endswith(RATES["A100"].source)
-    assert main([*command, "A100", "--json"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and "--device-rates: its times are no part of --json; leave" in err

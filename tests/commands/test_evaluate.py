@@ -18,7 +18,6 @@ from tread_lab.cli import main
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
 from tread_lab.commands.options import UNFINISHED, Evaluate
-from tread_lab.engine.cost.speed import RATES
 from tread_lab.metrics.fidelity import sha256
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
@@ -30,7 +29,6 @@ from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
 
@@ -201,13 +199,6 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = completed(lab)
-    asked: list[Any] = []
-
-    def forecast(lab: Lab, tasks: Any, devices: Any, *, start: float) -> Forecast:
-        asked.append((devices.type, devices.threads, devices.per_run))
-        return Forecast(lab, rates=RATES["H200"])
-
-    monkeypatch.setattr(evaluate, "forecast", forecast)
     (done,) = decode_evaluations(["heldout_loss"])
     lab.run(run).evaluation(done).write(done, {"heldout/loss": 0.5})
     words, how = (run, "heldout_loss", "fd@2k"), {"root": str(lab.root), "plan": True}
@@ -216,10 +207,8 @@ def test_a_plan_says_what_would_be_measured_and_measures_nothing(
     first, second, total = capsys.readouterr().out.splitlines()
     assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
     assert second == "fd@2k of 1 run, 2,000 images each"
-    assert total.startswith("1 evaluation to measure: about ")
-    assert total.endswith(", from stated rates of H200")
+    assert total == "1 evaluation to measure"
     evaluate_with(*words, **how, as_json=True, processes=2)
-    assert asked == [("cpu", 3, 1), ("cpu", 3, 2)]
     rows = json.loads(capsys.readouterr().out)
     assert [(row["evaluation"], row["done"]) for row in rows] == [
         ("heldout_loss", True), ("fd@2k", False)

@@ -136,8 +136,8 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
     named = f"running 2 failed runs again: {first} (exception), {second} (exception)"
     for words, said, state in (
         (["--plan", "--retry-failed"], named, RunState.FAILED),
-        (["--retry-failed=oom"], "no run has failed", RunState.FAILED),
-        (["--retry-failed=oom,exception"], named, RunState.COMPLETED),
+        (["--retry-failed=hung"], "no run has failed", RunState.FAILED),
+        (["--retry-failed=hung,exception"], named, RunState.COMPLETED),
     ):
         assert main([*COMMAND, *words]) == (state is RunState.FAILED and "--plan" not in words)
         out, err = (" ".join(text.split()) for text in capsys.readouterr())
@@ -161,29 +161,17 @@ def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_b
     assert "running 1 failed runs again" in capsys.readouterr().err, "the baseline"
 
 
-def test_a_plan_that_is_asked_for_says_disk_and_price_and_writes_nothing(
+def test_a_plan_that_is_asked_for_says_disk_and_hours_and_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    command = ["sweep", "s.yaml", "--root", "lab", "--device", "cpu", "--device-rates", "H200"]
-    assert main([*command, "--plan", "--price-per-hour", "2"]) == 0
+    command = ["sweep", "s.yaml", "--root", "lab", "--device", "cpu"]
+    assert main([*command, "--plan"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     for start in ("disk: at most ", "parameters: "):
         assert any(line.startswith(start) for line in lines)
-    assert any("device-hours of H200" in line and "at 2 an hour" in line for line in lines)
+    assert any("device-hours: training " in line for line in lines)
     shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
-    large = ["experiment=b2_imagenet256", "model=DiT-XL/2", "data.path=later", "precision=tf32"]
-    exact = "{samples: {metrics: [fd], count: 1024, sampler: {precision: fp32}}}"
-    measured = [f"evaluate=[heldout_loss,{exact}]", "hours=2"]
-    command = ["sweep", "s.yaml", "--root", "lab", "--device-rates", "H200"]
-    assert main([*command, "--plan", "--gpus", "0.5", "--concurrent", "8", *large, *measured]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "2 runs open, 8 at once" in said
-    assert "hours: 2 h (0 h spent)" in said
-    images = 1024 * 3 * 256**2 / 1e6
-    assert f"{2 * images:.0f} MB of samples, {2 * images:.0f} MB of samples under way" in said
-    assert main([*command, "--plan", "--gpus", "2", *large, *measured]) == 0
-    assert "each run is trained on 2 devices, which also draw" in capsys.readouterr().out
     assert not Path("lab").exists()
 
 

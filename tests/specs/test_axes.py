@@ -86,7 +86,7 @@ def test_axes_in_every_spelling_become_these_cells(axes: Any, found: list[Any]) 
 def test_axes_that_are_none_or_too_many_are_told_with_their_place(
     axes: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert len(grid({"a": "1..200000"}, "axes")) == 200_000
+    assert len(grid({"a": "1..10000"}, "axes")) == 10_000
     monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 4)
     assert len(grid({"a": [1, 2], "b": [1, 2]}, "axes")) == len(grid({"a": "0..3"}, "axes")) == 4
     with pytest.raises(UserError, match=said):

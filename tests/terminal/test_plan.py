@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,19 +10,14 @@ from rich.console import Console
 from tests.sweep.plans import HELDOUT, plan_of
 from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
-from tread_lab.engine.cost.speed import RATES, Speed, kind_of
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped, Suggestion
-from tread_lab.specs import RunSpec, UserError
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.plan.timing import Timing
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
     Measurement,
-    _during_training,
-    evaluation_lines,
-    price_lines,
+    hours_lines,
     show_measurements,
     show_plan,
 )
@@ -88,14 +81,6 @@ def test_a_run_that_others_start_from_is_asked_for_no_images(
     )  # fmt: skip
     show(answers, plan, lab)
     assert "2 runs of tiny" in capsys.readouterr().out
-    asked: list[RunSpec] = []
-
-    def parts(spec: RunSpec, _: Any) -> dict[str, float]:
-        asked.append(spec)
-        return {}
-
-    forecast: Any = SimpleNamespace(rates=RATES["H200"], parts=parts, references=lambda *_: {})
-    assert list(evaluation_lines(plan, forecast)) and {*asked} == {plan.trials[0].spec}
 
 
 def test_the_time_left_stands_behind_the_flops(lab: Lab, screen: Screen) -> None:
@@ -156,71 +141,12 @@ def test_it_is_said_whether_a_trial_spends_less_or_more_where_steps_do_not_match
 
 def test_what_is_measured_already_takes_no_more_time(screen: Screen) -> None:
     found = [
-        Measurement("a", "fd@1k", 1000, done=True, seconds=600.0),
-        Measurement("b", "fd@1k", 1000, done=False, seconds=60.0),
-        Measurement("b", "heldout_loss", 32, done=False, seconds=5.0),
+        Measurement("a", "fd@1k", 1000, done=True),
+        Measurement("b", "fd@1k", 1000, done=False),
+        Measurement("b", "heldout_loss", 32, done=False),
     ]
-    screen("two are left", show_measurements, found, "from 1 earlier run", as_json=False)
-    screen("none is left", show_measurements, found[:1], "from 1 earlier run", as_json=False)
-
-
-def of_hours(train: float, measuring: float, **more: Any) -> Any:
-    """A forecast of so many device-hours for each run."""
-    return SimpleNamespace(
-        device_seconds=lambda tasks: (3600 * train * len(tasks), 3600 * measuring * len(tasks)),
-        **{"rates": None, "timed": True, "spread": lambda tasks: (1.0, 1.0), **more},
-    )
-
-
-def test_a_price_is_that_of_training_and_evaluations(lab: Lab, screen: Screen) -> None:
-    plan = placements()
-    speed = Speed(overhead=4 * 3600 / 400, per_flop=0)
-    timings = {kind_of(task.spec): Timing(speed) for task in plan.tasks}
-    stated = {"rates": RATES["H200"], "timed": False, "spread": lambda tasks: (0.8, 1.5)}
-    for title, forecast, price in (
-        ("timed, at a price", Forecast(lab, timings), 2.5),
-        ("timed", Forecast(lab, timings), None),
-        ("by stated rates", of_hours(2, 1 / 6, **stated), 2.0),
-        ("timed, with rates stated", Forecast(lab, timings, rates=RATES["H200"]), None),
-        ("no time", Forecast(lab), None),
-        ("three digits", of_hours(12345.6 / 3, 78.9876 / 3), 1.23456789),
-    ):
-        screen(title, price_lines, plan, forecast, plan.tasks, price)
-    with pytest.raises(UserError, match=r"^--price-per-hour: no time is predicted here"):
-        list(price_lines(plan, Forecast(lab), plan.tasks, 2.5))
-
-
-def timing(once: Mapping[str, float], rates: Any = RATES["H200"]) -> Any:
-    """A forecast of the evaluations of a plan's first run."""
-
-    def parts(spec: RunSpec, evaluation: Any) -> dict[str, float]:
-        assert isinstance(spec, RunSpec)
-        many = getattr(evaluation, "count", None) == 1000
-        return {"sampling": 60.0, "decoding": 7200.0} if many else {"sampling": 60.0}
-
-    return SimpleNamespace(rates=rates, parts=parts, references=lambda spec, evaluation: once)
-
-
-def test_evaluations_of_images_have_their_times_by_kind_of_work(screen: Screen) -> None:
-    plan = placements(evaluate=[samples(1), HELDOUT, samples(2, count=500)])
-    single = placements(axes={}, evaluate=[HELDOUT, samples(1)])
-    for title, what, forecast in (
-        ("one evaluation of images", plan, timing({})),
-        ("its references", plan, timing({"features": 30.0})),
-        ("a single run", single, timing({})),
-        ("no images", placements(), timing({})),
-        ("no rates", plan, timing({}, None)),
-    ):
-        screen(title, evaluation_lines, what, forecast)
-
-
-def test_lines_of_evaluations_differ_where_samplers_differ() -> None:
-    axes = {"guidance.weight": [1, 2], "steps": [6, 8]}
-    plan = placements(evaluate=[samples(1, at=[5, "end"])], sampler_axes=axes)
-    *lines, _ = evaluation_lines(plan, timing({}))
-    assert len(plan.evaluations) == len({*lines}) == 8
-    (line,) = _during_training(plan)
-    assert line.count("@1k") == 4
+    screen("two are left", show_measurements, found, as_json=False)
+    screen("none is left", show_measurements, found[:1], as_json=False)
 
 
 def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen: Screen) -> None:
@@ -232,11 +158,9 @@ def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen:
     )  # fmt: skip
     assert own.tasks == ()
     screen("plan", show, answers, own, lab)
-    screen("price", price_lines, own, Forecast(lab), [], None)
-    screen("evaluations", evaluation_lines, own, timing({}))
 
 
 def test_a_network_of_two_bypasses_has_the_parameters_of_both(lab: Lab) -> None:
     both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
-    lines = [*price_lines(both, Forecast(lab), [], None)]
+    lines = [*hours_lines(both, Forecast(lab), [])]
     assert "parameters: DiT-12x32/2 238,980 to 241,092" in lines

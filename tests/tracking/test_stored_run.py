@@ -76,7 +76,7 @@ def test_what_a_person_typed_survives_every_sync(lab: Lab, sweeps: Sweeps, store
     lab.run_of(spec).write_origin({"code": "def5678", "device": "cpu"})  # a second attempt
     (lab.sweep("placement").stopped_path).touch()
     more = replace(SAMPLES, count=500)
-    sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, more))  # as `--extend` does
+    sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, more))  # as an edited file does
     assert sweeps.sync().updated >= 1
     typed(child)
     lab.run_of(spec).evaluation(SAMPLES).write(SAMPLES, {FD: 1.25}, step=40)

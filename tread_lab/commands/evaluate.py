@@ -32,12 +32,9 @@ from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.execution.executor import UserErrors
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.plan import started_tasks
 from tread_lab.sweep.plan.preflight import check_references
 from tread_lab.sweep.plan.storage import load_plan
-from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements
 from tread_lab.terminal.progress import with_progress
@@ -61,10 +58,7 @@ def evaluate(options: Evaluate) -> int:
     check_samplers(open_evaluations(measurements), defaults)
     check_references(measurements)
     if options.plan:
-        devices = Devices.here(device_name, threads=options.threads)
-        devices = replace(devices, per_run=processes.count)
-        found, source = _forecast(lab, measurements, devices, names)
-        show_measurements(found, source, as_json=as_json)
+        show_measurements(_planned(measurements, names), as_json=as_json)
         return DONE
     measurements, opened, left_out = _with_data(measurements)
     show_lines(notices, (f"left out: run {name}: {why}" for name, why in left_out.items()))
@@ -140,27 +134,21 @@ def _line(folder: RunFolder, spec: EvaluationSpec, metrics: Mapping[str, float])
     return f"{folder.name} {spec.kind}{at}: {metrics_line(metrics)}"
 
 
-def _forecast(
-    lab: Lab, measurements: Measurements, devices: Devices, names: MetricNames
-) -> tuple[list[Measurement], str]:
-    """Return the evaluations with the seconds that each takes, and what the times rest on."""
+def _planned(measurements: Measurements, names: MetricNames) -> list[Measurement]:
+    """Return what would be measured of each run whose record can be read."""
     read = [
         (folder, run, specs) for folder, specs in measurements if (run := folder.readable_spec())
     ]
-    tasks = [Task(run, specs) for _, run, specs in read]
-    times = forecast(lab, tasks, devices, start=0.0)
-    found = [
+    return [
         Measurement(
             folder.name,
             names.label(encode(spec), run.data.source),
             spec.count if isinstance(spec, SamplesSpec) else spec.images,
             record_of(folder, spec) is not None,
-            sum(times.parts(run, spec).values()) if times.known else None,
         )
         for folder, run, specs in read
         for spec in specs
     ]
-    return found, times.total(tasks).source
 
 
 def _to_measure(

@@ -96,14 +96,6 @@ class Sweep(Driven, OnDevice, AsJson):
     """plan and run a sweep file"""
 
     plan: bool = option("print the plan and stop", False)
-    device_rates: str | None = option(
-        "with --plan: plan for H200, H100 or A100 by stated rates; 8 of them: --concurrent 8",
-        metavar="DEVICE",
-    )
-    price_per_hour: float | None = option(
-        "with --plan: the price of one device for an hour; prints that of the sweep",
-        metavar="PRICE",
-    )
     retry_failed: str | None = option(
         "run all failed runs again, or only --retry-failed=KIND,KIND of exception, died, hung,"
         " parent; put it last",
@@ -227,9 +219,6 @@ class Cost(AsJson, Routed, Changed):
         "a base run (default: tiny; b2_imagenet256 with --model)", nargs="?"
     )
     model: str | None = option("e.g. DiT-XL/2 (default: the model of the experiment)")
-    device_rates: str | None = option(
-        "add times by stated rates: H200, H100, A100, cpu", metavar="DEVICE"
-    )
 
 
 @dataclass(kw_only=True)

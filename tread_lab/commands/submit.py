@@ -12,12 +12,12 @@ from tread_lab.commands.declare import words_of
 from tread_lab.commands.options import DONE, Driven, Slurm
 from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.engine.cost.training import cost
+from tread_lab.engine.device import AMPERE
 from tread_lab.records.lab import Lab
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.execution.executors import TrialResources
-from tread_lab.sweep.plan.devices import Devices
 
 _BODY = Path(__file__).with_name("slurm.sh")
 
@@ -29,7 +29,7 @@ def slurm(options: Slurm) -> int:
         UserError: the sweep file has a mistake.
     """
     name, sweep, experiment = load_sweep(options.file, options.overrides)
-    expand(sweep, experiment, Devices.stated("H100", gpus=1, concurrent=1).names(), _price(sweep))
+    expand(sweep, experiment, {"device": {"type": "cuda", "precisions": [*AMPERE]}}, _price(sweep))
     lab = Lab.at(options.root).root
     options = dataclasses.replace(options, root=str(lab))
     share = options.gpus_per_run

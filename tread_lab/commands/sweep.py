@@ -49,8 +49,7 @@ from tread_lab.terminal.console import answers, notices, say, show_lines
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import sweep_progress
 from tread_lab.terminal.plan import (
-    evaluation_lines,
-    price_lines,
+    hours_lines,
     show_plan,
 )
 from tread_lab.terminal.status import show_unfinished
@@ -76,8 +75,8 @@ class _Launch:
     @functools.cached_property
     def forecast(self) -> Forecast:
         """How long it takes; the first look may time a few steps."""
-        start, rates = self.kind.start_seconds, self.options.device_rates
-        return forecast(self.lab, self.open_tasks, self.devices, start=start, rates=rates)
+        start = self.kind.start_seconds
+        return forecast(self.lab, self.open_tasks, self.devices, start=start)
 
     @property
     def whole(self) -> set[str]:
@@ -88,9 +87,6 @@ class _Launch:
 def sweep(options: Sweep) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
     check_one_device()
-    if options.device_rates and not options.plan:
-        raise UserError("--device-rates: forecasts only; add --plan")
-    check_price(options.price_per_hour, printed=options.plan and not options.as_json)
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
@@ -100,15 +96,11 @@ def sweep(options: Sweep) -> int:
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
     resources = TrialResources(device, options.cpus, gpus, *counts)
-    rates = options.device_rates
-    if rates in (None, "cpu"):
-        devices = kind.devices(resources)
-    else:
-        devices = Devices.stated(rates, gpus=gpus, concurrent=options.concurrent)
+    devices = kind.devices(resources)
     if devices.idle_gpus:
         say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
     name = options.name or name
-    plan = plan_sweep(lab, name, spec, experiment, devices, rates=rates, say=say)
+    plan = plan_sweep(lab, name, spec, experiment, devices, say=say)
     check_edit(lab.sweep(plan.name), plan)
     check_arithmetic(plan.possible_tasks, devices)
     check_extensions(plan.possible_tasks)
@@ -137,20 +129,6 @@ def sweep(options: Sweep) -> int:
     return DONE
 
 
-def check_price(price: float | None, *, printed: bool) -> None:
-    """Refuse a price that is none, or one that nothing would show.
-
-    Raises:
-        UserError: says what to do.
-    """
-    if price is None:
-        return
-    if not printed:
-        raise UserError("--price-per-hour: of a printed plan only; add --plan, without --json")
-    if not 0 < price < float("inf"):
-        raise UserError(f"--price-per-hour: a positive number, got {price:g}")
-
-
 def _show(launch: _Launch, out: Console) -> None:
     """Print what will run and what it will take; on stdout where only the plan is asked for."""
     plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
@@ -159,10 +137,8 @@ def _show(launch: _Launch, out: Console) -> None:
     if (per_run := launch.devices.per_run) > 1:
         how = "which also draw its images; no time of their exchange is counted"
         show_lines(out, [f"each run is trained on {per_run} devices, {how}"])
-    show_lines(out, evaluation_lines(plan, times))
     if launch.options.plan:
-        price = launch.options.price_per_hour
-        show_lines(out, price_lines(plan, times, launch.open_tasks, price))
+        show_lines(out, hours_lines(plan, times, launch.open_tasks))
     if limit := hours_text(lab.sweep(plan.name), plan.hours):
         show_lines(out, [f"hours: {limit}"])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -15,18 +15,16 @@ from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import state_in_sweep
 from tread_lab.specs.decode import encode
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
     AT,
     END,
-    SamplesSpec,
 )
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
-from tread_lab.specs.units import counted, duration, durations, span
+from tread_lab.specs.units import counted, durations, span
 from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.sweep.trial.task import Task
@@ -39,14 +37,12 @@ class Measurement:
 
     Attributes:
         images: generated ones, or held-out ones that it reads.
-        seconds: that it takes; `None` where no time is predicted.
     """
 
     run: str
     evaluation: str
     images: int
     done: bool
-    seconds: float | None
 
 
 STOPS = (
@@ -209,17 +205,8 @@ def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> Iterator[str]:
         )
 
 
-def price_lines(
-    plan: Plan, forecast: Forecast, open_tasks: Sequence[Task], price: float | None
-) -> Iterator[str]:
-    """Yield parameters, and the device-hours of what is open with their price.
-
-    Args:
-        price: of one device for an hour, in any currency; `None` where none is said.
-
-    Raises:
-        UserError: a price, but no time is predicted.
-    """
+def hours_lines(plan: Plan, forecast: Forecast, open_tasks: Sequence[Task]) -> Iterator[str]:
+    """Yield parameters, and the device-hours of what is open where a time is predicted."""
     tasks = plan.tasks or plan.possible_tasks
     counts: dict[str, set[int]] = {}
     for task in tasks:
@@ -227,51 +214,18 @@ def price_lines(
     yield "parameters: " + ", ".join(f"{name} {_span(own, ',')}" for name, own in counts.items())
     seconds = forecast.device_seconds(open_tasks)
     if seconds is None:
-        if price is not None:
-            raise UserError("--price-per-hour: no time is predicted here; add --device-rates H200")
         return
     measuring = seconds[1] / 3600
     train = {part * seconds[0] / 3600 for part in forecast.spread(open_tasks)}
     total = {hours + measuring for hours in train}
-    rates = f" of {forecast.rates.device}" if forecast.rates and not forecast.timed else ""
-    bill = ""
-    if price is not None:
-        bill = f"; at {price:g} an hour {_span({hours * price for hours in total}, ',.2f')}"
     yield (
-        f"{_span(total, ',.3g')} device-hours{rates}: training {_span(train, ',.3g')}, evaluations"
-        f" {measuring:,.3g}{bill}"
+        f"{_span(total, ',.3g')} device-hours: training {_span(train, ',.3g')}, evaluations"
+        f" {measuring:,.3g}"
     )
 
 
-def evaluation_lines(plan: Plan, forecast: Forecast) -> Iterator[str]:
-    """Yield the time of every evaluation of images by kind of work, where rates are stated."""
-    tasks = [task for task in plan.tasks or plan.possible_tasks if task.evaluations]
-    if forecast.rates is None or not tasks:  # a run that others start from is not measured
-        return
-    spec, shown, names = tasks[0].spec, False, MetricNames(plan.evaluation_defaults)
-    for evaluation in plan.evaluations:
-        parts = forecast.parts(spec, evaluation)
-        if not isinstance(evaluation, SamplesSpec) or len(parts) == 1:
-            continue
-        references = forecast.references(spec, evaluation)
-        once = f"; references once for the lab: {_times(references)}" if references else ""
-        label = names.label(encode(evaluation), spec.data.source)
-        yield f"{label} of one run: {_times(parts)}{once}"
-        shown = True
-    if shown:
-        yield f"rates of {forecast.rates.device}, {forecast.rates.source}"
-
-
-def _times(parts: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items())
-
-
-def show_measurements(found: Sequence[Measurement], source: str, *, as_json: bool) -> None:
-    """Print what would be measured of how many runs and images, and the time that it takes.
-
-    Args:
-        source: what the times rest on.
-    """
+def show_measurements(found: Sequence[Measurement], *, as_json: bool) -> None:
+    """Print what would be measured of how many runs and images."""
     if as_json:
         print(json.dumps([vars(one) for one in found]))
         return
@@ -281,6 +235,4 @@ def show_measurements(found: Sequence[Measurement], source: str, *, as_json: boo
         measured = f", {done} measured already" if done else ""
         answer(f"{label} of {counted(len(own), 'run')}, {own[0].images:,} images each{measured}")
     todo = [one for one in found if not one.done]
-    seconds = [one.seconds for one in todo if one.seconds is not None]
-    time = f": about {duration(sum(seconds))}, {source}" if seconds else ""
-    answer(f"{counted(len(todo), 'evaluation')} to measure{time if todo else ''}")
+    answer(f"{counted(len(todo), 'evaluation')} to measure")

@@ -26,29 +26,6 @@ def test_a_run_may_meet_any_device_so_the_poorest_decides() -> None:
     assert devices.memory == 16 and Devices((OLD, NEW)).precisions == ("fp32", "fp16")
 
 
-@pytest.mark.parametrize(
-    ("gpus", "concurrent", "slots", "runs_per_device", "per_run"),
-    [
-        (0.0, None, 1, 1, 1),
-        (1.0, 8, 8, 1, 1),
-        (0.25, 32, 32, 4, 1),
-        (0.5, 1, 1, 1, 1),
-        (8.0, None, 1, 1, 8),
-        (2.0, 4, 4, 1, 2),
-    ],
-)
-def test_gpus_that_are_not_here_are_planned_for(
-    gpus: float, concurrent: int | None, slots: int, runs_per_device: int, per_run: int
-) -> None:
-    devices = Devices.stated("H200", gpus=gpus, concurrent=concurrent)
-    assert (devices.slots, devices.runs_per_device, devices.local) == (slots, runs_per_device, None)
-    assert devices.per_run == per_run
-    assert devices.precisions == ("fp32", "tf32", "bf16", "fp16")
-    assert 148e9 < devices.memory < 149e9
-    with pytest.raises(UserError, match=r"^--device-rates: unknown 'H20', did you mean 'H200'"):
-        Devices.stated("H20", gpus=gpus, concurrent=concurrent)
-
-
 def test_a_device_of_this_process_says_what_it_is() -> None:
     here = Devices.here("cpu", slots=3, runs_per_device=2, threads=5)
     facts = DeviceFacts.of(torch.device("cpu"))

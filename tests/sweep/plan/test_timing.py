@@ -309,8 +309,8 @@ def test_a_kind_that_cannot_be_timed_has_stated_rates_beside_others(
     wide = Task(replace(imagenet("XL"), precision="fp32"))
     found = forecast(lab, [small, known, wide], CPU, start=0.0)
     assert found.total([small, known, wide]).source == (
-        "1 run from 6 steps on CPU, 1 run from 1 earlier run on CPU, 1 run from stated rates of cpu"
+        "1 run from 6 steps on CPU, 1 run from 1 earlier run on CPU,"
+        " 1 run assumed at a share of the peak of cpu"
     )
     assert found.total([small]).source == "from 6 steps on CPU"
     assert found.training(wide.spec) == pytest.approx(cost(wide.spec).train_flops / 7.9e10)
-    assert [found.seconds(task) is None for task in (wide, small)] == [True, False]

@@ -14,11 +14,8 @@ from typing import Any
 import torch
 
 from tread_lab.engine.cost.calibration import calibrate
-from tread_lab.engine.cost.speed import RATES, Speed
+from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.device import (
-    AMPERE,
-    CONTEXT,
-    MEMORY,
     memory,
     model,
     name,
@@ -26,7 +23,7 @@ from tread_lab.engine.device import (
     precisions,
     usable_cpus,
 )
-from tread_lab.specs.errors import Unavailable, UserError, lookup
+from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.run import RunSpec
 
 # Times a few steps of each run where runs will run; `None` where it cannot.
@@ -104,21 +101,6 @@ class Devices:
         device = pick(wanted)
         ask = DeviceFacts.of if device.type == "cpu" else DeviceFacts.from_afar
         return Devices((ask(device),), slots, runs_per_device, device, threads)
-
-    @staticmethod
-    def stated(name: str, *, gpus: float, concurrent: int | None) -> Devices:
-        """Return GPUs that are not here, for one run of so many (0 stands for one), or for as many
-        runs as `concurrent`.
-
-        Raises:
-            UserError: nothing is stated for GPUs of that name.
-        """
-        lookup(RATES, name, "--device-rates")
-        runs_per_device = int(1 / min(gpus or 1, 1))
-        slots = concurrent or runs_per_device
-        facts = DeviceFacts("cuda", name, AMPERE, MEMORY[name] - CONTEXT, name)
-        each = max(1, int(gpus))
-        return Devices((facts,), slots, min(slots, runs_per_device), per_run=each)
 
     def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
         """Time a few steps of each run where runs will run; `None` where that cannot be."""

@@ -1,4 +1,4 @@
-"""Forecast of the remaining time, from the speeds of earlier runs, a few steps or stated rates."""
+"""Forecast of the remaining time, from earlier runs, a few steps or an assumed share of a peak."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
 from tread_lab.engine.cost.sampling import image_work, pass_flops, reference_work
-from tread_lab.engine.cost.speed import FLOPS, PASS, RATES, Kind, Rates, Speed, kind_of, rates_of
+from tread_lab.engine.cost.speed import FLOPS, PASS, Kind, Rates, Speed, kind_of, rates_of
 from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab
-from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
@@ -174,21 +174,17 @@ def forecast(
     devices: Devices,
     *,
     start: float,
-    rates: str | None = None,
 ) -> Forecast:
-    """Predict from earlier runs of each kind, else from a few steps, else from stated rates.
+    """Predict from earlier runs of each kind, else from a few steps, else at an assumed share of
+    the device's peak.
 
     Args:
         start: seconds until the first run starts.
-        rates: a device that is not here, whose stated rates are taken instead.
 
     Raises:
-        UserError: no rates are stated for it, or a run that is cheap to time lacks something.
+        UserError: a run that is cheap to time lacks something.
     """
     share = devices.share(len(todo))
-    if rates is not None:
-        stated = lookup(RATES, rates, "--device-rates")
-        return Forecast(lab, {}, devices.slots, start, stated, share)
     here = rates_of(devices.type, devices.kinds[0].name)
     return Forecast(
         lab, timings(lab, todo, devices, here, share), devices.slots, start, here, share
@@ -207,10 +203,9 @@ class TrainSeconds:
         self,
         lab: Lab,
         devices: Devices,
-        rates: str | None = None,
         stored: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
-        self._lab, self._devices, self._rates = lab, devices, rates
+        self._lab, self._devices = lab, devices
         self.stored = {kind: list(parts) for kind, parts in (stored or {}).items()}
 
     def __call__(self, spec: RunSpec) -> float:
@@ -221,11 +216,11 @@ class TrainSeconds:
     def _speed(self, spec: RunSpec) -> list[float]:
         """Return the fields of a `Speed`."""
         at_once = [Task(spec)] * self._devices.slots  # as the sweep will have them
-        times = forecast(self._lab, at_once, self._devices, start=0.0, rates=self._rates)
+        times = forecast(self._lab, at_once, self._devices, start=0.0)
         if not times.known:
             raise UserError(
-                "match: train_seconds: no time is predicted here; add --device-rates H200, or say"
-                " `match: train_flops`"
+                "match: train_seconds requires a predicted time, got none for this device. Try"
+                " match=train_flops."
             )
         return [*astuple(times.timing(spec).speed)]
 

@@ -138,17 +138,12 @@ def plan_sweep(
     experiment: Experiment,
     devices: Devices,
     *,
-    rates: str | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Return the plan of a sweep with what only its lab knows: parents, speeds, digests of data.
-
-    Args:
-        rates: a device that is not here, whose stated rates are taken instead of measured speeds.
-    """
+    """Return the plan of a sweep with what only its lab knows: parents, speeds, digests of data."""
     whole, base = with_whole_parents(sweep, lab), with_whole_parents(experiment, lab)
     stored = lab.sweep(name).stored_plan()
-    seconds = TrainSeconds(lab, devices, rates, stored.sources.get("speeds") if stored else None)
+    seconds = TrainSeconds(lab, devices, stored.sources.get("speeds") if stored else None)
     digests = DataDigests(lab, lab.sweep(name), say)
     plan = make_plan(name, whole, base, devices.names(), seconds, digests.named)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:

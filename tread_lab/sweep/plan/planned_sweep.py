@@ -16,8 +16,7 @@ from tread_lab.records.run_status import run_states
 from tread_lab.specs.labels import run_labels
 from tread_lab.specs.units import amount, counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.forecast import forecast
-from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep
+from tread_lab.sweep.plan.plan import Plan, plan_sweep
 
 
 @dataclass(frozen=True)
@@ -70,22 +69,6 @@ class PlannedSweep:
     def disk_bytes(self) -> int:
         """The most that these runs leave on the disk, in bytes."""
         return self.plan.disk_bytes
-
-    def hours(self, device: str) -> float:
-        """Return the hours that the open runs take, one after another, on one device; under a
-        search those of cells from all over the space, too.
-
-        Args:
-            device: a device with stated rates: H200, H100, A100 or cpu.
-
-        Raises:
-            UserError: no rates are stated for it.
-        """
-        open_tasks = pending_tasks(self.plan, self.lab)
-        times = forecast(self.lab, open_tasks, Devices.here("cpu"), start=0.0, rates=device)
-        seconds = times.total(open_tasks).seconds
-        assert seconds is not None
-        return seconds / 3600
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Speeds of runs to come, and where each is from: earlier runs, a few steps, stated rates."""
+"""Speeds of runs to come: of earlier runs, of a few steps, at an assumed share of a peak."""
 
 from __future__ import annotations
 
@@ -59,9 +59,8 @@ class Timing:
     @staticmethod
     def of_rates(rates: Rates, spec: RunSpec, share: float) -> Timing:
         """Return what stated rates say of a run on so many devices, or on a part of one."""
-        source, spread = f"from stated rates of {rates.device}", rates.spread(spec, share)
-        if rates.measured and spread == (1.0, 1.0):
-            source = f"from steps of {rates.measured} measured on one {rates.device}"
+        spread = rates.spread(spec, share)
+        source = f"assumed at a share of the peak of {rates.device}"
         return Timing(rates.speed(spec, share), source, stated=True, spread=spread)
 
 
