@@ -99,7 +99,7 @@ def replayed(lab: Lab) -> dict[str, int]:
 
 
 def check_quiet(lab: Lab) -> None:
-    """Nobody holds anything any more; files left unfinished are for `tread-lab gc`."""
+    """Nobody holds anything any more; files left unfinished may lie about."""
     assert [path for path in lab.root.rglob(".claim") if is_held(path)] == []
 
 

@@ -67,7 +67,7 @@ def test_every_metric_of_the_spec_has_code_behind_it() -> None:
     assert MEASURES["is_shuffled"](seen) == shuffled_inception_score(logits_NK)
 
 
-def test_references_come_batch_by_batch_once_and_again_where_their_entry_is_damaged(
+def test_references_come_batch_by_batch_once(
     real: Tensor, reference: Tensor, tmp_path: Path
 ) -> None:
     asked: list[int] = []
@@ -84,17 +84,13 @@ def test_references_come_batch_by_batch_once_and_again_where_their_entry_is_dama
     assert asked == [200, 200]
     (entry,) = tmp_path.iterdir()
     assert entry.name.startswith("data-decoder-400-1x16x16-fashion16-v1-")
-    whole = entry.read_bytes()
-    entry.write_bytes(whole[:-100] + bytes([whole[-100] ^ 64]) + whole[-99:])
-    assert score(real, streamed, metrics=ALL, extractor=OWN, cache=tmp_path) == fresh
-    assert asked == [200] * 4 and entry.read_bytes() == whole
 
 
 class Layers:
     """An extractor of three layers, by the first pixel of an image."""
 
     POOL = torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
-    extractor, called, device = "inception", "inception", torch.device("cpu")
+    extractor, device = "inception", torch.device("cpu")
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tread_lab.metrics.checked_tensors import read_tensors, write_tensors
 from tread_lab.metrics.dinov2 import dinov2_features, dinov2_weights
 from tread_lab.metrics.extractor import load_extractor, weights_path
 from tread_lab.metrics.fidelity import (
@@ -22,6 +23,7 @@ from tread_lab.metrics.fidelity import (
     sha256,
 )
 from tread_lab.metrics.frechet import Moments
+from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.metrics import DINOV2, INCEPTION
 
@@ -140,7 +142,7 @@ def described(
         UserError: the images are of another shape, or the cache cannot be written.
     """
     entries = {layer: _entry(cache, reference, extraction, layer, shape) for layer in layers}
-    held = {layer: path and read_tensors(path) for layer, path in entries.items()}
+    held = {layer: path and _stored(path) for layer, path in entries.items()}
     features = {layer: found[layer] for layer, found in held.items() if found}
     missing = [layer for layer in entries if layer not in features]
     if not missing:
@@ -155,8 +157,19 @@ def described(
     for layer in missing:
         features[layer] = torch.cat([part[layer] for part in parts])
         if path := entries[layer]:
-            write_tensors(path, {layer: features[layer]})
+            with replacing(path) as temporary:
+                save_file({layer: features[layer].contiguous()}, temporary)
     return features
+
+
+def _stored(path: Path) -> dict[str, Tensor] | None:
+    """Return the features in a file, `None` without the file."""
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        return None
+    except SafetensorError as error:
+        raise UserError(f"{path}: must be safetensors, got {error}. Try deleting it.") from None
 
 
 def _entry(
