@@ -88,15 +88,3 @@ def test_the_cells_of_the_sweep_are_compared(store: str, page: Page, shoot: Shoo
     assert all(request.startswith(store) for request in page.requests)
     time.sleep(1)  # bars grow into place
     shoot(page, "mlflow_cells")
-
-
-@pytest.mark.task(60)
-def test_pictures_of_all_cells_are_previewed(store: str, page: Page, shoot: Shoot) -> None:
-    open_view(page, saved_view(store, "route_placement pictures"), "Pictures")
-    seen = (
-        "[...document.images].filter((i) => i.naturalWidth > 30 && i.src.includes('artifact')"
-        " || i.src.startsWith('blob:')).length"
-    )
-    assert page.wait(f"{seen} >= 4 && {seen}")
-    time.sleep(1)
-    shoot(page, "mlflow_pictures")

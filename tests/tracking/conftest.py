@@ -158,7 +158,7 @@ class Store:
     def everything(self) -> list[tuple[Any, ...]]:
         """All that people see, without the random names of runs."""
         runs = "JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"
-        shown = "key NOT IN ('mlflow.parentRunId', 'mlflow.note.content', 'tread_lab.authored')"
+        shown = "key NOT IN ('mlflow.parentRunId', 'mlflow.note.content')"
         return sorted(
             [
                 *self.rows("SELECT name, status, start_time, end_time FROM runs"),

@@ -13,25 +13,6 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 
 
-def test_the_store_of_a_moved_lab_moves_with_it_and_keeps_what_people_wrote(
-    lab: Lab, sweeps: Sweeps, store: Store, tmp_path: Path
-) -> None:
-    from tread_lab.tracking.mlflow_tracker import MlflowTracker
-
-    sweeps.complete()
-    sweeps.sync()
-    store.rows("UPDATE tags SET value = 'mine' WHERE key = 'mlflow.user'")
-    runs = store.count("runs")
-    moved = Lab(tmp_path / "moved")
-    lab.root.rename(moved.root)
-    MlflowTracker(moved, moved.mlflow_uri).sync("placement")
-    here = Store(moved.root / "mlflow.db")
-    places = here.rows("SELECT artifact_uri FROM runs")
-    assert len(places) == runs == here.count("runs")
-    assert all(uri.startswith(f"{moved.root.as_uri()}/mlartifacts/") for (uri,) in places)
-    assert not lab.root.exists()
-
-
 def test_a_file_of_a_killed_starter_goes_and_one_that_is_made_again_is_another_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,7 +191,7 @@ def test_a_view_of_a_failed_run_has_the_start_of_its_reason_and_no_numbers(sweep
     assert (found.status, found.born, found.logged, found.measured) == ("FAILED", 0, {}, {})
     assert found.tags == {
         "cell": "dense", "role": "baseline", "state": "failed", "signature": signature(baseline),
-        "mlflow.note.content": f"**failed**: {2000 * 'x'}",
+        "reason": 2000 * "x",
         **{k: v for k, v in SOURCE.items() if "git" not in k},
     }  # fmt: skip
     assert "route_start" not in found.params and "" not in found.params.values()
@@ -227,17 +227,14 @@ def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps)
         states = [projection.state(trial) for trial in trials_of("placement", plan)]
     assert states == [RunState.PENDING, RunState.STOPPED, RunState.PENDING]
     shown = view(sweeps, begun, RunState.STOPPED)
-    assert shown.tags["mlflow.note.content"] == "**stopped**: others are better"
+    assert shown.tags["reason"] == "others are better"
 
 
-def test_pictures_are_those_that_planned_evaluations_make(sweeps: Sweeps) -> None:
+def test_pictures_of_runs_of_several_lengths_have_one_step(sweeps: Sweeps) -> None:
     sweeps.complete(evaluate=(HELDOUT, SIMILARITY, SAMPLES, replace(SAMPLES, step=20)))
     plan = sweeps.lab.sweep("placement").plan()
-    shown = ["pictures/layer_similarity", "pictures/samples_1k"]
-    assert Projection(sweeps.lab, plan).pictures() == shown
     longer = trial({}, train={"steps": 90})  # MLflow shows pictures of one step alone
     projection = Projection(sweeps.lab, replace(plan, trials=(*plan.trials, longer)))
-    assert projection.pictures() == [f"{shown[0]}/at_end", f"{shown[1]}/at_end", shown[1]]
     files = projection.view(trials_of("placement", plan)[0], RunState.COMPLETED).files
     pictures = [place.partition("+timestamp")[0] for place in files if place.startswith("images/")]
     assert {place.partition("~")[2] for place in pictures} == {

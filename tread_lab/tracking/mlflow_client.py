@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import shlex
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,10 +100,6 @@ def open_experiment(client: MlflowClient, uri: str, name: str) -> Experiment:
             f" `MLFLOW_TRACKING_URI={shlex.quote(shown(uri))} mlflow experiments restore"
             f" --experiment-id {found.experiment_id}`"
         )
-    place = found.artifact_location
-    if artifacts is not None and place.endswith("/mlartifacts") and place != artifacts:
-        _follow_lab(client, place, artifacts)
-        found = client.get_experiment(found.experiment_id)
     return found
 
 
@@ -116,22 +111,6 @@ def artifacts_of(client: MlflowClient, run: Run) -> ArtifactRepository:
 def writers(uri: str) -> int:
     """Return how many runs are written at once: a SQLite file has one writer."""
     return 1 if sqlite_path(uri) else WRITERS
-
-
-def _follow_lab(client: MlflowClient, old: str, new: str) -> None:
-    """Name the folder of artifacts anew in a SQLite store whose lab was moved or copied.
-
-    MLflow keeps absolute paths and changes none; what people wrote in the store stays.
-    """
-    path = sqlite_path(client.tracking_uri)
-    assert path is not None, client.tracking_uri
-    with contextlib.closing(sqlite3.connect(path, timeout=60)) as database, database:
-        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
-            database.execute(
-                f"UPDATE {table} SET {column} = ? || substr({column}, ?)"
-                f" WHERE {column} = ? OR {column} LIKE ? || '/%'",
-                (new, len(old) + 1, old, old),
-            )
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from tread_lab.tracking.mlflow_client import (
     writers,
 )
 from tread_lab.tracking.projection import Number, Projection, ShownTrial, trials_of
-from tread_lab.tracking.saved_views import SavedViews
+from tread_lab.tracking.saved_view import SavedView
 from tread_lab.tracking.store import (
     EXPERIMENT,
     check_store,
@@ -44,9 +44,7 @@ from tread_lab.tracking.store import (
     one_writer,
 )
 from tread_lab.tracking.stored_run import (
-    AUTHORED,
     LAB,
-    NAME,
     NOTE,
     PARENT_RUN,
     PASSING,
@@ -54,14 +52,12 @@ from tread_lab.tracking.stored_run import (
     SWEEP,
     TRIAL,
     Sent,
-    authored,
     contradicts,
     files_mark,
     is_up_to_date,
-    typed,
-    typed_tags,
+    users_tags,
 )
-from tread_lab.tracking.sweep_run import FOLDERS, Parent, Ranking, written
+from tread_lab.tracking.sweep_run import COMPARE, FOLDERS, Parent, Ranking, written
 
 BATCH = 1000  # MLflow's limit for one call
 
@@ -70,8 +66,8 @@ class MlflowTracker:
     """Makes an MLflow store equal to the records of a lab, sweep by sweep.
 
     Every run carries what was sent of it as a tag, so an unchanged run costs nothing, a store that
-    was emptied is filled again, and a sync that was cut off is taken up by the next one. Notes,
-    names and tags that a person wrote stay; digests on the run say which ones are the sync's.
+    was emptied is filled again, and a sync that was cut off is taken up by the next one. A user's
+    notes, names and tags are left alone.
     """
 
     def __init__(self, lab: Lab, uri: str, *, experiment: str = EXPERIMENT) -> None:
@@ -94,7 +90,7 @@ class MlflowTracker:
             client = open_client(self._uri)
             experiment = open_experiment(client, self._uri, self._experiment)
             projection = Projection(self._lab, plan)
-            owner = {SWEEP: sweep.name, LAB: identity(self._lab, self._uri)}
+            owner = {SWEEP: sweep.name, LAB: identity(self._lab)}
             return _SweepSync(client, experiment, owner, sweep, plan, projection).run(
                 closing=closing
             )
@@ -142,10 +138,10 @@ class _SweepSync:
         for run in found.values():
             self._remove(run)
         frame = self._projection.frame
-        views = self._views(trials, frame)
-        for key, value in views.tags().items():
-            if self._experiment.tags.get(key) != value:
-                self._client.set_experiment_tag(self._experiment.experiment_id, key, value)
+        view = self._view(frame)
+        key, value = view.tag()
+        if self._experiment.tags.get(key) != value:
+            self._client.set_experiment_tag(self._experiment.experiment_id, key, value)
         shown = Parent(
             sweep=self._sweep,
             plan=self._plan,
@@ -154,29 +150,24 @@ class _SweepSync:
             ranking=Ranking.of(frame),
             ended=self._ended,
             run_id=parent.info.run_id,
-            link=views.link(self._experiment.experiment_id),
+            link=view.link(self._experiment.experiment_id),
         )
         self._parent(parent, shown)
         return SyncReport(name, 1 + self._shown, **self._done, problems=tuple(self._problems))
 
-    def _views(self, trials: Sequence[ShownTrial], frame: pd.DataFrame) -> SavedViews:
-        return SavedViews(
+    def _view(self, frame: pd.DataFrame) -> SavedView:
+        return SavedView(
             sweep=self._sweep.name,
             condition=f"{self._condition} AND tags.`role` != 'sweep'",
             metrics=own_metrics(frame),
             ranked_by=ranking_key(frame),
-            mapped=all(end in frame and frame[end].nunique() > 1 for end in ("start", "end")),
-            pictures=self._projection.pictures(),
-            seed=min(trial.stored.seed for trial in trials),
-            step=max(trial.stored.steps for trial in trials),
             trials=self._shown,
             written=written(self._sweep, self._plan),
         )
 
     def _found(self) -> dict[str, Run]:
-        """The sweep's runs by trial, the parent under the empty key; surplus ones are removed."""
+        """The sweep's runs by trial, the parent under the empty key."""
         found: dict[str, Run] = {}
-        surplus: list[Run] = []
         token: str | None = None
         while token is None or token:
             page = self._client.search_runs(
@@ -187,11 +178,8 @@ class _SweepSync:
                 page_token=token,
             )
             for run in page:
-                if found.setdefault(run.data.tags.get(TRIAL, ""), run) is not run:
-                    surplus.append(run)
+                found.setdefault(run.data.tags.get(TRIAL, ""), run)
             token = page.token or ""
-        for run in surplus:
-            self._remove(run)
         return found
 
     def _child(self, trial: ShownTrial, state: RunState, have: Run | None, parent_id: str) -> None:
@@ -203,21 +191,20 @@ class _SweepSync:
                 return
             view = self._projection.view(trial, state)
         own = {TRIAL: trial.key, PARENT_RUN: parent_id}
-        name, kept = view.name, dict[str, str]()
+        kept = dict[str, str]()
         if have is not None and contradicts(have, view):
-            written = typed(have, {NAME: view.name, **view.tags})
-            name, kept = written.get(NAME, name), typed_tags(have, written)
+            kept = users_tags(have)
             self._remove(have)
             have = None
         self._count("updated", have is not None)
-        run = have or self._create(name, view.started, own | kept)
+        run = have or self._create(view.name, view.started, own | kept)
         sent = Sent.parse(run.data.tags.get(SENT, ""))
         fresh = [number for n, number in view.logged.items() if n > sent.log]
         numbers = [*fresh, *view.during, *view.measured.values()]
         files = self._upload(run, view.files, sent)
         self._set_status(run, view.status, view.ended)
         now = Sent(stamp, max(view.logged, default=-1), view.born, files)
-        self._log(run, view.name, numbers, view.params, view.tags | own, now)
+        self._log(run, numbers, view.params, view.tags | own, now)
         with self._alone:
             self._note(trial, view.tags, view.ended)
 
@@ -240,8 +227,10 @@ class _SweepSync:
         self._count("updated", SENT in run.data.tags)
         files = self._upload(run, parent.files(), sent, anew=FOLDERS)
         self._set_status(run, parent.status, parent.end)
-        now = Sent(parent.stamp, files=files)
-        self._log(run, self._sweep.name, [], {}, parent.tags(), now)
+        now, tags = Sent(parent.stamp, files=files), parent.tags()
+        if COMPARE not in run.data.tags.get(NOTE, COMPARE):
+            del tags[NOTE]
+        self._log(run, [], {}, tags, now)
 
     def _create(self, name: str, started: int, tags: dict[str, str]) -> Run:
         self._count("created")
@@ -259,22 +248,16 @@ class _SweepSync:
     def _log(
         self,
         run: Run,
-        name: str,
         numbers: Sequence[Number],
         params: Mapping[str, str],
         tags: Mapping[str, str],
         sent: Sent,
     ) -> None:
         """Send numbers, parameters and tags; MLflow writes the tags last, `sent` among them."""
-        run_id, have, texts = run.info.run_id, run.data, {NAME: name, **tags}
-        written = typed(run, texts)
-        texts = {place: text for place, text in texts.items() if place not in written}
-        if run.info.run_name != texts.get(NAME, run.info.run_name):
-            self._client.update_run(run_id, name=name)
-        for place in {NOTE, *PASSING} & have.tags.keys() - texts.keys() - written.keys():
-            self._client.delete_tag(run_id, place)
-        tags = {k: v for k, v in texts.items() if k != NAME}
-        tags |= {AUTHORED: authored(texts), SENT: str(sent)}
+        run_id, have = run.info.run_id, run.data
+        for name in have.tags.keys() & set(PASSING) - tags.keys():
+            self._client.delete_tag(run_id, name)
+        tags = {**tags, SENT: str(sent)}
         new_params = [Param(k, v) for k, v in params.items() if k not in have.params]
         new_tags = [RunTag(k, v) for k, v in tags.items() if have.tags.get(k) != v]
         metrics = [Metric(n.key, n.value, n.time, n.step) for n in numbers]

@@ -28,12 +28,9 @@ from tread_lab.specs.cell import Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.labels import cell_label
-from tread_lab.specs.signature import signature
 from tread_lab.tracking.artifacts import (
     File,
     has_pictures,
-    picture_folder,
-    picture_key,
     run_files,
 )
 
@@ -158,14 +155,6 @@ class Projection:
         self._reader = SweepReader(lab, plan)
         self._baselines: dict[str, list[Any]] = {}
         self._stopped = lab.sweep(plan.name).stopped()
-
-    def pictures(self) -> list[str]:
-        """Return the keys of the pictures that the planned evaluations make."""
-        names, trees = self._reader.names, self._plan.evaluate
-        shown = [(signature(tree), tree) for tree in trees if tree["kind"] != "heldout_loss"]
-        folders = [picture_folder(names, *evaluation) for evaluation in shown]
-        ends = ["" if tree.get("step") else self._end[0] for _, tree in shown]
-        return list(dict.fromkeys(picture_key(f + end) for f, end in zip(folders, ends)))
 
     @cached_property
     def _end(self) -> tuple[str, int]:
@@ -302,7 +291,7 @@ class Projection:
             "mlflow.source.type": "LOCAL",
             "mlflow.source.git.commit": code.removesuffix("-dirty"),
             "mlflow.loggedImages": "True" if has_pictures(files) else "",
-            "mlflow.note.content": f"**{state}**: {reason[:2000]}" if reason else "",
+            "reason": reason[:2000],
         }
         return {name: value for name, value in tags.items() if value}
 

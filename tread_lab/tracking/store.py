@@ -79,27 +79,12 @@ def one_writer(lab: Lab, uri: str, *, wait: float = 300.0) -> Iterator[None]:
         yield
 
 
-def identity(lab: Lab, uri: str) -> str:
-    """A name of this lab that stays when it moves; tells labs apart that share a store.
-
-    The file of the name also says where the lab is: a copy of a lab that is still there gets a name
-    of its own. In the store that was copied with it, it has the first name, as its rows there.
-    """
-    path, store = lab.root / ".identity", sqlite_path(uri)
-    names, place = _identity(path)
-    former = Path(place or lab.root, path.name)
-    copied = former.exists() and not former.samefile(path) and _identity(former)[0] == names
-    if copied or not names:
-        names.append(uuid.uuid4().hex[:12])
-    if place != str(lab.root):
-        write_text(path, f"{' '.join(names)}\n{lab.root}\n")
-    return names[0 if store is not None and store.is_relative_to(lab.root) else -1]
-
-
-def _identity(path: Path) -> tuple[list[str], str]:
-    """Return the names in the file of an identity, and where its lab was."""
-    names, _, place = (path.read_text("utf-8") if path.exists() else "").partition("\n")
-    return names.split(), place.strip()
+def identity(lab: Lab) -> str:
+    """Return a name of this lab, made once: it tells labs apart that share a store."""
+    path = lab.root / ".identity"
+    if not path.exists():
+        write_text(path, f"{uuid.uuid4().hex[:12]}\n")
+    return path.read_text("utf-8").strip()
 
 
 REMEDIES = {

@@ -1,4 +1,4 @@
-"""A run as the MLflow store has it: what a sync sent, and what a person wrote on it."""
+"""A run as the MLflow store has it: what a sync sent, and the tags of its users."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tread_lab.tracking.artifacts import File
 from tread_lab.tracking.mlflow_client import Run
 from tread_lab.tracking.projection import View, file_mark
 
-NAME = "name"  # of the run, beside the names of tags
 NOTE = "mlflow.note.content"
-PASSING = ("compared", "disturbed", "problem", "attempts")  # tags that a sync takes back
+PASSING = ("compared", "disturbed", "problem", "attempts", "reason")  # tags that a sync takes back
 _PREFIXES = ("mlflow.", "tread_lab.")  # of tags that MLflow and the sync write
 OURS = ("cell", "role", "state", "signature", "code", "device", *PASSING)
 
@@ -59,8 +58,8 @@ def files_mark(files: Mapping[str, File]) -> str:
     return digest(json.dumps(facts, sort_keys=True))
 
 
-_OWN_TAGS = ("sweep", "lab", "trial", "sent", "authored")
-SWEEP, LAB, TRIAL, SENT, AUTHORED = (f"tread_lab.{name}" for name in _OWN_TAGS)
+_OWN_TAGS = ("sweep", "lab", "trial", "sent")
+SWEEP, LAB, TRIAL, SENT = (f"tread_lab.{name}" for name in _OWN_TAGS)
 PARENT_RUN = "mlflow.parentRunId"
 
 
@@ -70,39 +69,11 @@ def is_up_to_date(stored: Run, parent_id: str, stamp: str) -> bool:
     return tags.get(PARENT_RUN) == parent_id and Sent.parse(tags.get(SENT, "")).stamp == stamp
 
 
-def typed(stored: Run, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the name and the note that a person wrote on a run, by place.
-
-    Digests on the run say what the sync wrote there last.
-
-    Args:
-        wanted: what the sync would write, by place.
-    """
-    tags = stored.data.tags
-    last = dict(part.partition("=")[::2] for part in tags.get(AUTHORED, "").split())
-    places = ((NAME, str(stored.info.run_name)), (NOTE, tags.get(NOTE, "")))
-    return {
-        place: text
-        for place, text in places
-        if text not in ("", wanted.get(place)) and last.get(place) != digest(text)
-    }
-
-
-def authored(texts: Mapping[str, str]) -> str:
-    """Return the digests of what the sync writes where a person may write, too."""
-    return " ".join(f"{place}={digest(texts[place])}" for place in (NAME, NOTE) if place in texts)
-
-
-def typed_tags(stored: Run, written: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags of a person for a run that is made anew, with what tells that they are.
-
-    Args:
-        written: what `typed` returns.
-    """
-    tags = stored.data.tags
-    own = {k: text for k, text in tags.items() if k not in OURS and not k.startswith(_PREFIXES)}
-    own |= {place: text for place, text in written.items() if place == NOTE}
-    return {**own, AUTHORED: tags.get(AUTHORED, "")}
+def users_tags(stored: Run) -> dict[str, str]:
+    """Return the note and the tags of a user, for a run that is made anew."""
+    tags = stored.data.tags.items()
+    own = {k: text for k, text in tags if k not in OURS and not k.startswith(_PREFIXES)}
+    return own | {k: text for k, text in tags if k == NOTE}
 
 
 def contradicts(stored: Run, view: View) -> bool:

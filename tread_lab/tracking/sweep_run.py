@@ -26,6 +26,7 @@ SHOWN = 12  # rows of the table in a note
 HOLES_SHOWN = 5
 LONGEST_NOTE = 7_500  # characters; MLflow takes 8,000
 FIGURES_SHOWN = 8
+COMPARE = "[Compare the cells]"  # by which a sync tells its own note from a user's
 FOLDERS = ("previews", "figures")  # small and full size
 
 
@@ -111,7 +112,7 @@ class Parent:
     def note(self) -> str:
         """Markdown, shown on top of the run's page."""
         parts = [f"**{plain_markdown(self.plan.question or self.sweep.name)}**"]
-        parts.append(f"{self.progress()}. [Compare the cells]({self.link})")
+        parts.append(f"{self.progress()}. {COMPARE}({self.link})")
         parts += [
             f"Not run: {counted(hole.count, 'cell')}, {plain_markdown(hole.reason)}"
             for hole in self.plan.excluded[:HOLES_SHOWN]

@@ -1,4 +1,4 @@
-"""Saved views of MLflow's runs page for a sweep: its cells compared, its pictures side by side."""
+"""The saved view of MLflow's runs page for a sweep: its cells compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import uuid
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,17 +25,13 @@ MOST_DRAWN = 200  # trials that MLflow's page draws at once; of more it shows th
 
 
 @dataclass(frozen=True)
-class SavedViews:
-    """The two views of a sweep.
+class SavedView:
+    """The comparison of a sweep's cells.
 
     Attributes:
         condition: the search that finds the sweep's trials and nothing else.
         metrics: the metrics that its trials have, by the names of `trials_frame`.
         ranked_by: the one of them that its cells are ranked by.
-        mapped: whether starts and ends of routes differ between its trials.
-        pictures: keys of the pictures that its trials have.
-        seed: whose pictures are shown.
-        step: the step that the pictures belong to.
         trials: how many there are.
         written: when the plan was written, in milliseconds.
     """
@@ -44,32 +40,25 @@ class SavedViews:
     condition: str
     metrics: Collection[str]
     ranked_by: str | None
-    mapped: bool
-    pictures: Sequence[str]
-    seed: int
-    step: int
     trials: int
     written: int
 
-    def tags(self) -> dict[str, str]:
-        """The experiment's tags that make the views appear under `Views`."""
-        views = {"": self._cells()} | ({" pictures": self._pictures()} if self.pictures else {})
-        return {TAG + self._key(name): self._tag(name, state) for name, state in views.items()}
+    def tag(self) -> tuple[str, str]:
+        """The key and value of the experiment's tag that makes the view appear under `Views`."""
+        text = json.dumps(self._state(), separators=(",", ":")).encode()
+        times = {"createdAt": self.written, "updatedAt": self.written}
+        packed = f"deflate;{base64.b64encode(zlib.compress(text)).decode()}"
+        return TAG + self._key, json.dumps({"name": self.sweep, **times, "state": packed})
 
     def link(self, experiment: str) -> str:
         """The address of the comparison within MLflow's pages."""
         mode = "compareRunsMode=CHART&workflowType=machine_learning"
-        return f"#/experiments/{experiment}/runs?viewStateShareKey={self._key('')}&{mode}"
+        return f"#/experiments/{experiment}/runs?viewStateShareKey={self._key}&{mode}"
 
-    def _key(self, name: str) -> str:
+    @property
+    def _key(self) -> str:
         """The view's place in links; a sweep keeps it."""
-        return uuid.uuid5(uuid.NAMESPACE_URL, f"{self.condition}{name}").hex[:16]
-
-    def _tag(self, name: str, state: dict[str, Any]) -> str:
-        text = json.dumps(state, separators=(",", ":")).encode()
-        times = {"createdAt": self.written, "updatedAt": self.written}
-        packed = f"deflate;{base64.b64encode(zlib.compress(text)).decode()}"
-        return json.dumps({"name": f"{self.sweep}{name}", **times, "state": packed})
+        return uuid.uuid5(uuid.NAMESPACE_URL, self.condition).hex[:16]
 
     def _headlines(self) -> list[str]:
         """What a cell is judged by: the ranking's metric, the held-out gap, samples' quality."""
@@ -78,36 +67,18 @@ class SavedViews:
         own = (name for name in names if name in self.metrics)
         return [to_mlflow(name) for name in own if metric_kind(name).nature == "quality"]
 
-    def _cells(self) -> dict[str, Any]:
-        """Bars of every cell, the map over start and end, curves; seeds averaged."""
+    def _state(self) -> dict[str, Any]:
+        """Bars of every cell and curves, seeds averaged; the table in the order of the ranking."""
         headlines = self._headlines()
         charts = [_chart("BAR", RESULT, name, metricKey=name) for name in headlines]
-        if headlines and self.mapped:
-            axes = {"x": ("route_end", "PARAM"), "y": ("route_start", "PARAM")}
-            axes["z"] = (headlines[0], "METRIC")
-            options = {f"{axis}axis": {"key": k, "type": t} for axis, (k, t) in axes.items()}
-            charts.append(_chart("CONTOUR", RESULT, "placement", **options))
         for name in (TRAIN_LOSS, TRAIN_IMAGES_PER_S):
             charts.append(_chart("LINE", TRAINING, name, metricKey=name, **LINE))
         group = {"mode": "tag", "groupByData": "cell"}
-        grouped = {"aggregateFunction": "average", "groupByKeys": [group]}
-        return self._state(self.condition, charts) | {"groupBy": grouped}
-
-    def _pictures(self) -> dict[str, Any]:
-        """Samples and similarities of one seed side by side."""
-        charts = [
-            _chart("IMAGE", PICTURES, key, imageKeys=[key], step=self.step, showRunParams=False)
-            for key in self.pictures
-        ]
-        return self._state(f"{self.condition} AND params.`seed` = '{self.seed}'", charts)
-
-    def _state(self, condition: str, charts: list[dict[str, Any]]) -> dict[str, Any]:
-        headlines = self._headlines()
         columns = [f"params.`{name}`" for name in COLUMNS]
         columns += [f"metrics.`{name}`" for name in dict.fromkeys([*headlines, HELDOUT_LOSS])]
         sections = dict.fromkeys(chart["metricSectionId"] for chart in charts)
         return {
-            "searchFilter": condition,
+            "searchFilter": self.condition,
             "orderByKey": f"metrics.`{headlines[0]}`" if headlines else "attributes.start_time",
             "orderByAsc": not headlines or metric_kind(headlines[0]).sign > 0,
             "startTime": "ALL",
@@ -128,12 +99,12 @@ class SavedViews:
             "isAccordionReordered": True,
             "useGroupedValuesInCharts": True,
             "hideEmptyCharts": True,
-            "groupBy": None,
+            "groupBy": {"aggregateFunction": "average", "groupByKeys": [group]},
             "groupsExpanded": {},
         }
 
 
-RESULT, TRAINING, PICTURES = "Which cell is best", "During training", "Pictures"
+RESULT, TRAINING = "Which cell is best", "During training"
 LINE = {
     "lineSmoothness": 0,
     "xAxisScaleType": "linear",
