@@ -57,7 +57,6 @@ LONGEST = (
     "seeing/test_dashboard.py",
     "end_to_end/test_sweep.py",
     "tracking/test_live_server.py",
-    "end_to_end/test_session.py",
     "docs/test_recipes.py",
     "faults/test_mlflow.py",
     "commands/test_train.py",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.four_sweeps import same_as_stored
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
 from tread_lab.records.run_status import run_states, run_status
-from tread_lab.records.status import RunState, without_comparison
+from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 
 
@@ -111,15 +109,6 @@ def test_a_run_that_somebody_stopped_is_stopped_until_its_next_attempt(
         run.remarks.add("stop", "too slow")
         states.append(run.state())
     assert states == ["interrupted", "stopped", "interrupted", "stopped"]
-
-
-def test_what_follows_from_each_state_is_in_one_table() -> None:
-    lines = [
-        f"{state}: ended {state.ended}, measurable {state.measurable}, {state.sign} {state.label};"
-        f" {without_comparison('dense seed 0', state) if state.lacks_result else 'compared'}"
-        for state in RunState
-    ]
-    same_as_stored(Path(__file__).parent / "stored" / "states.txt", "\n".join(lines) + "\n")
 
 
 def test_a_result_of_an_unknown_state_is_no_result(lab: Lab) -> None:
