@@ -1,15 +1,10 @@
-"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets, stages.
-
-What is said of them as a whole is held against files. `RENEW_SCREENS=1 python -m pytest tests`
-writes what is said now; read the difference.
-"""
+"""Synthetic sweeps: the paper's placements with every kind of ending, seeds, budgets, stages."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -165,25 +160,3 @@ def outcomes(make: Callable[[Any], Any], values: Iterable[Any]) -> str:
         else:
             made.append(written if text == written else f"{written} as {text}")
     return "; ".join([*made, *(f"{', '.join(own)} {text}" for text, own in refused.items())])
-
-
-def said(tree: Any, place: str = "") -> Iterator[str]:
-    """Yield a tree as lines, each of a place and what stands there; numbers have six digits."""
-    if isinstance(tree, dict):
-        for name, part in tree.items():
-            yield from said(part, f"{place}/{name}")
-    elif isinstance(tree, list | tuple) and any(isinstance(part, dict) for part in tree):
-        for k, part in enumerate(tree):
-            yield from said(part, f"{place}/{k}")
-    elif isinstance(tree, str) and "\n" in tree:
-        yield f"{place}:"
-        yield from (f"  {LONG.sub(_short, line)}".rstrip() for line in tree.splitlines())
-    else:
-        yield f"{place}: {LONG.sub(_short, json.dumps(tree, ensure_ascii=False))}"
-
-
-LONG = re.compile(r"-?\d+\.(\d{6,}(e[+-]?\d+)?|\d+e[+-]?\d+)")  # a number of many digits
-
-
-def _short(number: re.Match[str]) -> str:
-    return f"{float(number[0]):.6g}"

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sweeps import SMALL
-from tests.four_sweeps import same_as_stored
 from tread_lab.cli import main, parse
 
 ASKED = ("--nodes=2", "--gpus=8", "--time=12:00:00")
@@ -115,25 +114,6 @@ def test_what_a_job_leaves_for_the_next_one_is_its_progress(
 
 
 QUESTION = 'question="Who\'s $HOME, `id`?"'
-ASKED_OTHERWISE = {
-    "nodes with GPUs": (*ASKED, "--root=/lab", "--name=named"),
-    "nodes without, jobs that follow": (
-        *("--gpus=0", "--time=90", "--processes=4", "--resubmit", "--margin=5000"),
-    ),
-    "words that every shell takes apart": (*(*ASKED, QUESTION, "hours=2"),),
-}
-
-
-def test_the_head_of_a_batch_file_has_the_options_of_the_job_and_of_its_driver(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = list[str]()
-    for title, words in ASKED_OTHERWISE.items():
-        head = printed(capsys, *words).partition("# What follows")[0]
-        head = head.replace(sys.executable, "PYTHON").replace(str(place.parent), "PLACE")
-        lines += [f"===== {title}", head]
-    same_as_stored(Path(__file__).parent / "stored" / "submit.txt", "\n".join(lines))
-    assert not (place / "lab").exists()
 
 
 def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,38 +1,23 @@
-"""What the server answers of a sweep as a whole, address by address, against files."""
+"""The server's answers about a sweep as a whole, address by address."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+import json
 
-import pytest
-
-from tests.four_sweeps import said, same_as_stored
 from tread_lab.dashboards.pages import Pages
+from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
-ANSWERS = Path(__file__).parent / "answers"
-OF_NOW = re.compile(r".*/(age|times|created|version|path): ")  # of the clock or this machine
 
-
-@pytest.fixture
-def pages(one_of_four: tuple[str, Lab, str]) -> Pages:
-    """The pages of one of four labs, whose sweep has been read."""
+def test_answers_are_json_and_count_every_run(one_of_four: tuple[str, Lab, str]) -> None:
     _, lab, sweep = one_of_four
-    found = Pages(lab)
-    found.live(sweep).snapshot(wait=60)
-    return found
-
-
-def test_what_each_address_says(one_of_four: tuple[str, Lab, str], pages: Pages) -> None:
-    name, lab, sweep = one_of_four
-    tree = pages.sweep(sweep)
-    answers = {
-        "lab": pages.lab_page(),
-        "sweep": tree,
-        "its last metric": pages.sweep(sweep, metric=tree["metrics"][-1])["cells"],
-        "cells": [pages.cell(sweep, "0"), pages.cell(sweep, "1")],
-    }
-    lines = (line for line in said(answers) if not OF_NOW.match(line))
-    text = "\n".join(lines) + "\n"
-    same_as_stored(ANSWERS / f"{name}.txt", text.replace(str(lab.root), "LAB"))
+    pages = Pages(lab)
+    pages.live(sweep).snapshot(wait=60)
+    tree, frame = pages.sweep(sweep), trials_frame(lab, sweep)
+    assert sum(tree["counts"].values()) == frame["run"].nunique()
+    assert len(tree["cells"]["state"]) == frame.groupby(["role", "cell"]).ngroups
+    (line,) = pages.lab_page()
+    assert line["counts"] == tree["counts"]
+    answers = [tree, line, *(pages.cell(sweep, number) for number in "01")]
+    answers += [pages.sweep(sweep, metric=tree["metrics"][-1])["cells"]]
+    json.dumps(answers, default=str, allow_nan=False)

@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 from tests.backbones.published_dit import published_shapes
 from tests.data.test_folder import names, write_folder
 from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
-from tests.four_sweeps import same_as_stored
 from tests.made_data import write_captioned
 from tests.stand_ins import SCALE, write_autoencoder, write_text_encoder
 from tread_lab.backbones.published import read_tensors
@@ -36,7 +35,6 @@ from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab, digest_of, with_parents
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 
 RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
 HELDOUT = HeldoutSpec(images=8, levels=2)
@@ -81,39 +79,6 @@ def test_the_card_of_an_export_is_that_of_its_run_and_names_no_folder(
     assert card == model_card(folder, without_folders(folder.spec()), step=6)
     assert str(lab.root) not in card + (weights / "config.json").read_text()
     assert json.loads((weights / "config.json").read_text())["model_type"] == "dit"
-
-
-TWO_RATES = [{"start": 1, "end": 1}, {"start": 2, "end": 3, "rate": 0.25}]
-CARDS: dict[str, dict[str, Any]] = {
-    "of_classes": {"data": LATENTS, "routes": TWO_RATES},
-    "of_no_record": {"data": LATENTS, "routes": []},
-    "of_another_step": {"execution": {"keep_steps": [5]}},
-}
-
-
-def test_a_card_tells_what_the_weights_are_how_they_were_made_and_all_that_was_measured(
-    tmp_path: Path,
-) -> None:
-    """Of the last attempt that says anything, at the step of the weights, and of no folder."""
-    drawn = {"solver": "euler", "steps": 3, "guidance": 1.5}
-    guided = {**drawn, "guidance": {"weight": 1.5, "weak": {"step": 2}}}
-    cards = list[str]()
-    for name, changes in CARDS.items():
-        spec, folder = small_run(**changes), RunFolder(tmp_path / name)
-        usual = EvaluationDefaults(sampler={"solver": "euler", "steps": 2})
-        folder.keep_defaults(usual.with_probes([HELDOUT]))
-        folder.evaluation(HELDOUT).write(HELDOUT, {"heldout/loss": 0.5, "gap/route": 0.25})
-        for sampler, value in ((drawn, 12.5), (guided, 8.51234)) if name == "of_classes" else ():
-            asked = decode(SamplesSpec, {"metrics": ["fd"], "count": 100, "sampler": sampler})
-            folder.evaluation(asked).write(asked, {"fd@100": value}, step=6)
-        for made in ({"code": "old"}, {"code": "c0de", "data latents /home/x": "da7a"}, {}):
-            folder.attempts.open(fingerprint=made)
-        if name != "of_no_record":
-            code = "v1-dirty" if name == "of_classes" else ""  # of no checkout
-            folder.write_origin({"code": code, "packages": {"torch": "2.9", "numpy": "2.3"}})
-        step = 5 if name == "of_another_step" else spec.train.steps
-        cards.append(model_card(folder, spec, step=step).partition("## Spec")[0])
-    same_as_stored(Path(__file__).parent / "stored" / "cards.txt", "\n".join(cards))
 
 
 def test_no_folder_of_a_run_or_of_those_it_descends_from_is_exported() -> None:

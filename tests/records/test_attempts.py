@@ -5,16 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.four_sweeps import same_as_stored
 from tread_lab.cli import _parser
 from tread_lab.records.attempts import (
-    EXIT_REASONS,
     FAILURES,
     Attempts,
     ProcessLost,
@@ -24,11 +21,6 @@ from tread_lab.records.attempts import (
 from tread_lab.records.durable import DiskFull
 from tread_lab.records.log import append_line
 from tread_lab.specs.errors import UserError
-
-
-def test_every_kind_says_all_that_follows_from_it() -> None:
-    lines = [f"{kind}: {replace(ends, recognises=None)}" for kind, ends in EXIT_REASONS.items()]
-    same_as_stored(Path(__file__).parent / "stored" / "endings.txt", "\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(

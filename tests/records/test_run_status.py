@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.four_sweeps import same_as_stored
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import append_line
 from tread_lab.records.run_status import run_states, run_status
-from tread_lab.records.status import RunState, without_comparison
+from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
 
 
@@ -95,12 +93,3 @@ def test_only_the_sweep_that_stopped_a_run_sees_it_as_stopped(lab: Lab) -> None:
     assert seen.reason == "worse than the others"
     run.finish(RunState.COMPLETED, step=9)
     assert run_status(run, stopped).state is RunState.COMPLETED
-
-
-def test_what_follows_from_each_state_is_in_one_table() -> None:
-    lines = [
-        f"{state}: ended {state.ended}, measurable {state.measurable}, {state.sign} {state.label};"
-        f" {without_comparison('dense seed 0', state) if state.lacks_result else 'compared'}"
-        for state in RunState
-    ]
-    same_as_stored(Path(__file__).parent / "stored" / "states.txt", "\n".join(lines) + "\n")

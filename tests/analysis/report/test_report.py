@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.four_sweeps import same_as_stored
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.report import report
@@ -17,7 +16,6 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
 STYLE = Path(report.__file__).with_name("report.css").read_text()
-PAGES = Path(__file__).parent / "pages"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -71,11 +69,14 @@ def test_a_sweep_is_planned_when_its_plan_says(tmp_path: Path) -> None:
     assert "lanned on 20 July 1970" in contents(lab, "placement")["times"]
 
 
-def test_what_the_page_says_of_a_sweep(one_of_four: tuple[str, Lab, str], no_figures: None) -> None:
-    """Every text of the page, its figures left out."""
-    name, lab, sweep = one_of_four
+def test_page_names_every_run_without_result(
+    one_of_four: tuple[str, Lab, str], no_figures: None
+) -> None:
+    _, lab, sweep = one_of_four
     page = render({**contents(lab, sweep), "written": "today", "times": "at other times"})
-    same_as_stored(PAGES / f"{name}.html", page.replace(STYLE, ""))
+    frame = trials_frame(lab, sweep)
+    for run in frame.loc[frame["state"].isin(["failed", "diverged"]), "run"]:
+        assert run in page
 
 
 @pytest.mark.slow  # its figures are drawn

@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.four_sweeps import said, same_as_stored
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
 from tread_lab.config.load import load_sweep, shipped_folder
-from tread_lab.engine.cost.report import report
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import decode, encode
-from tread_lab.specs.labels import cell_label
 from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.specs.trials import steps_off
 from tread_lab.sweep.plan.devices import Devices
@@ -222,16 +219,9 @@ def test_what_has_begun_are_baselines_and_suggested_cells(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("sweep", sorted(path.stem for path in shipped_folder("sweeps").iterdir()))
-def test_a_shipped_sweep_plans_the_runs_that_it_did(sweep: str) -> None:
-    """Cells, signatures and costs of runs, what is left out, and all that a run in the middle
-    costs."""
+def test_shipped_sweep_plans_cells_with_costs(sweep: str) -> None:
     name, spec, base = load_sweep(sweep)
     plan = make_plan(name, spec, base, {"device": {"precisions": ["fp32", "bf16"]}})
     tree = plan_with_costs(plan)
-    trials = [
-        f"{t.role} {cell_label(t)}, seed {t.seed}: {t.run} beside {t.baseline}, {cost(t.spec)}"
-        for t in plan.trials
-    ]
-    shown = {key: tree[key] for key in ("question", "counts", "cost", "holes")}
-    shown |= {"trials": "\n".join(trials), "costs": report(plan.trials[len(trials) // 2].spec)}
-    same_as_stored(PLANS / f"{sweep}.txt", "\n".join(said(shown)) + "\n")
+    assert plan.trials and set(tree["runs"]) == set(plan.runs())
+    assert all(run["train_flops"] > 0 for run in tree["runs"].values())
