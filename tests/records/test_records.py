@@ -128,7 +128,7 @@ def raised(lab: Lab, file: str) -> list[str]:
     spec = run.readable_spec()
     readers = (
         lambda: run_status(run),
-        lambda: (run.entries(), run.origin(), run.kept_steps(), run.damaged(), run.packages()),
+        lambda: (run.entries(), run.origin(), run.kept_steps(), run.damaged()),
         lambda: (run.evaluation_defaults(), list(run.end_evaluations())),
         lambda: [evaluation.done for evaluation in run.evaluations()],
         lambda: seconds_spent(sweep.spent_path),

@@ -172,6 +172,7 @@ class SweepSpec:
         search: how cells are chosen one after another; `None` runs every cell.
         stop_early: ends trials that are worse than the others after a few steps.
         budget: what may be spent; what does not fit is not started, and more may be given later.
+        plugins: modules to import first, which register selections, metrics and the like.
     """
 
     experiment: str | None
@@ -190,6 +191,7 @@ class SweepSpec:
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = None
     controls: tuple[dict[str, Any], ...] = ()
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if "data.path" in str(self.where):

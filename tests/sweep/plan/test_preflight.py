@@ -26,7 +26,7 @@ from tread_lab.engine.provenance import code_digest, fingerprint, measured_with
 from tread_lab.prepare.stand_ins import SCALE, write_autoencoder
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import provenance_differences, provenances_of
-from tread_lab.specs import RunSpec, UserError, decode, encode, extensions
+from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import run_of
@@ -217,12 +217,6 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
     assert digests[0] == digests[1] != digests[2]
 
 
-def install(version: str, patch: pytest.MonkeyPatch) -> None:
-    """A package of this version brings a schedule."""
-    wave = extensions.Extension("tread_lab.schedules", "wave", "ours", version, "math:cos")
-    patch.setattr(extensions, "installed", lambda group: (wave,) if group == wave.group else ())
-
-
 def encoder(content: bytes, folder: Path) -> None:
     for size, weights in (("small", content), ("base", b"1")):
         (folder / size).mkdir(exist_ok=True)
@@ -249,11 +243,6 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], Any, str, str]] = {
         {"precision": "bf16"}, {"precision": "fp32"},
         lambda new, patch: patch.setattr(precision, "multiplies_bf16", lambda: not new),
         "cpu", "^products in bf16 differs: bf16 kernels, .* in 1 run, rounded operands, fp32 kern",
-    ),
-    "package": (
-        {"train": {"schedule": "wave"}}, {},
-        lambda new, patch: install("1.1" if new else "1.0", patch),
-        "cpu", "^package ours differs: 1.0 in 1 run, 1.1 in what is to be",
     ),
     "weights": (
         aligned("small"), aligned("base"),
