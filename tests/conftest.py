@@ -66,7 +66,7 @@ LONGEST = (
     "analysis/figures/test_catalogue.py",
     "seeing/test_pages.py",
     "seeing/test_mlflow_pages.py",
-    "end_to_end/test_extensions.py",
+    "end_to_end/test_plugins.py",
     "analysis/notebooks/test_execute.py",
     "engine/test_compiled.py",
     "faults/test_trials.py",

@@ -17,7 +17,7 @@ from tread_lab.commands import sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.specs import UserError, extensions
+from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.forecast import Forecast
@@ -191,18 +191,6 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
         ),
     ):
         assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
-
-
-def test_packages_that_add_one_name_are_refused_though_nothing_uses_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    both = [
-        extensions.Extension("tread_lab.solvers", "theirs", package, "1.0", "math:cos")
-        for package in ("one", "other")
-    ]
-    monkeypatch.setattr(extensions, "installed", lambda group: both if "solvers" in group else ())
-    assert main([*COMMAND, "--plan"]) == 2
-    assert "the package one adds this name too" in capsys.readouterr().err
 
 
 def test_gpus_of_a_cluster_that_runs_leave_idle_are_told(

@@ -69,7 +69,7 @@ def test_routes_are_rules_in_the_depth_or_the_depth_is_fixed(path: Path) -> None
 
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if page.name != "add_your_own.md"],  # end_to_end/test_extensions.py
+    [page for page in PAGES if page.name != "add_your_own.md"],  # end_to_end/test_plugins.py
     ids=lambda page: page.name,
 )
 def test_the_commands_of_a_page_plan(page: Path, in_folder: Path) -> None:

@@ -65,8 +65,8 @@ def test_a_gpu_with_the_fused_scan_of_mamba_is_told_from_one_without(
     assert said == [None, "torch", None, "mamba_ssm 2 of mamba_ssm"]
 
 
-def test_all_nodes_share_code_data_weights_and_packages() -> None:
-    kinds = ("data", "held-out data", "captions", "reference", "decoder of", "weights", "package")
+def test_all_nodes_share_code_data_weights_and_plugins() -> None:
+    kinds = ("data", "held-out data", "captions", "reference", "decoder of", "weights", "plugin")
     shared = {"code": "c0de", **{f"{kind} x": kind for kind in kinds}}
     own = {"blocks of dit": "eager", "order of sums": "any", "decoding of x": "tf32"}
     made = of_nodes(shared | own)

@@ -13,12 +13,10 @@ import pytest
 
 from tests.faults.compare import outcome
 from tests.faults.drivers import eventually
-from tests.packages import write_metadata
 from tests.sweep.plans import carry_out, tiny
 from tests.sweep.trial.test_task import family_plan
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.specs.extensions import installed
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import Report
 
@@ -29,7 +27,10 @@ pytestmark = pytest.mark.slow
 CROWDED = """
 from pathlib import Path
 
+from tread_lab.engine.optimizer import SCHEDULES
 
+
+@SCHEDULES.register("crowded")
 def crowded(done):
     try:
         Path(__file__).with_name("full").unlink()
@@ -37,7 +38,6 @@ def crowded(done):
         return 1.0
     raise RuntimeError("once")
 """
-POINT = "[tread_lab.schedules]\ncrowded = crowded:crowded\n"
 
 
 @pytest.mark.task(5)
@@ -55,7 +55,11 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     unlucky = Task(
-        tiny(steps=300, train={"schedule": "crowded"}, execution={"checkpoint_every": 20})
+        tiny(
+            steps=300,
+            train={"schedule": "crowded"},
+            execution={"checkpoint_every": 20, "plugins": ["crowded"]},
+        )
     )
     family = family_plan(tiny(routes=["1->2"], steps=10))
     ended: list[str] = []
@@ -85,17 +89,14 @@ def test_a_run_without_luck_completes_and_so_do_the_others(
 
 @pytest.fixture
 def crowded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file that a package's schedule `crowded` looks for, here and in Ray's workers."""
+    """The file that a plugin's schedule `crowded` looks for, here and in Ray's workers."""
     site = tmp_path / "site"
     site.mkdir()
     (site / "crowded.py").write_text(CROWDED)
-    write_metadata(site, POINT, name="crowded", version="1")
     monkeypatch.syspath_prepend(site)
     path = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{path}".rstrip(os.pathsep))
-    installed.cache_clear()
     yield site / "full"
-    installed.cache_clear()
 
 
 def kill(run: RunFolder) -> None:

@@ -214,16 +214,6 @@ def test_a_folder_of_exported_weights_has_its_own_references(lab: Lab) -> None:
     assert run.exported and (run.path / "references" / "coco.json").exists()
 
 
-def test_a_run_whose_package_is_gone_says_which_it_was(tmp_path: Path) -> None:
-    run = Lab(tmp_path).run("abc")
-    route = "{start: 2, end: 8, selection: columns}"
-    write_text(run.path / "spec.yaml", f"model: DiT-S/2\nroutes: [{route}]\n")
-    run.attempts.open(fingerprint={"code": "1", "package our-tread": "0.1.0"})
-    line = r"^/.*/abc/spec.yaml: .*unknown 'columns'.*; the run was made with our-tread 0\.1\.0$"
-    with pytest.raises(UserError, match=line):
-        run.spec()
-
-
 def test_a_parent_by_name_keeps_which_weights_are_taken(lab: Lab) -> None:
     spec = tiny()
     lab.run_of(spec).create(spec)

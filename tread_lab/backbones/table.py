@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -14,11 +13,14 @@ from tread_lab.routing.rejoin import Return
 from tread_lab.specs import model
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.recipe import outputs
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.routes import RouteBypass
 from tread_lab.specs.run import RunSpec
 
-BACKBONES: Mapping[str, type[DiT]] = model.BACKBONES.code(
-    {"dit": DiT, "rwkv": DiffusionRWKV, "mamba": DiffusionMamba}
+BACKBONES: Registry[type[DiT]] = Registry(
+    "backbone",
+    {"dit": DiT, "rwkv": DiffusionRWKV, "mamba": DiffusionMamba},
+    model.BACKBONES,
 )
 
 

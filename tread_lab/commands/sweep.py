@@ -31,10 +31,10 @@ from tread_lab.sweep.plan.forecast import Forecast, forecast
 from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_tasks
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
-    check_extensions,
     check_planned,
     check_references,
     check_sampled,
+    check_selections,
     preflight,
 )
 from tread_lab.sweep.plan.storage import (
@@ -103,7 +103,7 @@ def sweep(options: Sweep) -> int:
     plan = plan_sweep(lab, name, spec, experiment, devices, say=say)
     check_edit(lab.sweep(plan.name), plan)
     check_arithmetic(plan.possible_tasks, devices)
-    check_extensions(plan.possible_tasks)
+    check_selections(plan.possible_tasks)
     check_sampled(plan.possible_tasks)
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge

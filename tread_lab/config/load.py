@@ -27,6 +27,7 @@ from tread_lab.specs.fields import (
     with_fields,
 )
 from tread_lab.specs.metrics import HELDOUT, ReferenceSpec, is_reference_file
+from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.specs.yaml_text import load_yaml
 
@@ -98,10 +99,24 @@ def _experiment(name: str, overrides: Iterable[Override]) -> Experiment:
     extra = {key: tree.pop(key, default) for key, default in defaults.items()}
     extra["reference"] = reference_of(extra["reference"])
     tree.pop("question", None)
+    plugins = tree.pop("plugins", [])
     for key in tree:
         if key not in names:
             raise UserError(f"unknown key {key!r}{suggest(key, {*names, *extra})}").at(name)
-    return decode(Experiment, {"name": Path(name).stem, "run": tree, **extra}, name)
+    run = _with_plugins(tree, plugins)
+    return decode(Experiment, {"name": Path(name).stem, "run": run, **extra}, name)
+
+
+def _with_plugins(run: Mapping[str, Any], names: Any) -> Mapping[str, Any]:
+    """Import modules, and return the run with their names beside those that it has."""
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"plugins: must be a list of modules, got {shown(names)}")
+    if not names:
+        return run
+    import_plugins(names)
+    before = leaves_of(run).get("execution.plugins") or ()
+    every = [*dict.fromkeys((*before, *names))]
+    return with_fields(run, {"execution.plugins": every}, "plugins")
 
 
 def reference_of(written: Any) -> ReferenceSpec | None:
@@ -179,6 +194,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}
     sweep = decode(SweepSpec, _resolved(tree, of_sweep), path.name)
+    import_plugins(sweep.plugins)
     if sweep.experiment is not None:
         experiment = _experiment(sweep.experiment, of_experiment)
     elif of_experiment:
@@ -187,6 +203,7 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
     else:
         run = with_fields({}, sweep.fixed, "fixed")
         experiment, sweep = Experiment(name=path.stem, run=run), replace(sweep, fixed={})
+    experiment = replace(experiment, run=_with_plugins(experiment.run, sweep.plugins))
     _check_sampler(of_experiment, sweep)
     if typed:
         sweep = replace(sweep, fixed=_with_typed(sweep.fixed, _absolute_paths(typed, ".fixed")))

@@ -20,6 +20,7 @@ from tread_lab.data.scaled import ScaledLatents, Split, Store
 from tread_lab.data.shards import TarShards
 from tread_lab.specs.data import SOURCES, DataSpec
 from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.registry import Registry
 
 
 class Samples(Protocol):
@@ -76,7 +77,7 @@ def open_data(spec: DataSpec, split: Split) -> Samples:
     Raises:
         UserError: the data are absent, damaged, or not what `spec` says.
     """
-    openers = OPENERS
+    openers: Mapping[str, Opener] = OPENERS
     if is_export(spec):
         openers = {**OPENERS, **EXPORTED}
         if split != "heldout":
@@ -142,12 +143,14 @@ STORES: Mapping[str, Callable[[DataSpec, Split], Store]] = {
     "safetensors": SafetensorsFiles,
 }
 
-OPENERS: Mapping[str, Opener] = SOURCES.code(
+OPENERS: Registry[Opener] = Registry(
+    "source",
     {
         "fashion16": _fashion16,
         "images": FolderImages,
         **{source: _latents_of(store) for source, store in STORES.items()},
-    }
+    },
+    SOURCES,
 )
 
 # What opens the folder of an export in the place of each source.

@@ -29,7 +29,7 @@ from tread_lab.engine.probes import (
     heldout_losses,
     layer_similarity,
 )
-from tread_lab.engine.provenance import decoded_with, measured_with, packages_of
+from tread_lab.engine.provenance import decoded_with, measured_with
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.references import file_reference, heldout_reference
 from tread_lab.engine.sample_images import SampleImages, remove_images
@@ -135,9 +135,8 @@ def _measured(
                 " none"
             )
         facts = _weights([model])
-    packages = {"packages": added} if (added := packages_of(spec)) else {}
     seconds = {} if resumed else {"seconds": time.perf_counter() - started}
-    place.write(spec, metrics, **facts, **packages, made_with=provenance, **seconds)
+    place.write(spec, metrics, **facts, made_with=provenance, **seconds)
     remove_images(place.path)
     return metrics
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tread_lab.specs import recipe
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.recipe import TrainSpec
+from tread_lab.specs.registry import Registry
 
 
 class _AdamW(torch.optim.AdamW):
@@ -41,8 +42,10 @@ def adamw(recipe: TrainSpec, named: Mapping[str, nn.Parameter]) -> torch.optim.O
 
 
 # name -> factor on the learning rate, given the share of all steps that is done
-SCHEDULES: Mapping[str, Callable[[float], float]] = recipe.SCHEDULES.code(
-    {"constant": lambda done: 1.0, "sqrt_decay": lambda done: math.sqrt(1 - done)}
+SCHEDULES: Registry[Callable[[float], float]] = Registry(
+    "schedule",
+    {"constant": lambda done: 1.0, "sqrt_decay": lambda done: math.sqrt(1 - done)},
+    recipe.SCHEDULES,
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib
 import platform
 import subprocess
 from collections.abc import Hashable, Mapping
@@ -26,7 +27,6 @@ from tread_lab.metrics.reference_file import open_reference
 from tread_lab.metrics.requirements import extractor_digests
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
-from tread_lab.specs.extensions import extensions_of
 from tread_lab.specs.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
@@ -57,21 +57,21 @@ def fingerprint(spec: RunSpec, device_type: str) -> dict[str, str]:
         found["products in bf16"] = products
     for system in systems_of(spec):
         found |= system.provenance(spec, data, train, heldout)
-    return found | {f"package {name}": version for name, version in packages_of(spec).items()}
+    return found | plugins_of(spec)
 
 
 def decisive(spec: RunSpec) -> tuple[Hashable, ...]:
     """Return the parts of a spec that its provenance is made from."""
     blocks = spec.model.backbone, spec.execution.kernels, spec.precision
     files = tuple(system.files(spec) for system in systems_of(spec))
-    return spec.data, files, *blocks, extensions_of(spec)
+    return spec.data, files, *blocks, spec.execution.plugins
 
 
 def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
     """Return what must be equal on all nodes that train for one driver: of what a run and its
     evaluations are made with, what does not depend on the device, and versions of packages."""
     data = ("data ", "held-out data ", "captions ", "reference ", "decoder of ")
-    shared = ("code", *data, "weights ", "package ")
+    shared = ("code", *data, "weights ", "plugin ")
     found = {what: digest for what, digest in made.items() if what.startswith(shared)}
     return found | {f"package {name}": v for name in _PACKAGES if (v := _version(name))}
 
@@ -88,7 +88,7 @@ def measured_with(
         UserError: data, weights or a reference cannot be read.
     """
     data, heldout = named(run.data), heldout or open_data(run.data, "heldout")
-    found = {f"held-out data {data}": heldout.fingerprint}
+    found = {f"held-out data {data}": heldout.fingerprint, **plugins_of(run)}
     for system in systems_of(run):
         found |= system.measured_with(run)
     if not isinstance(spec, SamplesSpec):
@@ -121,9 +121,15 @@ def named(data: DataSpec) -> str:
     return " ".join(filter(None, parts))
 
 
-def packages_of(spec: RunSpec | EvaluationSpec) -> dict[str, str]:
-    """Return the versions of the other packages whose entry points `spec` names."""
-    return {package: version for _, _, package, version in extensions_of(spec)}
+def plugins_of(spec: RunSpec) -> dict[str, str]:
+    """Return a digest of the source of each module that a run imports; of a package, all of it."""
+    found = {}
+    for plugin in spec.execution.plugins:
+        file = Path(importlib.import_module(plugin).__file__ or "")
+        files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
+        text = "\n".join(meaning(path.read_text()) for path in files)
+        found[f"plugin {plugin}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
 
 
 @functools.cache
@@ -155,7 +161,7 @@ def origin(spec: RunSpec, device: torch.device) -> dict[str, Any]:
     return {
         "code": _git("describe", "--always", "--dirty"),
         "diff": _git("diff", "HEAD")[:100_000],
-        "packages": {p: v for p in packages if (v := _version(p))} | packages_of(spec),
+        "packages": {p: v for p in packages if (v := _version(p))},
         "python": platform.python_version(),
         "device": name(device),
         "model": model(device),

@@ -246,9 +246,7 @@ def systems_of(spec: RunSpec) -> tuple[System, ...]:
 
 @functools.cache
 def _system(name: str) -> System:
-    system = load(name, "system", "SYSTEM")
-    if not isinstance(system, System):
-        raise SYSTEMS.extensions[name].broken(f"SYSTEM is {system!r}, no System")
+    system: System = load(name, "system", "SYSTEM")
     return system
 
 

@@ -19,8 +19,9 @@ from tread_lab.metrics.frechet import Moments, RunningMoments, frechet_distance
 from tread_lab.metrics.inception_score import SplitSums
 from tread_lab.metrics.neighbours import precision_recall
 from tread_lab.records.metric_names import sample_metric
-from tread_lab.specs.errors import NotFinite, shown
+from tread_lab.specs.errors import NotFinite, UserError, shown
 from tread_lab.specs.metrics import INCEPTION, METRICS
+from tread_lab.specs.registry import Registry
 
 MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
 
@@ -118,7 +119,7 @@ def _number(metric: str, compared: Compared) -> float:
     """Return a metric as a finite number, which JSON and tables can hold.
 
     Raises:
-        NotFinite: it is none; names the metric, and the package that it is from.
+        NotFinite: it is none; names the metric.
     """
     value: object = MEASURES[metric](compared)
     try:
@@ -128,7 +129,7 @@ def _number(metric: str, compared: Compared) -> float:
         pass
     wrong = f"{shown(value)} is no finite number"
     if metric not in METRICS.built_in:
-        raise METRICS.extensions[metric].broken(wrong)
+        raise UserError(f"metrics: {metric!r} cannot be used: {wrong}")
     raise NotFinite(f"evaluate: {metric}: {wrong}; the features of the images are not finite")
 
 
@@ -176,7 +177,8 @@ class Compared:
         return precision_recall(self.generated["pool"].to(self.device), near)
 
 
-MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
+MEASURES: Registry[Callable[[Compared], float]] = Registry(
+    "metric",
     {
         "fd": lambda compared: compared.frechet("pool"),
         "fd_dinov2": lambda compared: compared.frechet("pool"),
@@ -187,5 +189,6 @@ MEASURES: Mapping[str, Callable[[Compared], float]] = METRICS.code(
         "is_shuffled": lambda c: shuffled_inception_score(c.generated["logits"]),
         "precision": lambda compared: compared.neighbours[0],
         "recall": lambda compared: compared.neighbours[1],
-    }
+    },
+    METRICS,
 )

@@ -140,15 +140,7 @@ class RunFolder:
                 return replace(spec, data=replace(spec.data, path=str(self.path)))
             return spec
         except UserError as error:
-            made = ", ".join(f"{name} {version}" for name, version in self.packages().items())
-            note = f"; the run was made with {made}" if made else ""
-            raise UserError(f"{self.path / 'spec.yaml'}: {error}{note}") from None
-
-    def packages(self) -> dict[str, str]:
-        """Return the versions of the packages beside tread-lab whose entries the run names."""
-        facts = (item for one in self.attempts.read() for item in one.fingerprint.items())
-        prefix = "package "
-        return {k.removeprefix(prefix): v for k, v in facts if k.startswith(prefix)}
+            raise UserError(f"{self.path / 'spec.yaml'}: {error}") from None
 
     def trained_with(self) -> dict[str, list[str]]:
         """Return the frozen networks that attempts read, `weights clip-large`, with the digest of

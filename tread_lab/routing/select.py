@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.specs import routes
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.routes import RouteSpec
 
 LENGTHS = 16  # where a selection keeps ever other numbers of tokens, K is a multiple of this
@@ -83,10 +85,10 @@ def select(route: RouteSpec, rank_BN: Tensor) -> BatchRoute:
 def _check_kept(
     route: RouteSpec, keep_BK: Tensor, real_BK: Tensor | None, shape: tuple[int, ...]
 ) -> None:
-    """Refuse what another package selects where it is not what the plan's FLOPs are counted for.
+    """Refuse what a plugin selects where it is not what the plan's FLOPs are counted for.
 
     Raises:
-        UserError: names the selection and its package.
+        UserError: names the selection.
     """
     B, N = shape
     kept, wrong = N - route.routed(N), ""
@@ -101,7 +103,7 @@ def _check_kept(
     elif real_BK is not None and (real_BK.dtype != torch.bool or real_BK.shape != keep_BK.shape):
         wrong = f"real_BK is bool {[*keep_BK.shape]}, got {real_BK.dtype} {[*real_BK.shape]}"
     if wrong:
-        raise routes.SELECTIONS.extensions[route.selection].broken(wrong)
+        raise UserError(f"selection: {route.selection!r} cannot be used: {wrong}")
 
 
 def draw_routing(
@@ -191,6 +193,8 @@ def _bernoulli(route: RouteSpec, rank_BN: Tensor) -> Kept:
     return places_BK, kept_BN.gather(1, places_BK)
 
 
-SELECTIONS: Mapping[str, Callable[[RouteSpec, Tensor], Kept]] = routes.SELECTIONS.code(
-    {"random": _random, "rows": _rows, "structured": _structured, "bernoulli": _bernoulli}
+SELECTIONS: Registry[Callable[[RouteSpec, Tensor], Kept]] = Registry(
+    "selection",
+    {"random": _random, "rows": _rows, "structured": _structured, "bernoulli": _bernoulli},
+    routes.SELECTIONS,
 )

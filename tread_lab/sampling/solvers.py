@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Protocol
 
 from torch import Tensor
 
 from tread_lab.specs import evaluation
+from tread_lab.specs.registry import Registry
 
 # velocity(z_BCHW, level) -> dz/dlevel
 Velocity = Callable[[Tensor, Tensor], Tensor]
@@ -73,7 +74,8 @@ def random_steps(field: Field, z_BCHW: Tensor, levels: Tensor) -> Tensor:
     return z_BCHW
 
 
-SOLVERS: Mapping[str, Solver] = evaluation.SOLVERS.code(
+SOLVERS: Registry[Solver] = Registry(
+    "solver",
     {
         "heun": heun,
         "heun_full": functools.partial(heun, onto_0=True),
@@ -81,5 +83,6 @@ SOLVERS: Mapping[str, Solver] = evaluation.SOLVERS.code(
         "ddim": euler,
         "ddpm": random_steps,
         "sde": random_steps,
-    }
+    },
+    evaluation.SOLVERS,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import check_positive, lookup
-from tread_lab.specs.extensions import Kind
+from tread_lab.specs.registry import Registry
 
 SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215
 SD_DEVIATION = 0.93  # of its ImageNet latents, times 0.18215
@@ -16,7 +16,7 @@ OPTIONS = ("scale", "posterior", "flips", "normalise")  # fields that not every 
 
 @dataclass(frozen=True)
 class Source:
-    """What a source holds, and where its code is.
+    """What a source holds.
 
     Attributes:
         latents: its samples are latents, which an autoencoder turns into images.
@@ -25,7 +25,6 @@ class Source:
         normalised: each channel is normalised by statistics beside the data, if the spec does not
             say otherwise.
         enlarges: side of a decoded image over that of a latent (8 for SD's autoencoder).
-        code: reference to an `Opener` of `data.source`, where an extension has it.
         options: the fields among `OPTIONS` that mean something for it; a spec forgets the others.
     """
 
@@ -34,11 +33,10 @@ class Source:
     decoder_scale: float | None = None
     normalised: bool = False
     enlarges: int = 8
-    code: str = ""
     options: tuple[str, ...] = OPTIONS
 
 
-SOURCES = Kind(
+SOURCES = Registry(
     "source",
     {
         "fashion16": Source(latents=False, scaled=True, enlarges=1, options=()),
@@ -54,7 +52,6 @@ SOURCES = Kind(
             latents=True, scaled=True, normalised=True, options=("scale", "flips", "normalise")
         ),
     },
-    Source,
 )
 
 

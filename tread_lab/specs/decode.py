@@ -21,7 +21,8 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
 
     A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
-    for a scalar in place of a mapping. Its `LACKING` says what to do where a key is missing.
+    for a scalar in place of a mapping. A static method `before_decoding(tree)` is called first.
+    Its `LACKING` says what to do where a key is missing.
 
     Raises:
         UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
@@ -38,6 +39,8 @@ def decode(cls: type[T], tree: Any, path: str = "") -> T:
         for name, (_, required) in fields.items():
             if required and name not in tree:
                 raise UserError(f"missing key {name!r}{getattr(cls, 'LACKING', '')}")
+        if (prepare := getattr(cls, "before_decoding", None)) is not None:
+            prepare(tree)
     except UserError as error:
         raise error.at(path) from None
     values = {name: _value(fields[name][0], tree[name], f"{prefix}{name}") for name in tree}
@@ -123,7 +126,7 @@ def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
 
 
 def _annotated(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> Any:
-    """Decode one of several classes, or a name of a kind, built in or of another package."""
+    """Decode one of several classes, or a name of a registry."""
     hint, kind = hint_and_kind
     if isinstance(kind, Variants):
         none = value is None and type(None) in get_args(hint)
@@ -135,10 +138,7 @@ def _annotated(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> Any:
 
 
 def _variant(variants: Variants, value: Any, path: str) -> Any:
-    named = isinstance(value, str) and len(variants.classes) > 1
-    written = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
-    kind = value if named else written.get("kind")
-    classes = variants.for_kind(kind)
+    classes = variants.classes
     if not classes:
         raise UserError(f"no system that joins a run by {variants.field!r} is here").at(path)
     if len(classes) > 1:

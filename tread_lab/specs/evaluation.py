@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, shown
-from tread_lab.specs.extensions import Kind
 from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.metrics import METRICS, ReferenceSpec
 from tread_lab.specs.recipe import DDPM_LEVELS
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
@@ -123,7 +123,7 @@ def in_words(steps: Sequence[int]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-SOLVERS = Kind("solver", dict.fromkeys(("heun", "heun_full", "euler", "ddim", "ddpm", "sde")))
+SOLVERS = Registry("solver", dict.fromkeys(("heun", "heun_full", "euler", "ddim", "ddpm", "sde")))
 # Solvers of one process -> that process.
 CHAINS = {"ddpm": "ddpm", "ddim": "ddpm", "sde": "flow", "heun_full": "flow"}
 MOST_STEPS = 10_000  # of a sampler; published ones take up to 1,000

@@ -17,7 +17,7 @@ from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.recipe import EmaSpec
 from tread_lab.specs.routes import ReEntrySpec, RouteSpec
 from tread_lab.specs.run import InitSpec, RunSpec
-from tread_lab.specs.systems import Variants
+from tread_lab.specs.systems import SYSTEMS, Variants
 
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
 # A field that may be one value -> what the value says, whose parts can be set.
@@ -44,9 +44,7 @@ def check_field(key: str) -> None:
     own = re.sub(r"^((then|init_from\.run)\.)+", "", key)
     if own in {*SHORT, "then", *all_fields()}:
         return
-    with_packages = tuple(_walk(RunSpec, "", added=True))
-    if own not in with_packages:
-        raise UserError(f"no such field{near_field(own, (*SHORT, *with_packages))}")
+    raise UserError(f"no such field{near_field(own)}")
 
 
 def near_field(key: str, others: Iterable[str] = SHORT) -> str:
@@ -64,28 +62,33 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     return suggest(key, {name for name in (*others, *TOP) if "." not in name})
 
 
-@functools.cache
 def all_fields() -> tuple[str, ...]:
-    """Return every dotted field of a run, without those of its parents and of other packages."""
-    return tuple(dict.fromkeys(_walk(RunSpec, "", added=False)))
+    """Return every dotted field of a run, without those of its parents."""
+    return _fields_with(tuple(SYSTEMS))
 
 
-def _walk(cls: Any, prefix: str, *, added: bool) -> Iterator[str]:
-    """Yield the dotted fields below a dataclass, those that other packages add with `added`."""
+@functools.cache
+def _fields_with(systems: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dotted fields of a run where there are these systems."""
+    return tuple(dict.fromkeys(_walk(RunSpec, "")))
+
+
+def _walk(cls: Any, prefix: str) -> Iterator[str]:
+    """Yield the dotted fields below a dataclass."""
     for name, (hint, _) in fields_of(cls).items():
         yield prefix + name
         below = "route." if name == "routes" else f"{prefix}{name}."
-        for part in _classes(hint, added) if cls is not InitSpec else ():
-            yield from _walk(part, below, added=added)
+        for part in _classes(hint) if cls is not InitSpec else ():
+            yield from _walk(part, below)
 
 
-def _classes(hint: Any, added: bool) -> tuple[Any, ...]:
+def _classes(hint: Any) -> tuple[Any, ...]:
     """Return the dataclasses in a type hint."""
     if dataclasses.is_dataclass(hint):
         return (hint,)
     if variants := [said for said in get_args(hint) if isinstance(said, Variants)]:
-        return (*variants[0].classes, *(variants[0].added if added else ()))
-    return tuple(cls for part in get_args(hint) for cls in _classes(part, added))
+        return variants[0].classes
+    return tuple(cls for part in get_args(hint) for cls in _classes(part))
 
 
 def field_value(tree: Mapping[str, Any], key: str) -> Any:

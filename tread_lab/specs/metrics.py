@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Literal
 
 from tread_lab.specs.errors import UserError, lookup
-from tread_lab.specs.extensions import Kind
+from tread_lab.specs.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class MetricKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What a metric needs and means, and where its code is.
+    """What a metric needs and means.
 
     Attributes:
         features: `inception` (the 2015 network and no other), `dinov2` (ViT-L/14 and no other),
@@ -59,7 +59,6 @@ class Metric:
         fewest: images that it is defined for.
         fewest_real: real images that it is defined for, where it compares.
         compares: whether real images are needed beside the generated ones.
-        code: reference to a function as in `metrics.features`, where an extension has it.
     """
 
     features: Literal["inception", "dinov2", "own", "any"]
@@ -69,7 +68,6 @@ class Metric:
     fewest: int = 100
     fewest_real: int = 2
     compares: bool = True
-    code: str = ""
 
     @property
     def moments_given(self) -> bool:
@@ -96,7 +94,7 @@ _KID = MetricKind("quality", "lower", label="KID", meaning="kernel distance of t
 
 OWN_FEATURES = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
-METRICS = Kind(
+METRICS = Registry(
     "metric",
     {
         "fd": Metric(features="own", kind=_FD, keeps="moments"),
@@ -113,7 +111,6 @@ METRICS = Kind(
         "precision": Metric(features="any", kind=MetricKind("quality", "higher"), fewest_real=4),
         "recall": Metric(features="any", kind=MetricKind("quality", "higher"), fewest_real=4),
     },
-    Metric,
 )
 
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
-from tread_lab.specs.extensions import Kind
+from tread_lab.specs.registry import Registry
 
 DEEPEST = 10_000  # blocks
 # DiT paper, table 1: depth, width, heads
 SIZES = {"S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)}
-# The word before a size, as in `DiT-S/2`; that of an extension is its name.
+# The word before a size, as in `DiT-S/2`; that of a plugin is its name.
 FAMILIES = {"DiT": "dit", "LightningDiT": "dit", "MDT": "dit", "RWKV": "rwkv", "Mamba": "mamba"}
 STATE = 16  # S of a published Mamba
 MLP_SHARE = {"gelu": 1.0, "swiglu": 2 / 3}  # of d mlp_ratio, so that both have the same parameters
@@ -22,7 +22,7 @@ MLP_SHARE = {"gelu": 1.0, "swiglu": 2 / 3}  # of d mlp_ratio, so that both have 
 
 @dataclass(frozen=True, kw_only=True)
 class Backbone:
-    """What specs need of a backbone, and where its code is.
+    """What specs need of a backbone.
 
     Attributes:
         scans: whether it reads its tokens in order, so that only whole rows may leave.
@@ -31,10 +31,6 @@ class Backbone:
         alike: whether all blocks cost the same; else the cost of each is counted by itself.
         texts: whether text tokens may stand beside the image's in a block.
         options: the fields of a `ModelSpec` that it has beside depth, width, patch and init.
-        code: reference to a class as in `backbones.table`, where an extension has it.
-        cost: reference to a `BlockCost` of `engine.cost.blocks`, or to a function from a model and
-            the number of a block to one, where an extension has it; without it a pass of a block
-            is counted.
     """
 
     scans: bool = False
@@ -42,11 +38,9 @@ class Backbone:
     alike: bool = True
     texts: bool = False
     options: tuple[str, ...] = ()
-    code: str = ""
-    cost: str = "tread_lab.engine.cost.counted:counted"
 
 
-BACKBONES = Kind(
+BACKBONES = Registry(
     "backbone",
     {
         "dit": Backbone(
@@ -59,7 +53,6 @@ BACKBONES = Kind(
         "rwkv": Backbone(scans=True, options=("mlp_ratio",)),
         "mamba": Backbone(scans=True, compiles=False, options=("state",)),
     },
-    Backbone,
 )
 # The block of LightningDiT's four published configurations; none of them normalises queries and
 # keys (`use_qknorm: false`), which its code recommends where the loss becomes NaN.
@@ -248,10 +241,10 @@ def _size(model: ModelSpec, family: str) -> str:
 
 
 def _hint(value: Any) -> str:
-    families = (*FAMILIES, *BACKBONES.extensions)
+    families = (*FAMILIES, *(name for name in BACKBONES if name not in BACKBONES.built_in))
     names = [f"{family}-{size}/{p}" for family in families for size in SIZES for p in (1, 2, 4, 8)]
     names += [f"{name}/2" for name in COUNTED]
     same = [name for name in names if name.lower() == str(value).lower()]
     near = suggest(str(value), same or names)
-    examples = "DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or install the package that adds it"
+    examples = "DiT-B/2, RWKV-S/2 or Mamba-12x32/2, or name the module that adds it in plugins"
     return near if "did you mean" in near else f"; write e.g. {examples}"

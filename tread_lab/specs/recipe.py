@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, check_not_negative, check_positive
-from tread_lab.specs.extensions import Kind
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.systems import SystemSpec, Variants
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class EnsembleLoss(Loss):
 LOSSES = Variants("loss", PlainLoss, EnsembleLoss)
 
 
-SCHEDULES = Kind("schedule", dict.fromkeys(("constant", "sqrt_decay")))
+SCHEDULES = Registry("schedule", dict.fromkeys(("constant", "sqrt_decay")))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +227,7 @@ class ExecutionSpec:
             on a GPU. Results differ in the last bits, so the provenance of a run says which.
         deterministic: whether equal runs have equal bits on a GPU, too, where kernels such as the
             backward pass of flash attention above 256 tokens else add in any order; slower.
+        plugins: modules that register what the run names; `plugins` of its file.
     """
 
     micro_batch: int | None = None
@@ -237,6 +238,7 @@ class ExecutionSpec:
     workers: int = 0
     compile: Literal["auto", "blocks", "none"] = "auto"
     deterministic: bool = False
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")

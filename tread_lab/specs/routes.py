@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError, lookup, suggest
-from tread_lab.specs.extensions import Kind
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.systems import SystemSpec, Variants
 
 
@@ -118,22 +118,20 @@ Position = int | float | str
 
 @dataclass(frozen=True)
 class Selection:
-    """What a selection asks of the token grid, and where its code is.
+    """What a selection asks of the token grid.
 
     Attributes:
         unit: number of tokens that leave together, given the side of the square grid.
         side: the side of the grid must be a multiple of this.
         keeps_order: whether a scan, which reads its tokens row by row, may use it.
-        code: reference to a function as in `routing.select`, where an extension has it.
     """
 
     unit: Callable[[int], int] = lambda side: 1
     side: int = 1
     keeps_order: bool = False
-    code: str = ""
 
 
-SELECTIONS = Kind(
+SELECTIONS = Registry(
     "selection",
     {
         "random": Selection(),
@@ -141,7 +139,6 @@ SELECTIONS = Kind(
         "structured": Selection(side=2),
         "bernoulli": Selection(),
     },
-    Selection,
 )
 
 

@@ -21,6 +21,7 @@ from tread_lab.specs.recipe import (
     TrainSpec,
     outputs,
 )
+from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.routes import (
     BYPASSES,
     Bypass,
@@ -108,6 +109,17 @@ class RunSpec:
     seed: int = 0
     execution: ExecutionSpec = field(default_factory=ExecutionSpec)
     captions: Annotated[ConditionSpec | None, Variants("captions")] = None
+
+    @staticmethod
+    def before_decoding(tree: Mapping[str, Any]) -> None:
+        """Import the modules that register what the run names."""
+        execution = tree.get("execution")
+        import_plugins((execution.get("plugins") or ()) if isinstance(execution, Mapping) else ())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Import them in each process that the run is sent to."""
+        import_plugins(state["execution"].plugins)
+        vars(self).update(state)
 
     def __post_init__(self) -> None:
         if self.data.size % self.model.patch:

@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 
 from tread_lab.specs.decode import encode, fields_of
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.systems import Variants
+from tread_lab.specs.systems import SYSTEMS, Variants
 
 # Dotted paths left out of every signature: they change where and how a run is executed, never what
 # is learned. Fields that are declared by `unhashed` are left out, too. The device count belongs to
@@ -67,9 +67,13 @@ def _hashed(tree: Any) -> Any:
     return tree
 
 
-@functools.cache
 def unhashed() -> tuple[str, ...]:
     """Return the dotted paths that no signature has."""
+    return _unhashed_with(tuple(SYSTEMS))
+
+
+@functools.cache
+def _unhashed_with(systems: tuple[str, ...]) -> tuple[str, ...]:
     more = (
         f"{name}.{field.name}"
         for name, (hint, _) in fields_of(RunSpec).items()

@@ -137,6 +137,7 @@ class SweepSpec:
         search: how cells are chosen one after another; `None` runs every cell.
         stop_early: ends trials that are worse than the others after a few steps.
         hours: that the command may run, all sessions together; then runs stop with checkpoints.
+        plugins: modules to import first, which register selections, metrics and the like.
     """
 
     experiment: str | None
@@ -155,6 +156,7 @@ class SweepSpec:
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = None
     controls: tuple[dict[str, Any], ...] = ()
+    plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_positive(self, "hours")

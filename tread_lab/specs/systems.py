@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tread_lab.specs.extensions import Extension, Kind
+from tread_lab.specs.registry import Registry
 
 if TYPE_CHECKING:
     from tread_lab.specs.run import RunSpec
@@ -23,14 +23,14 @@ class JoinedBy:
         package: the folder, as it is imported. Its module `spec` has the classes; its module
             `system` has `SYSTEM`, which derives from `engine.system.System`.
         classes: field of a run (`bypass`, `loss`, `repa`, `captions`) -> the class that may stand
-            in it. Those of another package have a `kind` of their own.
+            in it. Each names its system, and those of plugins have a `kind` of their own.
     """
 
     package: str
     classes: Mapping[str, str]
 
 
-# The systems beside TREAD in the order in which they join a step; those of packages come after.
+# The systems beside TREAD in the order in which they join a step; those of plugins come after.
 _PUBLISHED: dict[str, dict[str, str]] = {
     "maskdit": {"bypass": "MaskBypass"},
     "mdt": {"bypass": "MdtBypass", "loss": "BothLoss"},
@@ -39,23 +39,15 @@ _PUBLISHED: dict[str, dict[str, str]] = {
     "text_to_image": {"captions": "CaptionSpec"},
     "repa": {"repa": "RepaSpec"},
 }
-SYSTEMS = Kind(
+SYSTEMS = Registry(
     "system",
     {name: JoinedBy(f"tread_lab.systems.{name}", own) for name, own in _PUBLISHED.items()},
-    JoinedBy,
 )
 
 
 def load(system: str, module: str, attribute: str) -> Any:
-    """Return what a module of a system's folder holds.
-
-    Raises:
-        UserError: it is another package's, and cannot be imported; names the package.
-    """
-    where = f"{SYSTEMS[system].package}.{module}"
-    if system in SYSTEMS.built_in:
-        return getattr(importlib.import_module(where), attribute)
-    return SYSTEMS.extensions[system].load(f"{where}:{attribute}")
+    """Return what a module of a system's folder holds."""
+    return getattr(importlib.import_module(f"{SYSTEMS[system].package}.{module}"), attribute)
 
 
 class SystemSpec:
@@ -63,12 +55,10 @@ class SystemSpec:
 
     Attributes:
         system: the name of the system; empty for what is TREAD's own.
-        extension: the entry of the package that added the system, if one did.
         in_label: whether the label of a run names it.
     """
 
     system: ClassVar[str] = ""
-    extension: ClassVar[Extension | None] = None
     in_label: ClassVar[bool] = True
 
     @classmethod
@@ -117,39 +107,14 @@ class Variants:
     def __init__(self, field: str, *own: type[SystemSpec]) -> None:
         self.field, self.own = field, own
 
-    def for_kind(self, kind: Any) -> tuple[type[SystemSpec], ...]:
-        """Return the classes of this package, and those of others for a kind that is none of it.
-
-        Raises:
-            UserError: a package that adds a system cannot be used.
-        """
-        ours = kind is None or any(kind == getattr(cls, "kind", None) for cls in self.classes)
-        return self.classes if ours else (*self.classes, *self.added)
-
-    @functools.cached_property
-    def classes(self) -> tuple[type[SystemSpec], ...]:
-        """The classes of this package, imported when the first tree is decoded."""
-        return (*self.own, *self._joining(SYSTEMS.built_in))
-
     @property
-    def added(self) -> tuple[type[SystemSpec], ...]:
-        """The classes that other packages add."""
-        return tuple(self._joining(SYSTEMS.extensions))
-
-    def _joining(self, systems: Mapping[str, object]) -> Iterator[type[SystemSpec]]:
-        for name in systems:
-            if attribute := SYSTEMS[name].classes.get(self.field):
-                cls = load(name, "spec", attribute)
-                if extension := SYSTEMS.extensions.get(name):
-                    _check(extension, cls)
-                    cls.system, cls.extension = name, extension
-                yield cls
+    def classes(self) -> tuple[type[SystemSpec], ...]:
+        """The classes, imported when the first tree is decoded."""
+        return (*self.own, *_joining(self.field, tuple(SYSTEMS)))
 
 
-def _check(extension: Extension, cls: Any) -> None:
-    """Check the class of another package."""
-    frozen = dataclasses.is_dataclass(cls) and getattr(cls, "__dataclass_params__").frozen  # noqa: B009
-    if not (isinstance(cls, type) and issubclass(cls, SystemSpec) and frozen):
-        raise extension.broken(f"{cls!r} is no frozen dataclass that derives from SystemSpec")
-    if not isinstance(getattr(cls, "kind", None), str):
-        raise extension.broken(f"{cls.__name__} has no field `kind` that names it")
+@functools.cache
+def _joining(field: str, systems: tuple[str, ...]) -> tuple[type[SystemSpec], ...]:
+    """Return the classes of systems that may stand in a field of a run."""
+    named = ((name, SYSTEMS[name].classes.get(field)) for name in systems)
+    return tuple(load(name, "spec", attribute) for name, attribute in named if attribute)

@@ -252,8 +252,6 @@ class Projection:
         always["selection"] = " + ".join(
             dict.fromkeys(route["selection"] for route in spec["routes"])
         )
-        packages = self._lab.run(trial.stored.run).packages()
-        always |= {f"package {name}": version for name, version in packages.items()}
         settings = self._reader.parameters(trial.stored)
         own = {PARAMETERS.get(name, name): value for name, value in settings.items()}
         params = {**always, **trial.varied, **own}

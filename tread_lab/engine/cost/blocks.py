@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tread_lab.specs.errors import lookup
-from tread_lab.specs.model import BACKBONES, ModelSpec
+from tread_lab.specs.model import ModelSpec
+from tread_lab.specs.registry import Registry
 
 FP32 = 4  # bytes
 
@@ -36,12 +37,10 @@ class BlockCost:
 
 
 def block_cost(model: ModelSpec, l: int = 0) -> BlockCost:
-    """Return what block `l` of the network `model` costs.
-
-    Raises:
-        UserError: no table holds its backbone.
-    """
-    found = lookup(BLOCK_COSTS, model.backbone, "model.backbone")
+    """Return what block `l` of the network `model` costs; counted where no formula is known."""
+    found = BLOCK_COSTS.get(model.backbone)
+    if found is None:
+        found = importlib.import_module("tread_lab.engine.cost.counted").counted  # has torch
     return found if isinstance(found, BlockCost) else found(model, l)
 
 
@@ -157,4 +156,4 @@ BUILT_IN: dict[str, BlockCost | OfBlock] = {
     "rwkv": BlockCost(_rwkv_macs, _rwkv_parameters, _rwkv_kept),
     "mamba": BlockCost(_mamba_macs, _mamba_parameters, _mamba_kept),
 }
-BLOCK_COSTS = BACKBONES.code(BUILT_IN, field="cost")
+BLOCK_COSTS: Registry[BlockCost | OfBlock] = Registry("backbone", BUILT_IN)

@@ -21,16 +21,13 @@ from tread_lab.metrics.fidelity import sha256
 from tread_lab.metrics.reference_file import reference_path
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
-from tread_lab.specs.data import SOURCES, DataSpec
+from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import (
-    SOLVERS,
     EvaluationSpec,
     SamplesSpec,
 )
-from tread_lab.specs.metrics import METRICS, by_extractor
-from tread_lab.specs.model import BACKBONES
-from tread_lab.specs.recipe import SCHEDULES
+from tread_lab.specs.metrics import by_extractor
 from tread_lab.specs.routes import SELECTIONS
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount, counted
@@ -152,10 +149,8 @@ def _check_compiler(specs: Sequence[RunSpec], device_type: str) -> Iterator[str]
         yield f"blocks run eagerly, which takes 1.4 times as long on an H200: {why}; install gcc"
 
 
-def check_extensions(tasks: Iterable[Task]) -> None:
-    """Refuse packages that claim one name, and selections that keep wrong tokens."""
-    for kind in (BACKBONES, METRICS, SCHEDULES, SELECTIONS, SOLVERS, SOURCES):
-        assert kind.extensions is not None  # looked at, whether its names are used or not
+def check_selections(tasks: Iterable[Task]) -> None:
+    """Refuse selections of plugins that keep wrong tokens."""
     for routes, tokens in dict.fromkeys((task.spec.routes, task.spec.tokens) for task in tasks):
         draw_routing([r for r in routes if r.selection not in SELECTIONS.built_in], (2, tokens), 0)
 
