@@ -20,6 +20,7 @@ from tread_lab.cli import main
 from tread_lab.records.lab import Lab
 
 SMALL = ["model.width=16", "model.heads=1", "model.depth=4", "train.steps=3"]
+SMALL += ["train.warmup=0", "train.ema=0.5"]
 
 
 def run(*words: str) -> None:
@@ -85,6 +86,7 @@ RECIPES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:init_from.file")
 @pytest.mark.parametrize("network", RECIPES)
 def test_a_published_network_is_measured_under_guidance(
     network: str, in_folder: Path, capsys: pytest.CaptureFixture[str]
