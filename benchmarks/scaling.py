@@ -3,10 +3,9 @@
     python benchmarks/scaling.py --out OUT [--device cuda] [--axes tokens workers]
     python benchmarks/scaling.py --out OUT --axes              (draw OUT/results.jsonl alone)
 
-Points are medians of whole steps, dense and routed. Lines are a plan's forecast, from steps that
-are timed once, at the base point of all curves. Results go to OUT/results.jsonl as they are found,
-the picture to OUT/scaling.png; results of `gpu.py` are drawn too. A device is a GPU or a core of a
-CPU.
+Points are medians of whole steps, dense and routed. Results go to OUT/results.jsonl as they are
+found, the picture to OUT/scaling.png; results of `gpu.py` are drawn too. A device is a GPU or a
+core of a CPU.
 """
 
 from __future__ import annotations
@@ -57,16 +56,14 @@ def places(axis: str, device: torch.device) -> list[list[Place]]:
 def beside(bench: Bench, axis: str) -> None:
     """Time steps of the base point in several processes at once."""
     grid = scaling.GRIDS[bench.device.type]
-    speed, runs = scaling.base_speed(bench, grid), scaling.runs_at(bench, grid, grid.base)
+    runs = scaling.runs_at(bench, grid, grid.base)
     context = multiprocessing.get_context("spawn")
     for taken in places(axis, bench.device):
         count = len(taken)
         with context.Pool(count, _begin, [context.Barrier(count, timeout=120)]) as pool:
             found = pool.map(_steps, [(bench.out, place) for place in taken], chunksize=1)
         times = {kind: sum(times[kind] for times in found) / count for kind in runs}
-        sharing = count if axis == "runs a device" else 1
-        said = {"processes": count, "sharing": sharing}
-        scaling.say(bench, axis, count, runs, times, speed, **said)
+        scaling.say(bench, axis, count, runs, times, processes=count)
 
 
 _barrier: threading.Barrier  # where the processes of a point wait for each other
@@ -87,25 +84,13 @@ def _steps(task: tuple[Path, Place]) -> dict[str, float]:
     return scaling.milliseconds(bench, scaling.runs_at(bench, grid, grid.base), _barrier.wait)
 
 
-def worst(rows: Sequence[Row]) -> tuple[float, str, float]:
-    """Return where the forecast of an axis is worst: forecast over measurement less one, where."""
-    off = (
-        (row[f"{kind} forecast ms"] / row[f"{kind} ms"] - 1, kind, row["at"])
-        for row in rows
-        for kind in LOOKS
-    )
-    return max(off, key=lambda found: abs(found[0]))
-
-
 def draw(ax: Axes, axis: str, rows: Sequence[Row]) -> None:
-    """Draw the curves of one axis: points are measured, lines are forecast."""
+    """Draw the curves of one axis."""
     name, scale = AXES[axis]
     at = [row["at"] for row in rows]
     for kind, (marker, line, colour) in LOOKS.items():
-        for part, look in {"ms": marker, "forecast ms": line}.items():
-            costs = [row[f"{kind} {part}"] / row["images"] for row in rows]
-            said = f"{kind}, {'measured' if part == 'ms' else 'forecast'}"
-            ax.plot(at, costs, look, color=colour, label=said)
+        costs = [row[f"{kind} ms"] / row["images"] for row in rows]
+        ax.plot(at, costs, marker + line, color=colour, label=kind)
     if scale == "log":
         ax.set_xscale("log", base=2)
     if axis == "tokens":
@@ -115,11 +100,10 @@ def draw(ax: Axes, axis: str, rows: Sequence[Row]) -> None:
         ax.set_ylim(0, 1.1 * ax.dataLim.ymax)
     ax.set_xticks(at, [f"{value:g}" for value in at])
     ax.set(xlabel=name, ylabel="time an image (ms)")
-    ax.set_title(f"forecast off by at most {100 * abs(worst(rows)[0]):.0f}%")
 
 
 def picture(results: Path) -> bytes:
-    """Return the picture of all measured curves, and print how far their forecasts are off."""
+    """Return the picture of all measured curves."""
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     curves = {axis: [r for r in rows if r.get("axis") == axis and "images" in r] for axis in AXES}
     curves = {axis: found for axis, found in curves.items() if found}
@@ -129,7 +113,6 @@ def picture(results: Path) -> bytes:
     )
     for ax, (axis, found) in zip(axes, curves.items()):
         draw(ax, axis, found)
-        print("{}: forecast at worst {:+.0%}, {} at {:g}".format(axis, *worst(found)))
     for ax in axes[len(curves) :]:
         ax.set_axis_off()
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)

@@ -1,4 +1,4 @@
-"""The cost of a step against tokens, depth, rate and batch, with the forecast beside it."""
+"""The cost of a step against tokens, depth, rate and batch, dense and routed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpu_phases.shared import Bench
-from tread_lab.engine.cost import calibration
-from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.cost.training import cost
 from tread_lab.specs import RunSpec
 
@@ -57,19 +55,13 @@ GRIDS = {
 
 
 def measure(bench: Bench, axes: Iterable[str] = GRIDS["cuda"].axes) -> None:
-    """Vary one thing at a time; a forecast rests on steps timed at the base point."""
+    """Vary one thing at a time."""
     grid = GRIDS[bench.device.type]
-    speed = base_speed(bench, grid)
     for axis in axes:
         for value in grid.axes[axis][: 1 if bench.small else None]:
             with bench.guarded("scaling", axis=axis, at=value):
                 runs = runs_at(bench, grid, _point(grid, axis, value))
-                say(bench, axis, value, runs, milliseconds(bench, runs), speed)
-
-
-def base_speed(bench: Bench, grid: Grid) -> Speed:
-    """Return the speed that a plan would time for runs at the base point."""
-    return calibration.measure(runs_at(bench, grid, grid.base)["dense"], bench.device)
+                say(bench, axis, value, runs, milliseconds(bench, runs))
 
 
 def _point(grid: Grid, axis: str, value: float) -> Point:
@@ -110,23 +102,16 @@ def say(
     at: float,
     runs: Mapping[str, RunSpec],
     times: Mapping[str, float],
-    speed: Speed,
-    *,
     processes: int = 1,
-    sharing: int = 1,
 ) -> None:
-    """Write the times of a point, their forecasts, and the gain beside that of the FLOPs.
+    """Write the times of a point, and the gain beside that of the FLOPs.
 
     Args:
         times: milliseconds of a step of each run.
         processes: that make a step in this time.
-        sharing: processes of each device.
     """
     dense, routed = runs["dense"], runs["routed"]
     row: dict[str, float] = {"images": processes * dense.train.batch}
     row |= {f"{kind} ms": ms for kind, ms in times.items()}
-    for kind, spec in runs.items():
-        seconds = speed.train_seconds(spec) / spec.train.steps
-        row[f"{kind} forecast ms"] = 1e3 * sharing * seconds
     gain = times["dense"] / times["routed"]
     bench.say("scaling", axis=axis, at=at, **row, measured=gain, predicted=cost(routed).speedup)

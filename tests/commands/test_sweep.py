@@ -20,7 +20,6 @@ from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
-from tread_lab.sweep.plan.forecast import Forecast
 from tread_lab.sweep.plan.planned_sweep import load_sweep
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
@@ -61,7 +60,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch, drawn: list[str]) -> Any:
-    """No step is trained or timed: results are made up, or `error` is raised; `done` are specs."""
+    """No step is trained: results are made up, or `error` is raised; `done` are specs."""
     made = SimpleNamespace(done=[], error=None, beside=lambda lab: None)
 
     def run(executor: object, lab: Lab, queue: Any, watch: object) -> None:
@@ -73,7 +72,6 @@ def pretended(monkeypatch: pytest.MonkeyPatch, drawn: list[str]) -> Any:
         made.done += [task.spec for task in pretender.done]
 
     monkeypatch.setattr(InlineExecutor, "run", run)
-    monkeypatch.setattr(sweep, "forecast", lambda lab, *_, **how: Forecast(lab))
     return made
 
 
@@ -161,7 +159,7 @@ def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_b
     assert "running 1 failed runs again" in capsys.readouterr().err, "the baseline"
 
 
-def test_a_plan_that_is_asked_for_says_disk_and_hours_and_writes_nothing(
+def test_a_plan_says_disk_and_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = ["sweep", "s.yaml", "--root", "lab", "--device", "cpu"]
@@ -169,7 +167,6 @@ def test_a_plan_that_is_asked_for_says_disk_and_hours_and_writes_nothing(
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     for start in ("disk: at most ", "parameters: "):
         assert any(line.startswith(start) for line in lines)
-    assert any("device-hours: training " in line for line in lines)
     shown = [main([*command, "--plan", "--json"]) or capsys.readouterr().out for _ in range(2)]
     assert shown[0] == shown[1] and json.loads(shown[0])["counts"]["runs"] == 2
     assert not Path("lab").exists()
@@ -202,16 +199,6 @@ def test_gpus_of_a_cluster_that_runs_leave_idle_are_told(
     assert main([*COMMAND, "--plan"]) == 0
     said = "3 GPUs of the cluster stay idle: --gpus 1 gives a run one\n"
     assert capsys.readouterr().err == said
-
-
-def test_nothing_is_timed_for_a_sweep_that_another_driver_has(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    timed: list[str] = []
-    monkeypatch.setattr(sweep, "forecast", lambda *what, **how: timed.append("steps"))
-    with Lab.at("lab").sweep("s").lock():
-        assert main(COMMAND) == 2
-    assert timed == [] and "process" in capsys.readouterr().err
 
 
 def test_sweep_continues_with_more_hours(
@@ -281,7 +268,7 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
     plan = sweep.replace(planned.plan, **setting)
     open_tasks = plan.open_tasks(planned.lab)
-    queue = sweep._queue(planned.lab, plan, open_tasks, sweep.Forecast(planned.lab))
+    queue = sweep._queue(planned.lab, plan, open_tasks)
     tasks = [queue.next() for _ in range(3)]
     steps = [task.spec.train.steps for task in tasks if task is not None]
     assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
@@ -293,8 +280,8 @@ def test_baselines_come_before_longer_runs(setting: dict[str, Any]) -> None:
     axes = {"route": ["2->8"], "train.steps": [100, 300]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    plan, times = sweep.replace(planned.plan, **setting), sweep.Forecast(planned.lab)
-    queue = sweep._queue(planned.lab, plan, plan.open_tasks(planned.lab), times)
+    plan = sweep.replace(planned.plan, **setting)
+    queue = sweep._queue(planned.lab, plan, plan.open_tasks(planned.lab))
     tasks = [task for _ in range(8) if (task := queue.next()) is not None]
     assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
 

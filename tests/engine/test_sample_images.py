@@ -92,12 +92,11 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
 
 
 def test_images_that_are_drawn_are_done_in_part_until_they_are_described(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+    folder: RunFolder,
 ) -> None:
-    monkeypatch.setattr(drawing, "describing_share", lambda run, spec: 0.75)
     shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
     done = list(measuring(folder, SPEC, CPU, cache=folder.cache))
-    drawn, described = [0, 16, 32, 48, 64, 75], [123, 171, 219, 267, 300]
+    drawn, described = [0, 32, 64, 96, 128, 150], [182, 214, 246, 278, 300]
     assert done == [(images, COUNT) for images in drawn + described]
     shutil.rmtree(folder.evaluation(SPEC).path)
 

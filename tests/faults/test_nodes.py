@@ -15,7 +15,7 @@ import tread_lab
 from tests.faults.compare import outcome
 from tests.sweep.plans import carry_out, tiny
 from tread_lab.records.lab import Lab
-from tread_lab.specs import RunSpec, UserError
+from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.trial.task import Task
@@ -67,7 +67,7 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
 ) -> None:
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
-    asked_for_its_devices(cluster, tiny(steps=3))
+    asked_for_its_devices(cluster)
     spec = tiny(steps=300, execution={"checkpoint_every": 10})
     folder, left = lab.run_of(spec), list[str]()
 
@@ -133,15 +133,13 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     cluster.remove_node(different, allow_graceful=False)
 
 
-def asked_for_its_devices(cluster: Any, spec: RunSpec) -> None:
-    """The node that can have a run is asked and timed; its GPU does not work, which is named."""
+def asked_for_its_devices(cluster: Any) -> None:
+    """The node that can have a run is asked; its GPU does not work, which is named."""
     from tread_lab.sweep.execution.ray_probe import cluster_devices
 
     devices = cluster_devices(TrialResources())
     assert (devices.type, devices.slots, devices.runs_per_device) == ("cpu", 1, 1)
-    assert (devices.local, devices.idle_gpus) == (None, 1)
-    (speed,) = devices.time([spec], at_once=1) or ()
-    assert speed.per_flop > 0
+    assert devices.idle_gpus == 1
     with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
         cluster_devices(TrialResources(cpus=4, gpus=1))
     (node,) = cluster.worker_nodes

@@ -61,8 +61,7 @@ def gate(place: str, *, path: str, nth: int = 1) -> None:
 
 
 def without_extras() -> None:
-    """No prediction of the time and no figures: most faults are about neither."""
-    wrap("tread_lab.sweep.plan.timing:trial_batch", lambda *args: 0)  # nothing is timed
+    """No figures: most faults are not about them."""
     wrap("tread_lab.analysis.figures.catalogue:write_figures", lambda *args, **options: [])
 
 

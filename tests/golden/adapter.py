@@ -239,7 +239,7 @@ def count_cost(
         return {"flops_an_image": sample_flops(spec, decode(SamplerSpec, sampler))}
     found = cost(spec)
     names = ("parameters", "unsampled", "auxiliary", "teacher", "positions", "plain_macs")
-    names += ("speedup", "speedup_on_gpu", "exact_flops", "images", "train_flops")
+    names += ("speedup", "images", "train_flops")
     names += ("weights_bytes", "checkpoint_bytes", "memory_bytes")
     return {
         **{name: getattr(found, name) for name in names},

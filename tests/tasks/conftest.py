@@ -81,9 +81,8 @@ def run_command(in_folder: Path, no_figures: None, capsys: pytest.CaptureFixture
 
 
 @pytest.fixture
-def run_sweep(run_command: Command, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Answer]:
+def run_sweep(run_command: Command) -> Callable[..., Answer]:
     """Write a sweep file and run it without Ray and MLflow; it ends well unless told otherwise."""
-    monkeypatch.setattr("tread_lab.sweep.plan.timing.trial_batch", lambda *arguments: 0)
 
     def sweep(text: str, *words: str, name: str = "small", code: int = DONE) -> Answer:
         Path(f"{name}.yaml").write_text(text)

@@ -17,12 +17,11 @@ from rich.progress import Progress
 from tests.pretender import Pretender
 from tests.sweep.plans import tiny
 from tests.terminal.conftest import Screen
-from tread_lab.engine.cost.speed import Speed, kind_of
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs import decode
 from tread_lab.specs.evaluation import HeldoutSpec
-from tread_lab.sweep.plan.forecast import Forecast
-from tread_lab.sweep.plan.timing import Timing
+from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
 from tread_lab.sweep.trial.task import Task
 from tread_lab.sweep.trial.trial import QUEUED, Report, run_trial
 from tread_lab.terminal import live_progress
@@ -36,18 +35,11 @@ def report(task: Task, phase: str, step: int) -> Report:
     return Report(task.run, phase, step, task.spec.train.steps, 0.5)
 
 
-def seconds_per_step(lab: Lab, *tasks: Task) -> Forecast:
-    """Every step is predicted to take a second, in one slot."""
-    speed = Speed(overhead=1.0, per_flop=0)
-    return Forecast(lab, {kind_of(task.spec): Timing(speed) for task in tasks})
-
-
 def test_training_and_measuring_count_as_much_as_they_take(lab: Lab) -> None:
     task = Task(tiny(steps=6), (HELDOUT,))
-    forecast = Forecast(lab)
-    trained = forecast.training(task.spec) / forecast.work(task)
+    trained = cost(task.spec).train_flops / task_flops(task)
     assert 0.1 < trained < 0.9
-    work = WorkDone([task], [task], forecast)
+    work = WorkDone([task], [task], lab)
     assert work.fraction() == 0 and work.counts() == "0/1 ended"
     work.record(report(task, "train", 3))
     assert work.fraction() == pytest.approx(trained / 2)
@@ -66,50 +58,45 @@ def test_what_earlier_sessions_did_is_neither_progress_nor_left(lab: Lab) -> Non
     measured, fresh = Task(tiny(steps=6), (HELDOUT,)), Task(tiny(steps=6, seed=1))
     Pretender(lab).run([measured])
     half = Task(measured.spec, (HELDOUT, decode(HeldoutSpec, {"images": 48, "levels": 4})))
-    forecast = Forecast(lab)
-    work = WorkDone([half, fresh], [half, fresh], forecast)
+    work = WorkDone([half, fresh], [half, fresh], lab)
     work.record(report(fresh, "completed", 6))
-    still = forecast.measuring(half, still=True)
-    assert 0 < still < forecast.measuring(half)
-    assert work.fraction() == pytest.approx(1 - still / (still + forecast.work(fresh)))
+    still = evaluation_flops_left(lab, half)
+    assert 0 < still < task_flops(half) - cost(half.spec).train_flops
+    assert work.fraction() == pytest.approx(1 - still / (still + task_flops(fresh)))
 
 
 @pytest.mark.parametrize(
-    ("steps", "slots", "predicted", "reports"),
+    ("steps", "slots", "reports"),
     [
         # Seconds since the first report, task, phase, step -> the time left; a step takes a second.
-        ([1000], 1, True, [(0, 0, "train", 0, 1000.0), (1000, 0, "train", 500, 500 * 1030 / 530)]),
-        # The longest run under way is waited for; the forecast weighs as much as 30 s.
-        ([1000, 10], 2, True, [(0, 0, "train", 0, 1000.0), (0, 1, "completed", 10, 1000 * 30 / 35),
-                               (0, 0, "train", 600, 400 * 30 / 335)]),
-        # Two runs at once, exactly as predicted.
-        ([1000] * 4, 2, True, [(0, 0, "train", 0, None), (0, 1, "train", 0, None),
-                               (500, 0, "train", 500, None), (500, 1, "train", 500, 1500.0)]),
-        # Without a prediction nothing is said before something is seen to move,
-        ([1000], 1, False, [(0, 0, "train", 100, "..."), (60, 0, "train", 100, "..."),
-                            (60, 0, "train", 200, 480.0)]),
+        # The longest run under way is waited for.
+        ([1000, 10], 2, [(0, 0, "train", 0, "..."), (10, 1, "completed", 10, None),
+                         (10, 0, "train", 590, 410 * 10 / 300)]),
+        # Two runs at once.
+        ([1000] * 4, 2, [(0, 0, "train", 0, None), (0, 1, "train", 0, None),
+                         (500, 0, "train", 500, None), (500, 1, "train", 500, 1500.0)]),
+        # Nothing is said before something is seen to move,
+        ([1000], 1, [(0, 0, "train", 100, "..."), (60, 0, "train", 100, "..."),
+                     (60, 0, "train", 200, 480.0)]),
         # for five seconds, and half a percent.
-        ([1000], 1, False, [(0, 0, "train", 0, "..."), (4.9, 0, "train", 500, "...")]),
-        ([1000], 1, False, [(0, 0, "train", 0, "..."), (5.0, 0, "train", 500, 5.0)]),
-        ([1000], 1, False, [(0, 0, "train", 0, "..."), (60.0, 0, "train", 4, "...")]),
-        ([1000], 1, False, [(0, 0, "train", 0, "..."), (60.0, 0, "train", 5, 60 * 199.0)]),
+        ([1000], 1, [(0, 0, "train", 0, "..."), (4.9, 0, "train", 500, "...")]),
+        ([1000], 1, [(0, 0, "train", 0, "..."), (5.0, 0, "train", 500, 5.0)]),
+        ([1000], 1, [(0, 0, "train", 0, "..."), (60.0, 0, "train", 4, "...")]),
+        ([1000], 1, [(0, 0, "train", 0, "..."), (60.0, 0, "train", 5, 60 * 199.0)]),
     ],
 )  # fmt: skip
-def test_time_left_begins_as_predicted_and_follows_what_is_seen(
-    steps: list[int], slots: int, predicted: bool, reports: list[Any],
-    lab: Lab, clock: Any,
+def test_time_left_follows_what_is_seen(
+    steps: list[int], slots: int, reports: list[Any], lab: Lab, clock: Any
 ) -> None:  # fmt: skip
     tasks = [Task(tiny(steps=count, seed=seed)) for seed, count in enumerate(steps)]
-    timings = seconds_per_step(lab, *tasks).timings if predicted else {}
-    work = WorkDone(tasks, tasks, Forecast(lab, timings, slots=slots))
-    at_first = live_progress.duration(sum(steps) / slots) if predicted else "..."
-    assert len(set(steps)) > 1 or work.summary() == f"0/{len(steps)} ended, {at_first} left"
+    work = WorkDone(tasks, tasks, lab, slots=slots)
+    assert work.summary() == f"0/{len(steps)} ended, ... left"
     for seconds, number, phase, step, left in reports:
         clock.now = 100.0 + seconds
         work.record(report(tasks[number], phase, step))
         said = live_progress.duration(left) if isinstance(left, float) else left
         assert left is None or work.time_left() == said
-    assert WorkDone([], [], Forecast(lab)).fraction() == 1
+    assert WorkDone([], [], lab).fraction() == 1
 
 
 def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(lab: Lab) -> None:
@@ -117,7 +104,7 @@ def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done
     with closing(run_trial(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
         while next(steps).step < 15:
             pass
-    work = WorkDone([task], [task], Forecast(lab))
+    work = WorkDone([task], [task], lab)
     work.record(report(task, "train", 11))
     assert work.fraction() == 0
     work.record(report(task, "train", 14))
@@ -133,12 +120,12 @@ def test_a_page_reads_the_time_left_of_the_terminal_while_the_driver_works(
     sweep.path.mkdir(parents=True)
     plan: Any = SimpleNamespace(name="placement", possible_trials=(), possible_tasks=(task,))
     assert sweep.time_left() == ""
-    with sweep_progress(plan, [task], seconds_per_step(lab, task)) as watch:
+    with sweep_progress(plan, [task], lab, 1) as watch:
         watch(report(task, "train", 2))
-        assert sweep.time_left() == "2 s"
+        assert sweep.time_left() == "..."
         clock.now += 6
         watch(report(task, "train", 3))
-        assert sweep.time_left() == "1 s"
+        assert sweep.time_left() == "6 s"
         later = time.time() + 61  # the driver has said nothing for a minute
         monkeypatch.setattr(
             "tread_lab.records.sweep_folder.time", SimpleNamespace(time=lambda: later)
@@ -176,7 +163,7 @@ def test_a_log_has_a_line_every_20_seconds_and_one_for_each_end(
 
 def test_an_overflow_is_said_once_for_each_run(lab: Lab, said: list[str]) -> None:
     tasks = [Task(tiny(steps=10, seed=seed)) for seed in (0, 1)]
-    work = WorkDone(tasks, tasks, Forecast(lab), {tasks[0].run: "first", tasks[1].run: "second"})
+    work = WorkDone(tasks, tasks, lab, {tasks[0].run: "first", tasks[1].run: "second"})
     for number, overflows in ((0, 0), (0, 1), (0, 2), (1, 3)):
         work.record(Report(tasks[number].run, "train", 1, 10, 0.5, overflows))
     assert said == [
@@ -229,7 +216,7 @@ def test_a_terminal_has_a_bar_for_all_and_one_for_each_run_under_way(
 def test_a_run_that_was_not_open_counts_from_its_first_report(lab: Lab) -> None:
     """One that has ended by then counts whole: a search has just added it."""
     first, later, ended = (Task(tiny(steps=n, seed=k)) for k, n in enumerate((4000, 1000, 1000)))
-    work = WorkDone([first], [later, ended], seconds_per_step(lab, first, later, ended))
+    work = WorkDone([first], [later, ended], lab)
     for task, phase, step, done in (
         (later, "train", 500, 0.0),
         (later, "train", 600, 0.025),

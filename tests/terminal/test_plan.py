@@ -12,7 +12,7 @@ from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped, Suggestion
-from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
+from tread_lab.sweep.plan.forecast import RemainingTime
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.plan import (
@@ -90,7 +90,6 @@ def test_the_time_left_stands_behind_the_flops(lab: Lab, screen: Screen) -> None
         "earlier runs": RemainingTime(60.0, 1, "from 3 earlier runs"),
         "two runs": RemainingTime(7200.0, 2),
         "one of them trained": RemainingTime(7200.0, 2, "", 1),
-        "stated rates": RemainingTime(7200.0, 2, "from stated rates of H100", 0, (0.8, 1.5)),
     }.items():
         screen(title, show, answers, placements(axes={}), lab, remaining)
 
@@ -162,5 +161,10 @@ def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen:
 
 def test_a_network_of_two_bypasses_has_the_parameters_of_both(lab: Lab) -> None:
     both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
-    lines = [*hours_lines(both, Forecast(lab), [])]
-    assert "parameters: DiT-12x32/2 238,980 to 241,092" in lines
+    lines = [*hours_lines(both, RemainingTime(None, 3))]
+    assert lines == ["parameters: DiT-12x32/2 238,980 to 241,092"]
+
+
+def test_known_times_add_up_to_device_hours(lab: Lab) -> None:
+    remaining = RemainingTime(1800.0, 2, "from 3 earlier runs", device_seconds=7200.0)
+    assert "2 device-hours with evaluations" in hours_lines(placements(), remaining)

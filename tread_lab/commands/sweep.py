@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from tread_lab.sweep.execution.executor import Interrupted
 from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
-from tread_lab.sweep.plan.forecast import Forecast, forecast
+from tread_lab.sweep.plan.forecast import forecast, task_flops
 from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_tasks
 from tread_lab.sweep.plan.preflight import (
     check_arithmetic,
@@ -72,12 +71,6 @@ class _Launch:
     resources: TrialResources
     devices: Devices
 
-    @functools.cached_property
-    def forecast(self) -> Forecast:
-        """How long it takes; the first look may time a few steps."""
-        start = self.kind.start_seconds
-        return forecast(self.lab, self.open_tasks, self.devices, start=start)
-
     @property
     def whole(self) -> set[str]:
         """The runs that were complete, with every file as it was written."""
@@ -91,7 +84,7 @@ def sweep(options: Sweep) -> int:
     kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
     if not options.plan:
-        lab.check_writable()  # before anything is timed
+        lab.check_writable()
     name, spec, experiment = load_sweep(options.file, options.overrides)
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
@@ -131,14 +124,15 @@ def sweep(options: Sweep) -> int:
 
 def _show(launch: _Launch, out: Console) -> None:
     """Print what will run and what it will take; on stdout where only the plan is asked for."""
-    plan, lab, times, slots = launch.plan, launch.lab, launch.forecast, launch.devices.slots
-    show_plan(out, plan, lab, times.total(launch.open_tasks), slots)
+    plan, lab, slots = launch.plan, launch.lab, launch.devices.slots
+    remaining = forecast(lab, launch.open_tasks, launch.devices)
+    show_plan(out, plan, lab, remaining, slots)
     show_lines(out, disk_lines(disk_need(launch.open_tasks, slots), lab))
     if (per_run := launch.devices.per_run) > 1:
         how = "which also draw its images; no time of their exchange is counted"
         show_lines(out, [f"each run is trained on {per_run} devices, {how}"])
     if launch.options.plan:
-        show_lines(out, hours_lines(plan, times, launch.open_tasks))
+        show_lines(out, hours_lines(plan, remaining))
     if limit := hours_text(lab.sweep(plan.name), plan.hours):
         show_lines(out, [f"hours: {limit}"])
 
@@ -165,8 +159,6 @@ def _retry_failed(
 def _drive(launch: _Launch) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
 
-    What would be refused is refused before any step is timed.
-
     Raises:
         Unavailable: the disk is full or the cluster is lost.
         UserError: a mistake of some runs, raised once the others have ended.
@@ -182,10 +174,10 @@ def _drive(launch: _Launch) -> int:
         if plan.stop_early is None:  # all runs go on
             folder.stopped_path.unlink(missing_ok=True)
         _show(launch, notices)
-        queue = _queue(lab, plan, open_tasks, launch.forecast)
+        queue = _queue(lab, plan, open_tasks)
         mistake = None
         try:
-            if not queue.finished:  # a search may have work where no forecast saw any
+            if not queue.finished:  # a search may have work where no run is open
                 folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
                 _execute(launch, queue)
         except Interrupted:
@@ -223,12 +215,12 @@ def _execute(launch: _Launch, queue: TimedQueue) -> None:
         stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
         if not launch.options.no_mlflow:
             stack.enter_context(live_sync(lab, plan.name))
-        watch = stack.enter_context(sweep_progress(plan, open_tasks, launch.forecast))
+        watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
 
 
-def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> TimedQueue:
+def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
     """Return what hands out tasks within the hours: the open ones, or those of a search.
 
     Baselines come first, so that whatever ends has something to be compared with; then the longest,
@@ -237,7 +229,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task], times: Forecast) -> Time
     queue: TaskQueue
     if plan.search_spec is None:
         baselines = {trial.baseline for trial in plan.trials}
-        longest_first = tasks if plan.stop_early else times.longest_first(tasks)
+        longest_first = tasks if plan.stop_early else sorted(tasks, key=task_flops, reverse=True)
         ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
         queue = ListQueue(ordered, after=plan.baselines_first)
     else:

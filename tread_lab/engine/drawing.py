@@ -15,7 +15,6 @@ from torch import Tensor
 from tread_lab.data.source import image_shape, open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.compiled import compile_for
-from tread_lab.engine.cost.sampling import describing_share
 from tread_lab.engine.device import check_precision
 from tread_lab.engine.precision import autocast, matrix_products
 from tread_lab.engine.provenance import code_digest
@@ -52,7 +51,6 @@ class Drawing:
         self.model = self.networks[branches[0].step]
         self.condition = condition_of(run, folder, device)
         self._data = open_data(run.data, "heldout")
-        self._describing = describing_share(run, spec)
 
     def images(self) -> SampleImages:
         """Return the images on the disk."""
@@ -100,9 +98,9 @@ class Drawing:
         return pixels(self._data, x_BCHW), labels_B
 
     def progress(self, images: SampleImages, described: int = 0) -> tuple[int, int]:
-        """Return how many images are done, of how many: one that is drawn is done in part, as far
-        as there is something to describe."""
-        drawn, share = images.drawn, self._describing
+        """Return how many images are done, of how many: one that is drawn is done by half where
+        metrics are to look at it."""
+        drawn, share = images.drawn, 0.5 if self.spec.metrics else 0.0
         return round((1 - share) * drawn + share * described), images.count
 
     def _shape(self) -> tuple[int, int, int]:

@@ -108,14 +108,6 @@ class System:
         """Return whether a routed step has a second, dense pass of the network."""
         return False
 
-    def step_kind(self, spec: RunSpec) -> Hashable:
-        """Return what of this system decides how long a FLOP of a step takes."""
-        return None
-
-    def timed_as(self, spec: RunSpec) -> RunSpec:
-        """Return the run that is timed in place of one whose caches are not filled yet."""
-        return spec
-
     def files(self, spec: RunSpec) -> Hashable:
         """Return what of a spec names the files that this system reads."""
         return None

@@ -53,11 +53,6 @@ def span(ends: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def durations(seconds: float, spread: Iterable[float]) -> str:
-    """Return the `span` of seconds that may be so many times as long."""
-    return span(duration(seconds * times) for times in spread)
-
-
 def amount(count: float, unit: str = "B") -> str:
     """Return a count with three digits and the unit's decimal prefix: `10.8 GB`, `712 GFLOP`."""
     for prefix in ("", "k", "M", "G", "T", "P"):

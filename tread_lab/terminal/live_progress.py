@@ -11,18 +11,18 @@ from contextlib import contextmanager, suppress
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counts_text, duration
 from tread_lab.sweep.execution.executor import ReportHandler
-from tread_lab.sweep.plan.forecast import Forecast
+from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.trial.task import Task, kept_share
 from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
 from tread_lab.terminal.console import notices, say
 
-_PRIOR_SECONDS = 30.0  # the forecast weighs as much as so many seconds of observed work
-_MIN_SECONDS, _MIN_SHARE = 5.0, 0.005  # without a forecast, no time left is shown before these
+_MIN_SECONDS, _MIN_SHARE = 5.0, 0.005  # no time left is shown before these
 _LINE_SECONDS = 20.0  # between two lines of progress in a log
 _PAGE_SECONDS = 5.0  # between two writes of the time left for pages
 _WITHOUT_BARS = 80  # columns of a terminal below which texts take the room of the bars
@@ -30,15 +30,17 @@ _WITHOUT_BARS = 80  # columns of a terminal below which texts take the room of t
 
 @contextmanager
 def sweep_progress(
-    plan: Plan, open_tasks: Sequence[Task], forecast: Forecast
+    plan: Plan, open_tasks: Sequence[Task], lab: Lab, slots: int
 ) -> Iterator[ReportHandler]:
     """Show the progress of a sweep.
 
     Args:
         open_tasks: the open runs; of a search, as many as will come and about as long.
+        slots: how many runs go at once.
     """
-    work = WorkDone(open_tasks, plan.possible_tasks, forecast, run_labels(plan.possible_trials))
-    path, written = forecast.lab.sweep(plan.name).time_left_path, 0.0
+    labels = run_labels(plan.possible_trials)
+    work = WorkDone(open_tasks, plan.possible_tasks, lab, labels, slots)
+    path, written = lab.sweep(plan.name).time_left_path, 0.0
     with _shown(work) as watch:
 
         def watch_and_write(report: Report) -> None:
@@ -58,7 +60,7 @@ def sweep_progress(
 @contextmanager
 def run_progress(open_tasks: Sequence[Task], lab: Lab) -> Iterator[ReportHandler]:
     """Show the progress of one run and of its parents."""
-    with _shown(WorkDone(open_tasks, open_tasks, Forecast(lab))) as watch:
+    with _shown(WorkDone(open_tasks, open_tasks, lab)) as watch:
         yield watch
 
 
@@ -77,26 +79,28 @@ def _shown(work: WorkDone) -> Iterator[ReportHandler]:
 
 
 class WorkDone:
-    """How much of the open work is done, in the seconds or FLOPs of a forecast.
+    """How much of the open work is done, in FLOPs of training and of evaluations.
 
     Args:
         open_tasks: the tasks that were open when it began; they are all the work.
         possible_tasks: every task that may be reported.
         labels: by run; a run without one is named by its spec.
+        slots: how many runs go at once.
     """
 
     def __init__(
         self,
         open_tasks: Sequence[Task],
         possible_tasks: Sequence[Task],
-        forecast: Forecast,
+        lab: Lab,
         labels: Mapping[str, str] | None = None,
+        slots: int = 1,
     ) -> None:
         self._labels = labels or {}
-        self._forecast, self._lab, self._runs = forecast, forecast.lab, len(open_tasks)
+        self._slots, self._lab, self._runs = slots, lab, len(open_tasks)
         self._tasks = {task.run: task for task in (*possible_tasks, *open_tasks)}
         self._done_earlier = {task.run: self._recorded(task) for task in open_tasks}
-        work = sum(forecast.work(task) for task in open_tasks)
+        work = sum(task_flops(task) for task in open_tasks)
         self._total = work - sum(self._done_earlier.values())
         self._done: dict[str, float] = {}
         self._gained = 0.0  # done in this session: the sum of `_gain` of all runs
@@ -146,13 +150,12 @@ class WorkDone:
         return min(self._gained / self._total, 1.0) if self._total else 1.0
 
     def time_left(self) -> str:
-        """Return the time left: at first as forecast, later at the observed speed."""
+        """Return the time left: at the speed seen so far."""
         elapsed = time.monotonic() - (self._started or time.monotonic())
-        done = (self._gained - self._untimed) / self._forecast.slots
-        prior = _PRIOR_SECONDS if self._forecast.timed else 0.0
-        if not prior and (elapsed < _MIN_SECONDS or self.fraction() < _MIN_SHARE or done <= 0):
+        done = (self._gained - self._untimed) / self._slots
+        if elapsed < _MIN_SECONDS or self.fraction() < _MIN_SHARE or done <= 0:
             return "..."
-        return duration(self._left_in_slot() * (elapsed + prior) / (done + prior))
+        return duration(self._left_in_slot() * elapsed / done)
 
     def counts(self) -> str:
         """Return `4/8 ended: 3 completed, 1 failed`."""
@@ -166,27 +169,27 @@ class WorkDone:
 
     def _left_in_slot(self) -> float:
         """Return the work left in one slot: an even share, and no less than its longest run."""
-        share = max(self._total - self._gained, 0.0) / self._forecast.slots
-        works = (self._forecast.work(self._tasks[run]) - self._done[run] for run in self._running)
+        share = max(self._total - self._gained, 0.0) / self._slots
+        works = (task_flops(self._tasks[run]) - self._done[run] for run in self._running)
         return max([share, *works])
 
     def _recorded(self, task: Task) -> float:
         """Return the work that the run's record already holds."""
-        trained = kept_share(self._lab, task) * self._forecast.training(task.spec)
+        trained = kept_share(self._lab, task) * cost(task.spec).train_flops
         return trained + self._evaluated(task)
 
     def _reported(self, report: Report) -> float:
         """Return the work that is done by the time of a report."""
         task = self._tasks[report.run]
         if _ended(report):
-            return self._forecast.work(task)
-        trained = self._forecast.training(task.spec) * report.share
+            return task_flops(task)
+        trained = cost(task.spec).train_flops * report.share
         evaluated = self._evaluated(task, report.measured) if report.phase == "evaluate" else 0.0
         return trained + evaluated
 
     def _evaluated(self, task: Task, measured: float = 0.0) -> float:
-        left = self._forecast.measuring(task, still=True, measured=measured)
-        return self._forecast.measuring(task) - left
+        left = evaluation_flops_left(self._lab, task, measured)
+        return task_flops(task) - cost(task.spec).train_flops - left
 
 
 @contextmanager

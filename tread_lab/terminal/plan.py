@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from tread_lab.engine.cost.report import on_gpu
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import state_in_sweep
@@ -24,10 +23,9 @@ from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import QUESTIONS, steps_off
-from tread_lab.specs.units import counted, durations, span
-from tread_lab.sweep.plan.forecast import Forecast, RemainingTime
+from tread_lab.specs.units import counted, duration, span
+from tread_lab.sweep.plan.forecast import RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
-from tread_lab.sweep.trial.task import Task
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines
 
 
@@ -62,7 +60,7 @@ def show_plan(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime, slot
     out.print(_runs_table(plan, lab, out.width))
     if len(plan.tasks) > ROWS:
         show_lines(out, [f"... and {len(plan.tasks) - ROWS} more"])
-    show_lines(out, [*_fp32_block(plan), *_left_out(plan)])
+    show_lines(out, _left_out(plan))
     if plan.stop_early is not None:
         show_lines(out, [STOPS])
     show_lines(out, [*_during_training(plan), *_trained_again(plan, lab)])
@@ -111,13 +109,6 @@ def _runs_table(plan: Plan, lab: Lab, width: int) -> Table:
         rows.append([task.run, labels[task.run], *steps, *prices, state])
     heads = ("run", "trial", *(["steps"] if plan.match else []), "speed-up", "train FLOPs", "state")
     return fitted(heads, rows, drop=("run", "train FLOPs", "speed-up"), width=width)
-
-
-def _fp32_block(plan: Plan) -> Iterator[str]:
-    """Yield what their fp32 block costs runs on a GPU, by the one that is to gain most."""
-    specs = [task.spec for task in plan.tasks or plan.possible_tasks if task.spec.fp32_blocks]
-    if specs:
-        yield f"with its fp32 block: {on_gpu(max(specs, key=lambda spec: cost(spec).speedup))}"
 
 
 def _left_out(plan: Plan) -> Iterator[str]:
@@ -181,9 +172,9 @@ def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     trained = f" ({remaining.trained} trained, to be measured)" if remaining.trained else ""
     runs = f"{flops}; {counted(remaining.open_runs, 'run')} open{trained}, {slots} at once"
     if remaining.seconds is None:
-        return f"{runs}; no time is predicted (a trial step would take long on this device)"
+        return f"{runs}; no time is predicted (no run of this kind has ended on this device)"
     source = f", {remaining.source}" if remaining.source else ""
-    return f"{runs}: about {durations(remaining.seconds, remaining.spread)}{source}"
+    return f"{runs}: about {duration(remaining.seconds)}{source}"
 
 
 def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> Iterator[str]:
@@ -205,23 +196,15 @@ def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> Iterator[str]:
         )
 
 
-def hours_lines(plan: Plan, forecast: Forecast, open_tasks: Sequence[Task]) -> Iterator[str]:
+def hours_lines(plan: Plan, remaining: RemainingTime) -> Iterator[str]:
     """Yield parameters, and the device-hours of what is open where a time is predicted."""
     tasks = plan.tasks or plan.possible_tasks
     counts: dict[str, set[int]] = {}
     for task in tasks:
         counts.setdefault(task.spec.model.name, set()).add(cost(task.spec).parameters)
     yield "parameters: " + ", ".join(f"{name} {_span(own, ',')}" for name, own in counts.items())
-    seconds = forecast.device_seconds(open_tasks)
-    if seconds is None:
-        return
-    measuring = seconds[1] / 3600
-    train = {part * seconds[0] / 3600 for part in forecast.spread(open_tasks)}
-    total = {hours + measuring for hours in train}
-    yield (
-        f"{_span(total, ',.3g')} device-hours: training {_span(train, ',.3g')}, evaluations"
-        f" {measuring:,.3g}"
-    )
+    if remaining.seconds:
+        yield f"{remaining.device_seconds / 3600:,.3g} device-hours with evaluations"
 
 
 def show_measurements(found: Sequence[Measurement], *, as_json: bool) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from tests.sweep.plans import tiny
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import TrialResources
@@ -75,7 +74,7 @@ def test_runs_share_a_device_only_with_those_of_their_node(
         runs_per_device,
         idle_gpus,
     )
-    assert devices.kinds == (FACTS,) and devices.local is None
+    assert devices.kinds == (FACTS,)
 
 
 def test_a_share_that_no_node_has_is_refused_with_what_they_have(probe: Any) -> None:
@@ -175,34 +174,6 @@ def test_a_node_tells_of_each_gpu_and_one_cpu(probe: Any, monkeypatch: pytest.Mo
         assert probe._facts("cpu") == ["cpu"]
         assert probe._facts("cuda") == ["cuda:0", "cuda:1"]
         assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
-
-
-def test_a_cluster_times_runs_on_a_node_that_has_room_for_one(
-    answering: Any, probe: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-
-    def remote(**options: Any) -> Any:
-        asked.append(options)
-        return lambda function: SimpleNamespace(remote=lambda *a: asked.append((function, *a)))
-
-    def get(answer: Any, timeout: float) -> Any:
-        assert timeout == 120.0
-        if len(asked) > 2:
-            raise probe.ray.exceptions.GetTimeoutError("too late")
-        return ["speed"]
-
-    monkeypatch.setattr(probe.ray, "remote", remote)
-    monkeypatch.setattr(probe.ray, "get", get)
-    monkeypatch.setattr(probe.ray, "cancel", lambda answer, force: asked.append(force))
-    devices = probe.cluster_devices(TrialResources(cpus=2))
-    assert (devices.threads, devices.runs_per_device) == (2, 2)
-    assert devices.time([tiny()], at_once=1) == ["speed"]
-    assert asked == [
-        {"num_cpus": 2, "num_gpus": 0.0, "max_calls": 1, "max_retries": 0},
-        (probe._time, [tiny()], "cpu", 2, 2),
-    ]
-    assert devices.time([tiny()], at_once=1) is None and asked[-1] is True
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
+from tests.sweep.timed import timed_run
 from tread_lab.config.load import load_sweep, shipped_folder
 from tread_lab.engine.cost.training import cost
 from tread_lab.records.lab import Lab
@@ -81,15 +82,19 @@ def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab) -> N
     tree = {"experiment": "tiny", "axes": {"route": ["0->1"]}, "match": "train_seconds"}
     sweep, base = decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny(steps=600)))
 
-    def plan(rates: str | None = None) -> Plan:
-        return plan_sweep(lab, "p", sweep, base, Devices.here("cpu"), rates=rates)
+    def plan() -> Plan:
+        return plan_sweep(lab, "p", sweep, base, devices)
 
-    by_rates = plan("H100")
-    dense, routed = (trial.spec.train.steps for trial in by_rates.trials)
-    assert routed > dense == 600, "by stated rates a FLOP is a FLOP"
-    (kind,) = by_rates.sources["speeds"]
+    devices = Devices.here("cpu")
+    model = devices.kinds[0].model
+    for spec, seconds in ((tiny(steps=600), 0.3), (tiny(steps=600, routes=["0->1"]), 0.25)):
+        timed_run(lab, spec, seconds, model)
+    by_records = plan()
+    dense, routed = (trial.spec.train.steps for trial in by_records.trials)
+    assert (dense, routed) == (600, 720)
+    (kind,) = by_records.sources["speeds"]
     speeds = {"speeds": {kind: [1e-3, 0.0]}}  # overhead alone: a routed step takes as long
-    store_plan(lab.sweep("p"), replace(by_rates, sources=by_rates.sources | speeds))
+    store_plan(lab.sweep("p"), replace(by_records, sources=by_records.sources | speeds))
     now = plan()
     assert [trial.spec.train.steps for trial in now.trials] == [600, 600]
     assert [now.price(trial.spec) for trial in now.trials] == [0.6, 0.6]
@@ -181,7 +186,7 @@ def test_the_price_of_each_run_stands_in_the_json() -> None:
     runs = plan_with_costs(plan)["runs"]
     assert runs[dense.run]["speedup"] == 1.0 < runs[routed.run]["speedup"]
     assert runs[routed.run]["train_flops"] == cost(routed.spec).train_flops
-    names = {"parameters", "train_flops", "speedup", "speedup_on_gpu", "checkpoint_bytes"}
+    names = {"parameters", "train_flops", "speedup", "checkpoint_bytes"}
     assert runs[routed.run].keys() == names
 
 

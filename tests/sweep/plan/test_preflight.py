@@ -32,7 +32,6 @@ from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.fields import run_of
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.sweep.plan import preflight as module
-from tread_lab.sweep.plan import timing
 from tread_lab.sweep.plan.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.plan.preflight import (
@@ -61,7 +60,6 @@ def test_runs_that_do_not_fit_one_device_together_are_refused(
     in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tread_lab.engine.device.usable_cpus", lambda: 4.0)
-    monkeypatch.setattr(timing, "trial_batch", lambda *_: 0)  # nothing is timed
     image_bytes = cost(run_of(load_experiment("tiny", []).run)).activation_bytes
     big = int(memory(CPU) / 2 / image_bytes)
     (in_folder / "big.yaml").write_text(SWEEP % big)

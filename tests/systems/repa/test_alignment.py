@@ -14,11 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.engine.runs import CPU, differing, last_checkpoint, train_until
-from tests.made_data import write_captioned
 from tests.sweep.plans import tiny
 from tread_lab.data import open_data
 from tread_lab.engine.assemble import fresh_network, trained
-from tread_lab.engine.cost.calibration import measure
 from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.metrics.pretrained import weights_digest
@@ -169,14 +167,6 @@ def test_a_dinov2_of_a_local_folder_gives_the_features_of_its_own_network(tmp_pa
         assert fingerprint(run, "cpu")["weights repa dinov2-base"] == digest
     with pytest.raises(UserError, match="width 384, not 768"):
         open_encoder(RepaSpec(encoder="dinov2-base", path=str(tmp_path)), samples, CPU, side=8)
-
-
-def test_a_run_that_reads_features_is_timed_without_its_encoder(tmp_path: Path) -> None:
-    write_captioned(tmp_path, 40)
-    data = {"source": "latents", "path": str(tmp_path), "channels": 4, "size": 8, "classes": 1}
-    tree = {"model": "DiT-4x16x2/2", "data": data, "train": {"batch": 4}}
-    spec = decode(RunSpec, {**tree, "repa": {"path": str(tmp_path)}})
-    assert measure(spec, CPU).per_flop > 0
 
 
 def test_the_projector_starts_xavier_with_zero_biases_as_published() -> None:

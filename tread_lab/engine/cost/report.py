@@ -6,7 +6,7 @@ import dataclasses
 from itertools import groupby
 from typing import Any
 
-from tread_lab.engine.cost.training import FP32_BLOCK, Cost, cost
+from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 
@@ -27,7 +27,6 @@ def report(spec: RunSpec) -> dict[str, Any]:
         **_sizes(this),
         "learn_sigma": _sizes(dit),
         "speedup": this.speedup,
-        "speedup_on_gpu": this.speedup_on_gpu,
         "resolutions": [_at_scale(spec, scale) for scale in (1, 2, 4)],
         "train_flops_per_image": this.step.flops,
         "train_flops_per_image_dense": cost(spec.dense()).step.flops,
@@ -64,22 +63,12 @@ def table(spec: RunSpec) -> list[tuple[str, str]]:
         rows.append((f"speed-up at {at['tokens']:,} tokens", f"{at['speedup']:.3f}x at most"))
     return [
         *rows,
-        *([("with its fp32 block", on_gpu(spec))] if this.exact_macs else []),
         ("training", f"{this.step.flops / 1e12:.4g} TFLOP/image"),
         ("training, all", f"{this.images:,} images, {this.train_flops:.3e} FLOP"),
         ("checkpoint", amount(this.checkpoint_bytes)),
         ("device memory", f"about {amount(this.memory_bytes)} at {this.micro_batch} images a pass"),
         *([("with compiled blocks", f"about {amount(compiled)}")] * (compiled < this.memory_bytes)),
     ]
-
-
-def on_gpu(spec: RunSpec) -> str:
-    """Return what the speed-up of a GPU is with the fp32 block of a run, and without it."""
-    price = cost(spec)
-    return (
-        f"about {price.speedup_on_gpu:.2f}x on a GPU, where it takes {FP32_BLOCK} times as long"
-        f" (B/2 on one H200); {price.speedup:.2f}x at most with fp32_block=off"
-    )
 
 
 def _sizes(run_cost: Cost) -> dict[str, int]:

@@ -1,13 +1,11 @@
-"""What an evaluation costs: the network calls of a solver or probe, decoding and features."""
-
-# c channels, s side in pixels of a feature map
+"""What an evaluation costs: the network calls of a solver or probe."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -24,7 +22,7 @@ from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.evaluation import EvaluationSpec, HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.guidance import routes_taken
-from tread_lab.specs.metrics import METRICS, OWN_FEATURES
+from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.recipe import ProcessSpec
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
@@ -108,50 +106,6 @@ def pass_flops(spec: RunSpec, evaluation: EvaluationSpec) -> int:
     return evaluation.images * evaluation.levels * FLOPS_PER_MAC * macs_each
 
 
-INCEPTION_FLOPS = 11.4e9  # an image at 299x299 through Inception-v3, two for each MAC
-DINOV2_FLOPS = 162e9  # one at 224x224 through ViT-L/14: 24 blocks of 257 tokens of width 1,024
-SD_WIDTHS = (128, 256, 512, 512)  # the Stable Diffusion autoencoder, from pixels to latents
-
-
-def image_work(spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-    """Return the FLOPs on the generated images of one evaluation by kind of work; none where none
-    is looked at.
-
-    The data set's own small extractor costs next to nothing and is left out.
-    """
-    if not isinstance(evaluation, SamplesSpec):
-        return {}
-    return _image_flops(spec, evaluation.count, evaluation.metrics, decoded=True)
-
-
-def describing_share(spec: RunSpec, evaluation: SamplesSpec) -> float:
-    """Return the part that features have in the FLOPs of an evaluation of samples."""
-    work = image_work(spec, evaluation)
-    return work.get("features", 0.0) / (pass_flops(spec, evaluation) + sum(work.values()))
-
-
-def reference_work(spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-    """Return the FLOPs on the images that one evaluation compares with, once for a lab.
-
-    Those of a file need no decoding.
-    """
-    if not isinstance(evaluation, SamplesSpec):
-        return {}
-    compared = [metric for metric in evaluation.metrics if METRICS[metric].compares]
-    decoded = evaluation.reference is None and _feature_flops(compared, spec.data.source) > 0
-    return _image_flops(spec, reference_images(spec.data, evaluation), compared, decoded=decoded)
-
-
-def _image_flops(
-    spec: RunSpec, count: int, metrics: Sequence[str], *, decoded: bool
-) -> dict[str, float]:
-    each = {
-        "decoding": _decoding(spec.data) if decoded else 0.0,
-        "features": _feature_flops(metrics, spec.data.source),
-    }
-    return {kind: count * flops for kind, flops in each.items() if count * flops}
-
-
 def reference_images(data: DataSpec, evaluation: SamplesSpec) -> int:
     """Return how many real images are described: all held-out ones, those of a file, or none.
 
@@ -166,18 +120,6 @@ def reference_images(data: DataSpec, evaluation: SamplesSpec) -> int:
     return MOST_HELDOUT if described(evaluation) else 0
 
 
-def _decoding(data: DataSpec) -> float:
-    """Return the FLOPs of turning a sample into an image; none where pixels are the data."""
-    return FLOPS_PER_MAC * decoder_macs(data.size) if data.holds.latents else 0.0
-
-
-def _feature_flops(metrics: Sequence[str], source: str) -> float:
-    """Return the FLOPs of an image through every large network that the metrics look through."""
-    any_of = 0.0 if source in OWN_FEATURES else INCEPTION_FLOPS
-    flops = {"inception": INCEPTION_FLOPS, "dinov2": DINOV2_FLOPS, "own": 0.0, "any": any_of}
-    return sum({flops[METRICS[metric].features] for metric in metrics})
-
-
 def described(evaluation: SamplesSpec) -> list[str]:
     """Return the metrics that need features of references; for some a file's moments are enough."""
     by_file = evaluation.reference is not None
@@ -186,30 +128,3 @@ def described(evaluation: SamplesSpec) -> list[str]:
         for metric in evaluation.metrics
         if METRICS[metric].compares and not (by_file and METRICS[metric].moments_given)
     ]
-
-
-def decoder_macs(side: int) -> int:
-    """Return the MACs of the autoencoder's decoder for latents of `side` x `side`.
-
-    Convolutions are 3x3; every stage but the last ends with an upsampling and a convolution, the
-    middle has one attention between two residual blocks. 3.11e11 for 4x32x32: .62 TFLOP an image.
-    """
-    s, c = side, SD_WIDTHS[-1]
-    macs = _convolution(4, c, s) + 2 * _residual(c, c, s)
-    macs += 4 * c * c * s**2 + 2 * c * s**4
-    for stage, width in enumerate(reversed(SD_WIDTHS)):
-        macs += _residual(c, width, s) + 2 * _residual(width, width, s)
-        c = width
-        if stage < len(SD_WIDTHS) - 1:
-            s *= 2
-            macs += _convolution(c, c, s)
-    return macs + _convolution(c, 3, s)
-
-
-def _convolution(c_in: int, c_out: int, s: int) -> int:
-    return 9 * c_in * c_out * s**2
-
-
-def _residual(c_in: int, c_out: int, s: int) -> int:
-    shortcut = c_in * c_out * s**2 if c_in != c_out else 0
-    return _convolution(c_in, c_out, s) + _convolution(c_out, c_out, s) + shortcut

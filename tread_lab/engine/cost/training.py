@@ -16,9 +16,6 @@ from tread_lab.specs.run import RunSpec
 FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
 FLOPS_PER_MAC = 2
 TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
-# Times that a GPU takes for its fp32 block of what that takes in bf16: measured on one H200 with
-# B/2, compiled (2.3 eager); by the datasheet's products in tf32 alone it were 2.
-FP32_BLOCK = 3
 HALF = 2  # bytes of bf16 and fp16; weights, EMA and moments stay fp32 in every precision
 
 
@@ -66,7 +63,6 @@ class Cost:
         plain_macs: forward pass of the network without routes and without what a bypass adds.
         dense, routed: a step without routes, and one under the run's routes.
         step: the routed one; the dense one of a run whose routes are never on.
-        exact_macs: all passes of such a step through the blocks that stay in fp32.
         phases: images and FLOPs of one image in each part of the steps whose routes stay the same.
         activation_bytes: what the forward pass of one image keeps for the backward pass, in the
             steps that keep most (fused attention, no recomputation). A frozen encoder or decoder is
@@ -86,7 +82,6 @@ class Cost:
     dense: Step
     routed: Step
     step: Step
-    exact_macs: int
     phases: tuple[tuple[int, int], ...]
     activation_bytes: int
     working_bytes: int
@@ -103,16 +98,6 @@ class Cost:
         """Plain MACs over those of a step, all its passes of the network and its teacher's forward
         pass: an upper bound, reached when arithmetic decides the step time."""
         return self.plain_macs / self.step.work
-
-    @property
-    def speedup_on_gpu(self) -> float:
-        """The same where the fp32 block takes `FP32_BLOCK` times as long as in bf16."""
-        return self.plain_macs / (self.step.work + (FP32_BLOCK - 1) * self.exact_macs)
-
-    @property
-    def exact_flops(self) -> int:
-        """Of one image in a training step, by the blocks that stay in fp32."""
-        return FLOPS_PER_MAC * TRAIN_PER_FORWARD * self.exact_macs
 
     @property
     def train_flops(self) -> int:
@@ -207,11 +192,6 @@ def _cost(spec: RunSpec, c_out: int, compiled: bool) -> Cost:
     kept = [_kept_by_network(spec, seen, low, compiled) for seen in seen_in.values()]
     averaged_values = _averaged_network(spec) if averages else 0
     averaged_values += sum(part.buffers for part in averages)
-    exact_macs = sum(
-        block_macs(spec, l, n)
-        for l in spec.fp32_blocks
-        for n in (tokens[l] if on else spec.tokens, *([spec.tokens] if again else []))
-    )
     return Cost(
         parameters=parameters,
         unsampled=sum(part.unsampled for part in within),
@@ -223,7 +203,6 @@ def _cost(spec: RunSpec, c_out: int, compiled: bool) -> Cost:
         dense=dense,
         routed=routed,
         step=routed if on else dense,
-        exact_macs=exact_macs,
         phases=tuple((spec.train.batch * len(part), flops[routes]) for part, routes in spec.phases),
         activation_bytes=max(kept, default=0)
         + again_bytes

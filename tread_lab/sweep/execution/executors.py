@@ -97,13 +97,11 @@ class ExecutorKind:
         make: makes the executor from the resources of a run, the seconds of `--hang-timeout`,
             early stopping.
         devices: returns the devices where its runs will run.
-        start_seconds: predicted time until the first run starts.
         side_by_side: whether several runs go at once, which early stopping needs.
     """
 
     make: Callable[[TrialResources, float | None, EarlyStopping | None], Executor]
     devices: Callable[[TrialResources], Devices]
-    start_seconds: float
     side_by_side: bool
 
 
@@ -180,8 +178,6 @@ def _devices_here(resources: TrialResources, **at_once: int) -> Devices:
 
 
 EXECUTORS: Mapping[str, ExecutorKind] = {
-    "ray": ExecutorKind(make=_ray, devices=_ray_devices, start_seconds=10.0, side_by_side=True),
-    "inline": ExecutorKind(
-        make=_inline, devices=_inline_devices, start_seconds=0.5, side_by_side=False
-    ),
+    "ray": ExecutorKind(make=_ray, devices=_ray_devices, side_by_side=True),
+    "inline": ExecutorKind(make=_inline, devices=_inline_devices, side_by_side=False),
 }

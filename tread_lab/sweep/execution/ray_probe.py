@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import platform
-from collections.abc import Sequence
 
 import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tread_lab.engine.cost.calibration import calibrate
-from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.device import pick
 from tread_lab.specs.errors import Unavailable, UserError, first_line
-from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.execution.ray_cluster import Node, cluster, has, nodes, slots_on
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
@@ -59,34 +54,9 @@ def cluster_devices(resources: TrialResources) -> Devices:
         slots=at_once,
         runs_per_device=runs_per_device,
         threads=resources.cpus,
-        timer=functools.partial(_time_on_cluster, resources, runs_per_device),
         per_run=resources.devices,
         idle_gpus=0 if resources.gpus else int(sum(has(node, "GPU") for node in alive)),
     )
-
-
-def _time_on_cluster(
-    resources: TrialResources, runs_per_device: int, specs: Sequence[RunSpec]
-) -> list[Speed] | None:
-    """Time a few steps of each run on a node that has room for a run; `None` if none has soon.
-
-    Nothing of a node's failure stops a forecast: it goes on without times.
-    """
-    task = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus, max_calls=1, max_retries=0)(
-        _time
-    )
-    with cluster():
-        answer = task.remote(specs, resources.worker_device, runs_per_device, resources.cpus)
-        try:
-            speeds: list[Speed] = ray.get(answer, timeout=_PATIENCE)
-            return speeds
-        except ray.exceptions.RayError:
-            ray.cancel(answer, force=True)
-            return None
-
-
-def _time(specs: Sequence[RunSpec], device: str, runs_per_device: int, threads: int) -> list[Speed]:
-    return calibrate(specs, take(device), slots=runs_per_device, threads=threads)
 
 
 def take(device: str) -> torch.device:

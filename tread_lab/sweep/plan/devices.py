@@ -6,28 +6,19 @@ import dataclasses
 import json
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from tread_lab.engine.cost.calibration import calibrate
-from tread_lab.engine.cost.speed import Speed
 from tread_lab.engine.device import (
     memory,
     model,
     name,
     pick,
     precisions,
-    usable_cpus,
 )
-from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.specs.run import RunSpec
-
-# Times a few steps of each run where runs will run; `None` where it cannot.
-Timer = Callable[[Sequence[RunSpec]], list[Speed] | None]
+from tread_lab.specs.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -71,9 +62,7 @@ class Devices:
         kinds: the distinct ones; a run may meet any of them.
         slots: how many runs go at once.
         runs_per_device: most runs that share one device.
-        local: the one of this process that is like them; `None` if they are another machine's.
         threads: of each run on a CPU.
-        timer: times runs on another machine's devices.
         idle_gpus: GPUs of a cluster of which runs get none.
         per_run: devices that train one run together.
     """
@@ -81,9 +70,7 @@ class Devices:
     kinds: tuple[DeviceFacts, ...]
     slots: int = 1
     runs_per_device: int = 1
-    local: torch.device | None = None
     threads: int = 1
-    timer: Timer | None = None
     idle_gpus: int = 0
     per_run: int = 1
 
@@ -100,34 +87,17 @@ class Devices:
         """
         device = pick(wanted)
         ask = DeviceFacts.of if device.type == "cpu" else DeviceFacts.from_afar
-        return Devices((ask(device),), slots, runs_per_device, device, threads)
-
-    def time(self, specs: Sequence[RunSpec], *, at_once: int) -> list[Speed] | None:
-        """Time a few steps of each run where runs will run; `None` where that cannot be."""
-        if self.local is None:
-            return None if self.timer is None else self.timer(specs)
-        try:
-            speeds = calibrate(specs, self.local, slots=at_once, threads=self.threads)
-        except Unavailable as error:  # the runs themselves will say why
-            warnings.warn(f"{error}, so no time is predicted", stacklevel=2)
-            return None
-        # Steps are timed in CPU seconds: with more threads than CPUs a run waits for its turn.
-        threads = self.per_run * self.threads if self.local.type == "cpu" else 0
-        wait = max(1.0, threads / usable_cpus())
-        return [
-            dataclasses.replace(s, overhead=wait * s.overhead, per_flop=wait * s.per_flop)
-            for s in speeds
-        ]
+        return Devices((ask(device),), slots, runs_per_device, threads)
 
     @property
     def type(self) -> str:
         return self.kinds[0].type
 
-    def share(self, runs: int = sys.maxsize) -> float:
-        """Return the devices of each of so many runs, a part of a GPU where several runs have it;
-        on a CPU each has its own cores."""
-        sharing = min(self.runs_per_device, max(runs, 1)) if self.type == "cuda" else 1
-        return self.per_run / sharing
+    @property
+    def share(self) -> float:
+        """Devices of each run, a part of a GPU where several have it; on a CPU each has its own
+        cores."""
+        return self.per_run / (self.runs_per_device if self.type == "cuda" else 1)
 
     @property
     def precisions(self) -> tuple[str, ...]:

@@ -1,198 +1,193 @@
-"""Forecast of the remaining time, from earlier runs, a few steps or an assumed share of a peak."""
+"""How long open runs take: by the last runs of the lab, else at an assumed share of the peak."""
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tread_lab.engine.cost.sampling import image_work, pass_flops, reference_work
-from tread_lab.engine.cost.speed import FLOPS, PASS, Kind, Rates, Speed, kind_of, rates_of
+from tread_lab.engine.cost.sampling import pass_flops
+from tread_lab.engine.cost.training import cost
+from tread_lab.engine.device import PEAK_FLOPS, SLOWER, of_gpu
+from tread_lab.engine.system import systems_of
 from tread_lab.records.checksums import checksum
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import STEP_SECONDS
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.timing import Timing, setting, timings
 from tread_lab.sweep.trial.task import Task, done_share, kept_share
 
-TRIAL_SECONDS = 0.5  # starting a trial in a reused worker, writing its record
+ASSUMED = 0.3  # of the dense peak, where the lab has no run of this kind on this device
+OF_BF16 = {"bf16": 1.0, "fp16": 1.0, "tf32": 0.5}  # peak of a precision over that of bf16
+_NEWEST = 100  # runs of a lab that are looked at
+_ENOUGH = 8  # runs of a kind
+Kind = tuple[object, ...]
+_Run = tuple[RunFolder, RunSpec, float]  # with the seconds of a step
 
 
 @dataclass(frozen=True)
 class RemainingTime:
-    """Predicted wall seconds of the open runs; `None` where neither times nor rates are known."""
+    """Predicted seconds of the open runs, by the wall and of devices; `None` if not known."""
 
     seconds: float | None
     open_runs: int
-    source: str = ""  # what the prediction rests on: `from 3 earlier runs on H100`
+    source: str = ""  # what the prediction rests on: `from 3 earlier runs`
     trained: int = 0  # of the open runs, those that are only measured
-    spread: tuple[float, float] = (1.0, 1.0)  # the least and the greatest factor on `seconds`
+    device_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """Predicts how long tasks take: in seconds, or in FLOPs where it has no timings and no rates.
+class Speed:
+    """Seconds of a training step on one slot: a fixed part, and a part for each FLOP.
 
     Attributes:
-        timings: by kind of run; a kind that has none is taken to be like the first that was timed.
-        start: seconds until the first run starts.
-        rates: of the device, as stated; used where nothing was measured, and for decoding and
-            features of an evaluation that no earlier run had.
-        share: devices of each run, a part of one where several runs have it; the exchange between
-            devices is not counted.
+        source: a phrase such as `from 3 earlier runs`.
+        measuring: seconds for a FLOP of evaluations; `None`: as of training.
     """
 
-    lab: Lab
-    timings: Mapping[Kind, Timing] = field(default_factory=dict)
-    slots: int = 1
-    start: float = 0.0
-    rates: Rates | None = None
-    share: float = 1.0
+    overhead: float
+    per_flop: float
+    source: str = ""
+    measuring: float | None = None
 
-    @property
-    def timed(self) -> bool:
-        """Whether anything was timed, else there are rates at most."""
-        return any(not timing.stated for timing in self.timings.values())
+    def train_seconds(self, spec: RunSpec) -> float:
+        """Return the seconds of all training steps."""
+        return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
 
-    @property
-    def known(self) -> bool:
-        """Whether seconds are predicted, else FLOPs stand for them."""
-        return self.timed or self.rates is not None
-
-    def timing(self, spec: RunSpec) -> Timing:
-        """Return how fast runs of this kind are; where nothing is known FLOPs stand for seconds."""
-        if own := self.timings.get(kind_of(spec)):
-            return own
-        for first in self.timings.values():
-            if not first.stated:
-                return Timing(first.speed, first.source)
-        if self.rates is not None:
-            return Timing.of_rates(self.rates, spec, self.share)
-        return Timing(FLOPS, stated=True)
-
-    def training(self, spec: RunSpec) -> float:
-        """Return the seconds of all training steps, or their FLOPs."""
-        return self.timing(spec).speed.train_seconds(spec)
-
-    def work(self, task: Task) -> float:
-        """Return the seconds of a whole run and its evaluations, or their FLOPs."""
-        return self.training(task.spec) + self.measuring(task)
-
-    def longest_first(self, tasks: Sequence[Task]) -> list[Task]:
-        """Return the tasks by their work, so that no long one is left to the end alone."""
-        return sorted(tasks, key=self.work, reverse=True)
-
-    def measuring(self, task: Task, *, still: bool = False, measured: float = 0.0) -> float:
-        """Return the seconds of the evaluations, or their FLOPs; `still`: of those not done, less
-        the share `measured` of the first of them."""
-        folder = self.lab.run(task.run)
-        begun = still and folder.path.exists()
-        specs = [e for e in task.evaluations if not begun or not folder.evaluation(e).done]
-        first, *others = [sum(self.parts(task.spec, spec).values()) for spec in specs] or [0.0]
-        return (1 - measured) * first + sum(others)
-
-    def parts(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Return the seconds of one evaluation by kind of work, or the FLOPs of its passes; what it
-        compares with is of `references`."""
-        timing, flops = self.timing(spec), pass_flops(spec, evaluation)
-        if (per_flop := timing.evaluations.get(setting(evaluation))) is not None:
-            return {"all": per_flop * flops}
-        if not self.known:
-            return {"sampling": flops}
-        images, devices = self._seconds(image_work(spec, evaluation)), max(self.share, 1.0)
-        if "decoding" in images:
-            images["decoding"] /= devices  # the first one alone describes
-        # Each draws its part of the samples; the first one alone makes held-out losses.
-        drawn_by = devices if isinstance(evaluation, SamplesSpec) else 1
-        seconds = timing.speed.pass_seconds(spec, flops / drawn_by, devices)
-        stated = self.rates is not None and (timing.stated or self.rates.device != "cpu")
-        faster = self.rates.pass_speedup(spec, evaluation) if self.rates and stated else PASS
-        return {"sampling": seconds / faster, **images}
-
-    def references(self, spec: RunSpec, evaluation: EvaluationSpec) -> dict[str, float]:
-        """Return the seconds of decoding and describing its references, once for a lab."""
-        return self._seconds(reference_work(spec, evaluation))
-
-    def _seconds(self, work: Mapping[str, float]) -> dict[str, float]:
-        """Return the seconds of work on images on one device, where rates are stated."""
-        rates, part = self.rates.images if self.rates else {}, min(self.share, 1.0)
-        return {what: flops / rates[what] / part for what, flops in work.items() if rates}
-
-    def _all_references(self, todo: Sequence[Task]) -> float:
-        """Return the seconds of the references of all tasks: each set of images counts once."""
-        wanted = {(t.spec.data, e): t.spec for t in todo for e in t.evaluations}
-        once: dict[object, float] = {}
-        for (data, evaluation), spec in wanted.items():
-            images = (data, getattr(evaluation, "reference", None))
-            seconds = sum(self.references(spec, evaluation).values())
-            once[images] = max(seconds, once.get(images, 0.0))
-        return sum(once.values())
-
-    def _in_slot(self, task: Task) -> float:
-        return sum(self._left(task)) + TRIAL_SECONDS
-
-    def _left(self, task: Task) -> tuple[float, float]:
-        """Return the seconds left of a task's training and of its evaluations."""
-        training = (1 - kept_share(self.lab, task)) * self.training(task.spec)
-        return training, self.measuring(task, still=True)
-
-    def total(self, todo: Sequence[Task]) -> RemainingTime:
-        """Return the wall time until the last task has ended."""
-        if not todo:
-            return RemainingTime(0.0, 0)
-        if not self.known:
-            return RemainingTime(None, len(todo))
-        seconds = makespan([self._in_slot(task) for task in todo], self.slots) + self.start
-        seconds += self._all_references(todo)
-        trained = sum(done_share(self.lab, task) == 1.0 for task in todo)
-        by = Counter(self.timing(task.spec).source for task in todo)
-        source = ", ".join(f"{counted(n, 'run')} {source}" for source, n in by.items())
-        source = next(iter(by)) if len(by) == 1 else source
-        return RemainingTime(seconds, len(todo), source, trained, self.spread(todo))
-
-    def spread(self, todo: Sequence[Task]) -> tuple[float, float]:
-        """Return the least and the greatest factor on the predicted time of open tasks."""
-        spreads = [self.timing(task.spec).spread for task in todo] or [(1.0, 1.0)]
-        return min(low for low, _ in spreads), max(high for _, high in spreads)
-
-    def device_seconds(self, todo: Sequence[Task]) -> tuple[float, float] | None:
-        """Return the seconds of devices that training and evaluations of open tasks take; `None`
-        where neither times nor rates are known."""
-        if not self.known:
-            return None
-        train, measuring = map(sum, zip(*map(self._left, todo), (0.0, 0.0)))
-        return self.share * train, self.share * (measuring + self._all_references(todo))
+    def seconds_left(self, lab: Lab, task: Task) -> float:
+        """Return the seconds of what is left of a task."""
+        per_flop = self.per_flop if self.measuring is None else self.measuring
+        training = (1 - kept_share(lab, task)) * self.train_seconds(task.spec)
+        return training + per_flop * evaluation_flops_left(lab, task)
 
 
-def forecast(
-    lab: Lab,
-    todo: Sequence[Task],
-    devices: Devices,
-    *,
-    start: float,
-) -> Forecast:
-    """Predict from earlier runs of each kind, else from a few steps, else at an assumed share of
-    the device's peak.
+def task_flops(task: Task) -> int:
+    """Return the FLOPs of training and of the network calls of all evaluations."""
+    return cost(task.spec).train_flops + sum(pass_flops(task.spec, e) for e in task.evaluations)
 
-    Args:
-        start: seconds until the first run starts.
 
-    Raises:
-        UserError: a run that is cheap to time lacks something.
-    """
-    share = devices.share(len(todo))
-    here = rates_of(devices.type, devices.kinds[0].name)
-    return Forecast(
-        lab, timings(lab, todo, devices, here, share), devices.slots, start, here, share
+def evaluation_flops_left(lab: Lab, task: Task, measured: float = 0.0) -> float:
+    """Return the FLOPs of evaluations not done, less a share `measured` of the first of them."""
+    folder = lab.run(task.run)
+    begun = folder.path.exists()
+    specs = [e for e in task.evaluations if not begun or not folder.evaluation(e).done]
+    first, *others = [pass_flops(task.spec, spec) for spec in specs] or [0]
+    return (1 - measured) * first + sum(others)
+
+
+def kind_of(spec: RunSpec) -> Kind:
+    """Return what decides how long a FLOP takes on one device; placements and rates do not."""
+    shape = (spec.data.channels, spec.data.size)
+    joined = tuple(system.files(spec) for system in systems_of(spec))
+    execution = (spec.execution.micro_batch, *spec.execution.kernels)
+    return spec.model, shape, spec.precision, spec.train.batch, type(spec.loss), joined, *execution
+
+
+def forecast(lab: Lab, todo: Sequence[Task], devices: Devices) -> RemainingTime:
+    """Predict when the last task has ended."""
+    if not todo:
+        return RemainingTime(0.0, 0)
+    asked = {spec for task in todo for spec in task.evaluations}
+    runs = earlier_runs(lab, {kind_of(task.spec) for task in todo}, devices)
+    speeds = {kind: _recorded(own, asked) for kind, own in runs.items()}
+    by = [speeds.get(kind_of(task.spec)) or _assumed(task.spec, devices) for task in todo]
+    known = [speed for speed in by if speed is not None]
+    if len(known) < len(todo):
+        return RemainingTime(None, len(todo))
+    seconds = [speed.seconds_left(lab, task) for speed, task in zip(known, todo)]
+    return RemainingTime(
+        makespan(seconds, devices.slots),
+        len(todo),
+        ", ".join(dict.fromkeys(speed.source for speed in known)),
+        sum(done_share(lab, task) == 1.0 for task in todo),
+        devices.share * sum(seconds),
     )
 
 
+def _recorded(runs: Sequence[_Run], asked: Collection[EvaluationSpec]) -> Speed:
+    """Return the speed of earlier runs of one kind, in training and in the evaluations `asked`."""
+    read = [(folder.evaluation(e).read(), pass_flops(s, e)) for folder, s, _ in runs for e in asked]
+    found = [(tree["seconds"], flops) for tree, flops in read if tree and tree.get("seconds")]
+    seconds, flops = map(sum, zip(*found, (0, 0)))
+    measuring = seconds / flops if flops else None
+    source = f"from {counted(len(runs), 'earlier run')}"
+    return replace(fitted(_steps(runs)), source=source, measuring=measuring)
+
+
+def _assumed(spec: RunSpec, devices: Devices) -> Speed | None:
+    """Return a speed by the datasheet; `None` where the peak of the precision is not known."""
+    name = devices.kinds[0].name
+    peak = of_gpu(SLOWER | PEAK_FLOPS, name) if devices.type == "cuda" else None
+    if peak is None or spec.precision not in OF_BF16:
+        return None
+    rate = ASSUMED * OF_BF16[spec.precision] * peak * devices.share
+    return Speed(0.0, 1 / rate, f"assumed at {ASSUMED:.0%} of the peak of {name}")
+
+
+def _steps(runs: Iterable[_Run]) -> list[tuple[float, float]]:
+    """Return FLOPs and seconds of a step of each run."""
+    return [(float(cost(spec).step.flops * spec.train.batch), seconds) for _, spec, seconds in runs]
+
+
+def fitted(steps: Sequence[tuple[float, float]]) -> Speed:
+    """Return the line by least squares, with no part below zero, through FLOPs and seconds.
+
+    A single FLOP count tells no fixed part.
+
+    Args:
+        steps: FLOPs and seconds, at least one.
+    """
+    flops, seconds = (statistics.fmean(values) for values in zip(*steps))
+    slope = seconds / flops
+    if len({count for count, _ in steps}) > 1:
+        slope = min(max(statistics.linear_regression(*zip(*steps)).slope, 0.0), slope)
+    return Speed(max(seconds - slope * flops, 0.0), slope)
+
+
+def earlier_runs(lab: Lab, kinds: Collection[Kind], devices: Devices) -> dict[Kind, list[_Run]]:
+    """Return completed runs of these kinds on devices like these, with their step times.
+
+    A run counts if it had the same model of device, as many neighbours and threads. Of a kind the
+    newest eight count, among the newest hundred of the lab.
+    """
+    found: dict[Kind, list[_Run]] = {}
+    paths = lab.root.glob("runs/*/result.json")
+    results = [(modified(path) or 0.0, path) for path in paths]  # one may be gone since
+    for _, path in sorted(results, reverse=True)[:_NEWEST]:
+        folder = RunFolder(path.parent)
+        seconds: float | None = ((folder.result() or {}).get("metrics") or {}).get(STEP_SECONDS)
+        spec = folder.readable_spec()
+        if seconds is None or spec is None or folder.state() is not RunState.COMPLETED:
+            continue
+        if (kind := kind_of(spec)) in kinds and _is_alike(folder, spec, devices):
+            found.setdefault(kind, []).append((folder, spec, seconds))
+    return {kind: runs[:_ENOUGH] for kind, runs in found.items()}
+
+
+def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
+    """Return whether the last attempt at a run had such a device and as much of it, and its median
+    is of steps after the warm-up, all alike."""
+    origins, attempts = folder.origin(), folder.attempts.read()
+    if not origins or not attempts:
+        return False
+    origin, attempt, on_cpu = origins[-1], attempts[-1], devices.type == "cpu"
+    had = origin.get("threads") if on_cpu else None, attempt.runs_per_device, attempt.devices
+    has = devices.threads if on_cpu else None, devices.runs_per_device, devices.per_run
+    models = {kind.model for kind in devices.kinds if kind.model}
+    entries = spec.train.steps / spec.execution.log_every
+    warm = entries > 2 * len(attempts) - 1 and len(spec.phases) == 1
+    return warm and origin.get("model") in models and had == has
+
+
 class TrainSeconds:
-    """Seconds of all training steps of a run, by speeds that are taken once for each kind of run.
+    """Seconds of all training steps of a run, by the lab's earlier runs of each kind.
 
     Args:
         stored: speeds that the sweep was planned by before: they stay, so that its runs keep their
@@ -214,37 +209,31 @@ class TrainSeconds:
         return train_seconds(self.stored, spec)
 
     def _speed(self, spec: RunSpec) -> list[float]:
-        """Return the fields of a `Speed`."""
-        at_once = [Task(spec)] * self._devices.slots  # as the sweep will have them
-        times = forecast(self._lab, at_once, self._devices, start=0.0)
-        if not times.known:
+        """Return seconds of a step and of a FLOP."""
+        kind = kind_of(spec)
+        steps = _steps(earlier_runs(self._lab, {kind}, self._devices).get(kind, ()))
+        if len({flops for flops, _ in steps}) < 2:
             raise UserError(
-                "match: train_seconds requires a predicted time, got none for this device. Try"
-                " match=train_flops."
+                "match: train_seconds requires timed runs of this network in the lab, dense and"
+                f" routed, got {len(steps)}. Try match=train_flops first."
             )
-        return [*astuple(times.timing(spec).speed)]
+        speed = fitted(steps)
+        return [speed.overhead, speed.per_flop]
 
 
 def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
     """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
-    return Speed(*speeds[_name_of_kind(spec)]).train_seconds(spec)
+    overhead, per_flop = speeds[_name_of_kind(spec)]
+    return Speed(overhead, per_flop).train_seconds(spec)
 
 
 def _name_of_kind(spec: RunSpec) -> str:
     return checksum(repr(kind_of(spec)))
 
 
-def starts(seconds: Sequence[float], slots: int) -> list[float]:
-    """Return the second in which each run starts, from the seconds that each one takes."""
-    free, begins = [0.0] * max(slots, 1), []
+def makespan(seconds: Iterable[float], slots: int) -> float:
+    """Return the second in which the last run ends; each starts in the slot that is free first."""
+    free = [0.0] * max(slots, 1)
     for length in seconds:
-        begin = heapq.heappop(free)
-        begins.append(begin)
-        heapq.heappush(free, begin + length)
-    return begins
-
-
-def makespan(seconds: Sequence[float], slots: int) -> float:
-    """Return the second in which the last run ends."""
-    begins = starts(seconds, slots)
-    return max((begin + length for begin, length in zip(begins, seconds)), default=0.0)
+        heapq.heapreplace(free, free[0] + length)
+    return max(free)

@@ -106,7 +106,7 @@ def plan_with_costs(plan: Plan) -> dict[str, Any]:
     return {**tree, "counts": counts, "cost": costs, "runs": runs}
 
 
-_PRICES = ("parameters", "train_flops", "speedup", "speedup_on_gpu", "checkpoint_bytes")
+_PRICES = ("parameters", "train_flops", "speedup", "checkpoint_bytes")
 
 
 def _price(spec: RunSpec) -> dict[str, float]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,12 +39,6 @@ class Repa(System):
             return tokens[block] * products
 
         return Beside(Added(products + h + h + e, macs=macs, activations=kept))
-
-    def step_kind(self, spec: RunSpec) -> Hashable:
-        return RepaSpec.of(spec).encoder
-
-    def timed_as(self, spec: RunSpec) -> RunSpec:
-        return dataclasses.replace(spec, repa=None) if spec.data.holds.latents else spec
 
     def files(self, spec: RunSpec) -> Hashable:
         return spec.repa

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,9 +34,6 @@ class TextToImage(System):
         from tread_lab.systems.text_to_image.captions import heldout_captions
 
         return heldout_captions(spec, folder, device)
-
-    def timed_as(self, spec: RunSpec) -> RunSpec:
-        return dataclasses.replace(spec, captions=None)
 
     def files(self, spec: RunSpec) -> Hashable:
         return spec.captions
