@@ -92,7 +92,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "damaged plan": (
         {"lab/sweeps/x/plan.json": PLAN[:22]},
         "status x",
-        "plan.json is damaged; restore it",
+        "plan.json: must be JSON",
     ),
     "a store that is not MLflow's": (
         {"lab/sweeps/x/plan.json": PLAN, "lab/mlflow.db": "shopping list"},

@@ -86,11 +86,6 @@ def test_the_chosen_block_alone_runs_in_fp32_by_tf32_products(
         assert seen == {(torch.float32 if l == exact else own, half)}
 
 
-def test_a_bare_off_of_yaml_is_off() -> None:
-    assert small_run(precision="bf16").fp32_block == "j+1"
-    assert small_run(precision="bf16", fp32_block=False).fp32_block == "off"
-
-
 def test_what_the_cpu_cannot_do_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^precision: cpu \(.*\) has no tf32; choose one of .*$"):
         Trainer(small_run(precision="tf32"), RunFolder(tmp_path), CPU)

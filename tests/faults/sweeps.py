@@ -14,3 +14,14 @@ where: end - start == 1
 evaluate: [{heldout_loss: {images: 16, levels: 2}}]
 """
 EIGHT = SMALL.replace("start: 0..1", "start: 0..2").replace("1..2", "1..3") + "seeds: [0, 1]\n"
+LONG_RUNS = SMALL.replace("steps: 8", "steps: 400").replace("every: 2", "every: 1")
+# A `sitecustomize.py`, by which runs are long wherever they are trained: as long as the file `slow`
+# is there, whatever is written takes seconds.
+SLOW_DISK = """
+import os, time
+sync = os.fsync
+def fsync(file):
+    time.sleep(2 * os.path.exists({slow!r}))
+    sync(file)
+os.fsync = fsync
+"""

@@ -97,5 +97,5 @@ def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:
         with pytest.raises(UserError, match=r"^run \w+ is running; end the command"):
             removal_of(lab, "a")
     lab.sweep("b").plan_path.write_text("{")
-    with pytest.raises(UserError, match=r"sweep b: .*plan.json is damaged"):
+    with pytest.raises(UserError, match=r"sweep b: .*plan.json: must be JSON"):
         removal_of(lab, "a")

@@ -167,12 +167,12 @@ SOURCE = {"mlflow.source.name": "tread-lab sweep placement", "mlflow.source.type
 def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.complete()
     run = sweeps.lab.run_of(spec)
-    run.attempts.open(fingerprint={"code": "abc", "package our-tread": "1.4"})
+    run.attempts.open(fingerprint={"code": "abc", "plugin our_tread": "1.4"})
     with run.log() as log:
         log(40, **{"train/overflows": float("inf")})  # beside which MLflow shows no curve
     found, entries = view(sweeps, spec), run.entries()
     assert (found.name, found.status) == ("0->2 s=0.5 seed 0", "FINISHED")
-    assert found.params["package our-tread"] == "1.4" and found.params["route_length"] == "3"
+    assert found.params["route_length"] == "3"
     whole = {"code": "abc1234-dirty", "device": "cpu", "mlflow.loggedImages": "True", **SOURCE}
     assert whole.items() <= found.tags.items() and "problem" not in found.tags
     assert (found.born, len(found.logged)) == (round(1000 * entries[0].time), 17)
