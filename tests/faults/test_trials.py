@@ -89,8 +89,8 @@ def test_a_loss_that_is_not_finite(place: Place) -> None:
 
 @pytest.mark.fault(
     7,
-    survived="one line names `micro_batch`; the others go on, and the same command continues once it"
-    " is lowered",
+    survived="one line names `micro_batch`; the others go on, and the same command continues with a"
+    " lower one",
 )
 def test_out_of_memory(place: Place) -> None:
     file = CASES.replace(", batch: 4}", "}").replace("fine: {}", "fine: {train: {batch: 4}}")

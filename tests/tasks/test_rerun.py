@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.tasks.conftest import DONE, INLINE, SMALL, Command, attempts
+from tests.tasks.conftest import DONE, INLINE, MISTAKE, SMALL, Command, attempts
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 
