@@ -19,6 +19,7 @@ from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import Trained, trained
 from tread_lab.engine.provenance import named
 from tread_lab.records.durable import replacing, write_json, write_text
+from tread_lab.records.metric_names import value_text
 from tread_lab.records.run_folder import CONFIG, DEFAULTS, EXPORTED, RunFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
@@ -199,7 +200,7 @@ def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[str]:
         if tree is not None and int(tree.get("step", at)) == step:
             for metric, value in sorted(tree["metrics"].items()):
                 name = names.name(metric, signature(tree["spec"]), tree["spec"])
-                yield f"| `{name}` | {float(value):.6g} | {_how(tree['spec'])} |"
+                yield f"| `{name}` | {value_text(name, float(value))} | {_how(tree['spec'])} |"
 
 
 def _how(tree: Mapping[str, Any]) -> str:

@@ -184,12 +184,12 @@ def lead(lab: Lab, frame: pd.DataFrame, cell: str, control: str) -> PairedGap | 
         apart = (own[GAP_HELDOUT] - other[GAP_HELDOUT]).loc[seeds].to_numpy(float)
         return PairedGap(*t_interval(apart), len(seeds), "seeds")
     steps, planned = frame.attrs.get("at_step", {}), frame.attrs.get("evaluations", ())
-    for seed in seeds:
-        first, second = (
-            (str(one.loc[seed, "run"]), str(one.loc[seed, "baseline"])) for one in (own, other)
-        )
-        return _apart(lab, first, second, steps, planned)
-    return None
+    if seeds.empty:
+        return None
+    first, second = (
+        (str(one.loc[seeds[0], "run"]), str(one.loc[seeds[0], "baseline"])) for one in (own, other)
+    )
+    return _apart(lab, first, second, steps, planned)
 
 
 def _worse_over_images(

@@ -151,6 +151,11 @@ def digits(name: str) -> int:
     return 3 if "@" in name else 4
 
 
+def value_text(name: str, value: float) -> str:
+    """Return the value of one run: six digits, of a metric of samples as many as it can have."""
+    return f"{value:.{digits(name) if '@' in name else 6}g}"
+
+
 def lower_is_better(name: str) -> bool:
     """Whether a metric sorts from its least value; also one of which no value is better."""
     return metric_kind(name).better != "higher"

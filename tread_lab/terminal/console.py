@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tread_lab.records.metric_names import value_text
 from tread_lab.specs.errors import UserError
 
 ROWS = 40  # longer tables show their head and count the rest
@@ -56,7 +57,9 @@ def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:
 
 def metrics_line(metrics: Mapping[str, float]) -> str:
     """Return `name value, name value`."""
-    return ", ".join(f"{name} {value:.6g}" for name, value in metrics.items()) or "drawn"
+    return (
+        ", ".join(f"{name} {value_text(name, value)}" for name, value in metrics.items()) or "drawn"
+    )
 
 
 def fitted(

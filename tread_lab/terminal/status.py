@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tread_lab.records.history import left_cells, left_note
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.records.metric_names import metric_kind, value_text
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import measured, mixtures, provenance_differences
 from tread_lab.records.run_folder import RunFolder
@@ -233,4 +233,4 @@ def _evaluated(folder: RunFolder) -> Iterator[tuple[dict[str, float], dict[str, 
 
 def _number(metric: str, value: float) -> str:
     unit = metric_kind(metric).unit
-    return quantity(value, unit) if unit else f"{value:.6g}"
+    return quantity(value, unit) if unit else value_text(metric, value)
