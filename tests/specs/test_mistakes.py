@@ -145,7 +145,7 @@ def test_all_mistakes_of_a_tree_are_named_at_once() -> None:
         "init_from.run.train.lr: must be a number, got 'fast'",
         "init_from.run.train.betas[0]: must be in [0, 1), got -1.0",
         "init_from.run.train.betas[1]: must be in [0, 1), got 1.0",
-        "init_from.run.train.ema.decay: must be in [0, 1), got 2",
+        "init_from.run.train.ema.decay: must be in [0, 1), got 2.0",
         "init_from.run: unknown key 'seeds', did you mean 'seed'?",
     )
     assert pickle.loads(pickle.dumps(error.value)).args == error.value.args
