@@ -114,20 +114,6 @@ def test_too_many_graphs_are_an_error_and_no_silence() -> None:
             network(torch.randn(batch, 1, 16, 16), torch.rand(batch), torch.arange(batch), None)
 
 
-@pytest.mark.parametrize(
-    ("model", "asked", "on_cpu", "on_cuda"),
-    [
-        ("DiT-4x32x2/2", "auto", "eager", INDUCTOR),
-        ("DiT-4x32x2/2", "none", "eager", "eager"),
-        ("DiT-4x32x2/2", "blocks", INDUCTOR, INDUCTOR),
-        ("Mamba-4x32x4/2", "blocks", "eager", "eager"),
-    ],
-)
-def test_blocks_are_compiled_on_a_gpu(model: str, asked: str, on_cpu: str, on_cuda: str) -> None:
-    run = spec(model, ["1->2 by rows"], execution={"compile": asked})
-    assert (arithmetic(run, "cpu"), arithmetic(run, "cuda")) == (on_cpu, on_cuda)
-
-
 def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
