@@ -254,8 +254,8 @@ def test_a_step_pays_for_decoder_head_and_teacher() -> None:
     ("changes", "message"),
     [
         ({"bypass": "route"}, "discrimination compares.*say `bypass: mask`"),
-        ({"loss": {**LOSS, "prototypes": 0}}, "loss: prototypes: must be positive"),
-        ({"loss": {**LOSS, "momentum": 1.5}}, r"loss: momentum: 1.5 is outside \[0, 1\]"),
+        ({"loss": {**LOSS, "prototypes": 0}}, "loss.prototypes: must be at least 1"),
+        ({"loss": {**LOSS, "momentum": 1.5}}, r"loss.momentum: must be in \[0, 1\], got 1.5"),
         ({"loss": {**LOSS, "teacher_temprature": 1}}, "did you mean 'teacher_temperature'"),
         ({"bypass": {"kind": "mask", "fill": "entri"}}, "entri"),
     ],
