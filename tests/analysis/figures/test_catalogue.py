@@ -64,7 +64,7 @@ def test_reading_results_imports_no_torch_and_asks_no_network() -> None:
     folder = Path(tread_lab.analysis.__path__[0])
     modules = [p.relative_to(folder).with_suffix("") for p in folder.rglob("*.py")]
     names = [".".join(m.parts) for m in modules if m.name != "__init__"]
-    assert {"figures.catalogue", "report.report"} <= set(names)
+    assert "figures.catalogue" in names
     imports = "; ".join(f"import tread_lab.analysis.{name}" for name in names)
     heavy = "('torch', 'mlflow', 'ray', 'matplotlib.pyplot', 'nbclient')"
     check = (
