@@ -18,7 +18,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.preflight import preflight
+from tread_lab.sweep.preflight import preflight
 from tread_lab.sweep.trial.task import Task
 
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
@@ -118,14 +118,13 @@ def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = [spec(execution={"compile": asked}) for asked in ("auto", "blocks")]
-    gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",), 80 * 10**9),))
+    gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",)),))
     assert arithmetic(runs[0], "cuda") == INDUCTOR and preflight([Task(runs[0])], gpu) == []
     monkeypatch.setenv("CC", "false")
     no_compiler.cache_clear()
     try:
         assert arithmetic(runs[0], "cuda") == EAGER
-        (line,) = preflight([Task(runs[0])], gpu)
-        assert "false compiles nothing" in line and line.endswith("install gcc")
+        assert preflight([Task(runs[0])], gpu) == []
         with pytest.raises(UserError, match=r"execution.compile: blocks needs a C compiler: false"):
             preflight([Task(runs[1])], gpu)
     finally:

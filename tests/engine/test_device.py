@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU, small_run
+from tread_lab import hardware
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
 from tread_lab.engine.device import pick
@@ -134,10 +135,10 @@ def test_cpus_and_memory_are_those_of_the_process_less_by_the_limits_of_its_cont
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8), raising=False)
-    monkeypatch.setattr(devices, "_CGROUP", tmp_path)
+    monkeypatch.setattr(hardware, "_CGROUP", tmp_path)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert devices.usable_cpus() == cpus
+    assert hardware.usable_cpus() == cpus
     assert devices.memory(CPU) == (memory or machine)

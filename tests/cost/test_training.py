@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from tests.engine.runs import imagenet
-from tread_lab.engine.cost.blocks import block_cost
-from tread_lab.engine.cost.report import report, table
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.blocks import block_cost
+from tread_lab.cost.report import report, table
+from tread_lab.cost.training import cost
 from tread_lab.specs import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
 from tread_lab.specs.recipe import ExecutionSpec
 from tread_lab.systems.mdt.spec import BothLoss
@@ -150,8 +150,7 @@ def test_the_table_says_what_people_ask() -> None:
 
 def test_counting_needs_neither_torch_nor_numpy() -> None:
     check = (
-        "import sys, tread_lab.engine.cost.training\n"
-        "print('torch' in sys.modules, 'numpy' in sys.modules)"
+        "import sys, tread_lab.cost.training\nprint('torch' in sys.modules, 'numpy' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.split() == ["False", "False"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tread_lab.cost.training import Cost, cost
 from tread_lab.engine.compiled import EAGER, arithmetic
-from tread_lab.engine.cost.training import Cost, cost
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount

@@ -9,12 +9,13 @@ from functools import cached_property
 import pandas as pd
 
 from tread_lab.config.load import load_sweep as load_file
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.frames.columns import plain
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import run_states
 from tread_lab.specs.labels import run_labels
 from tread_lab.specs.units import amount, counted
+from tread_lab.sweep.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import Plan, plan_sweep
 
@@ -91,4 +92,5 @@ def load_sweep(
     """
     lab = Lab.at(path)
     name, sweep, experiment = load_file(file, overrides)
-    return PlannedSweep(plan_sweep(lab, name, sweep, experiment, Devices.here()), lab)
+    plan = plan_sweep(lab, name, sweep, experiment, Devices.here(), DataDigests(lab).named)
+    return PlannedSweep(plan, lab)

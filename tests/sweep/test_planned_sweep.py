@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.pretender import ended_run
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
-from tread_lab.sweep.plan.planned_sweep import load_sweep
+from tread_lab.sweep.planned_sweep import load_sweep
 
 
 def test_each_row_says_what_a_trial_is_and_costs_and_nothing_is_stored(tmp_path: Path) -> None:

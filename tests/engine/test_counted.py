@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tread_lab.engine.cost.blocks import block_cost
-from tread_lab.engine.cost.counted import counted
+from tread_lab.cost.blocks import block_cost
+from tread_lab.engine.counted import counted
 from tread_lab.specs import ModelSpec, decode
 
 

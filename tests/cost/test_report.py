@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.engine.runs import imagenet
-from tread_lab.engine.cost.report import table
+from tread_lab.cost.report import table
 from tread_lab.specs import RunSpec, decode, encode
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from tests.engine.runs import CPU, measured_on_a_gpu, small_run
+from tread_lab.cost.training import cost
 from tread_lab.engine.compiled import compile_blocks
-from tread_lab.engine.cost.memory import check_memory, cost_on, fitting_micro_batch
-from tread_lab.engine.cost.training import cost
+from tread_lab.engine.memory import check_memory, cost_on, fitting_micro_batch
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder

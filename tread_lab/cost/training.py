@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tread_lab.engine.cost.blocks import FP32, block_cost
-from tread_lab.engine.system import Added, systems_of
+from tread_lab.cost.added import Added, priced_systems
+from tread_lab.cost.blocks import FP32, block_cost
 from tread_lab.specs.recipe import outputs
 from tread_lab.specs.routes import RouteSpec
 from tread_lab.specs.run import RunSpec
@@ -164,7 +164,7 @@ def cost(spec: RunSpec, *, learn_sigma: bool = False, compiled: bool = False) ->
 def _cost(spec: RunSpec, c_out: int, compiled: bool) -> Cost:
     tokens, whole = tokens_per_block(spec, spec.routes), tokens_per_block(spec, ())
     low = HALF if spec.precision in ("bf16", "fp16") else FP32
-    systems = systems_of(spec)
+    systems = priced_systems(spec)
     within = [system.added(spec, c_out) for system in systems]
     beside = [system.beside(spec) for system in systems]
     auxiliary = [part.auxiliary for part in beside]

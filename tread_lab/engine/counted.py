@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tread_lab.backbones.dit import DiT
 from tread_lab.backbones.table import BACKBONES
-from tread_lab.engine.cost.blocks import BlockCost
+from tread_lab.cost.blocks import BlockCost
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import BACKBONES as FACTS
 from tread_lab.specs.model import ModelSpec

@@ -6,7 +6,7 @@ import dataclasses
 from itertools import groupby
 from typing import Any
 
-from tread_lab.engine.cost.training import Cost, cost
+from tread_lab.cost.training import Cost, cost
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import amount
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from tread_lab import draws
+from tread_lab.cost.blocks import block_cost
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import build_network
-from tread_lab.engine.cost.blocks import block_cost
-from tread_lab.engine.cost.training import cost
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, ModelSpec, RouteSpec, RunSpec, decode
 

@@ -1,27 +1,19 @@
-"""Preflight refuses runs that do not fit their device, and runs of another provenance."""
+"""Preflight refuses what would fail, and a plan lists what is missing."""
 
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tread_lab
 from tests.made_data import normal, write_arrays
-from tests.sweep.plan.test_data_digests import write_set
 from tests.sweep.plans import carry_out, tiny
-from tread_lab.cli import main
-from tread_lab.config.load import load_experiment
-from tread_lab.engine import provenance
-from tread_lab.engine.cost.memory import cost_on
-from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import CONTEXT, memory
+from tests.sweep.test_data_digests import write_set
 from tread_lab.engine.provenance import code_digest
 from tread_lab.records.lab import Lab
 from tread_lab.records.provenance import mixtures
@@ -29,92 +21,19 @@ from tread_lab.specs import RunSpec, UserError, decode, encode
 from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.fields import run_of
 from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.sweep.plan import preflight as module
-from tread_lab.sweep.plan.data_digests import DataDigests
+from tread_lab.sweep import preflight as module
+from tread_lab.sweep.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.preflight import (
-    check_arithmetic,
-    check_memory,
-    check_planned,
-    check_sampled,
-    preflight,
-)
+from tread_lab.sweep.preflight import check_sampled, missing_files, preflight
 from tread_lab.sweep.trial.task import Task
-
-ROOT = Path(provenance.__file__).parents[1]
-CPU = torch.device("cpu")
-SWEEP = """
-experiment: tiny
-fixed: {train: {batch: %d}}
-axes: {route: {start: 0, end: 2}}
-"""
-
-
-@pytest.mark.fault(
-    22,
-    survived="refused in one line with exit code 2 and how many would fit; nothing is written",
-)
-def test_runs_that_do_not_fit_one_device_together_are_refused(
-    in_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tread_lab.engine.device.usable_cpus", lambda: 4.0)
-    image_bytes = cost(run_of(load_experiment("tiny", []).run)).activation_bytes
-    big = int(memory(CPU) / 2 / image_bytes)
-    (in_folder / "big.yaml").write_text(SWEEP % big)
-    before = sorted(in_folder.rglob("*"))
-    assert main(["sweep", "big.yaml", "--device", "cpu", "--no-mlflow"]) == 2
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "4 runs at once on one cpu device need about" in line and "--concurrent" in line
-    assert sorted(in_folder.rglob("*")) == before
-
-
-@pytest.mark.parametrize(
-    ("kind", "memory", "packed", "room"),
-    [
-        ("cuda", (2, 1), 1, None),  # of the device: so many of the largest run, so many contexts
-        ("cuda", (2, 1), 2, None),
-        ("cuda", (2, 1), 3, 2),  # each process has a context of its own
-        ("cpu", (2, 0), 2, None),
-        ("cpu", (2, 0), 3, 2),
-    ],
-)
-def test_the_largest_run_decides_how_many_share_the_smallest_device(
-    kind: str, memory: tuple[int, int], packed: int, room: int | None
-) -> None:
-    small, large = Task(tiny()), Task(tiny(train={"batch": 256}))
-    need = cost_on(large.spec, kind).memory_bytes
-    sizes = (memory[0] * need + memory[1] * CONTEXT, 9 * need + 8 * CONTEXT)
-    kinds = tuple(DeviceFacts(kind, "x", ("fp32",), size) for size in sizes)
-    devices = Devices(kinds, runs_per_device=packed)
-    check_memory([], replace(devices, kinds=(replace(kinds[0], memory=2 * CONTEXT),)))
-    for tasks in ([small, large], [large, small]):
-        if room is None:
-            check_memory(tasks, devices)
-        else:
-            said = rf"{packed} runs at once on one {kind} .* room for {room} runs?; give each"
-            with pytest.raises(UserError, match=said):
-                check_memory(tasks, devices)
-
-
-def test_precisions_of_training_and_samplers_are_those_of_every_device() -> None:
-    kinds = [DeviceFacts("cpu", "x", ("fp32", "tf32"), 2**40)]
-    kinds += [DeviceFacts("cpu", "y", ("fp32", "tf32", "bf16"), 2**40)]
-    samples = decode(SamplesSpec, {"count": 8, "sampler": {"precision": "bf16"}})
-    for lacking in (Task(tiny(), (samples,)), Task(tiny(precision="bf16"))):
-        check_arithmetic([lacking], Devices((kinds[1],)))
-        for check in (check_arithmetic, preflight):
-            with pytest.raises(UserError, match=r"cpu \(x\) has no bf16; choose one of fp32, tf32"):
-                check([Task(tiny(precision="tf32")), lacking], Devices(tuple(reversed(kinds))))
-
 
 FD = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
 BY_FILE = replace(FD, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
 
 
-ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",), 2**40),))
+ROOMY = Devices((DeviceFacts("cpu", "x", ("fp32",)),))
 SET = {**LATENTS, "path": "set", "classes": 3}
 WEAK = {**SET, "scale": 0.2, "decoder_scale": 1.0}  # near enough to EDM's deviation of 0.5
 TWENTY, MORE = (HeldoutSpec(images=images) for images in (20, 21))  # as many are held out
@@ -158,24 +77,11 @@ def test_what_one_run_of_a_sweep_lacks_is_refused_whichever_it_is(
         assert str(refusal.value).startswith(said)
 
 
-def test_a_run_is_held_against_every_kind_of_device() -> None:
-    tasks = [Task(tiny(train={"batch": batch})) for batch in (2**12, 8)]
-    preflight(tasks, ROOMY)
-    small = replace(ROOMY.kinds[0], name="y", memory=2**30)
-    with pytest.raises(UserError, match=r"cpu \(y\)"):
-        preflight(tasks, replace(ROOMY, kinds=(*ROOMY.kinds, small)))
-
-
-def test_blocks_that_are_to_be_compiled_are_refused_where_nothing_compiles(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    auto, blocks = ([Task(tiny(execution={"compile": how}))] for how in ("auto", "blocks"))
-    gpu = Devices((DeviceFacts("cuda", "x", ("fp32",), 2**40),))
-    for why, lines in ((None, 0), ("there is no gcc", 1)):
-        monkeypatch.setattr(module, "no_compiler", lambda why=why: why)
-        assert preflight(auto, ROOMY) == [] and len(preflight(auto, gpu)) == lines
-        with nullcontext() if why is None else pytest.raises(UserError, match=f"^exec.*: {why}; "):
-            assert preflight(blocks, ROOMY) == []
+def test_compiled_blocks_need_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "no_compiler", lambda: "there is no gcc")
+    assert preflight([Task(tiny(execution={"compile": "auto"}))], ROOMY) == []
+    with pytest.raises(UserError, match=r"^execution\.compile: .*: there is no gcc; "):
+        preflight([Task(tiny(execution={"compile": "blocks"}))], ROOMY)
 
 
 def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
@@ -183,7 +89,7 @@ def test_the_digest_covers_what_the_interpreter_sees_of_what_decides(
 ) -> None:
     assert code_digest() == code_digest() and len(code_digest()) == 16
     monkeypatch.setattr(tread_lab, "__file__", str(tmp_path / "__init__.py"))
-    nested, digests = tmp_path / "engine" / "cost" / "blocks.py", list[str]()
+    nested, digests = tmp_path / "engine" / "deep" / "blocks.py", list[str]()
     nested.parent.mkdir(parents=True)
     for text in (
         'def f(x):\n    """Old."""\n    return x + 1  # why\n',
@@ -242,6 +148,6 @@ def test_plan_lists_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     defaults = EvaluationDefaults(reference=ReferenceSpec(name="imagenet256"))
     evaluations = decode_evaluations(["fid@100"], defaults)
     run = tiny(data=data, repa={"encoder": "dinov2-base"})
-    lines = check_planned([Task(run, tuple(evaluations))])
+    lines = missing_files([Task(run, tuple(evaluations))])
     for what in (str(tmp_path / "gone"), *variables):
         assert any(line.startswith("missing: ") and what in line for line in lines), what
