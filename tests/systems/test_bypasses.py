@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.backbones.float64 import woken
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import build_network, fresh_network
-from tread_lab.engine.cost.training import cost
 from tread_lab.routing import BatchRoute, Routing, draw_routing
 from tread_lab.specs import RunSpec, decode
 from tread_lab.systems.maskdit.decoder import MaskDecoder

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma, woken
+from tread_lab.cost.training import cost
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.objective import Objective
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.routing.select import dense_routing

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from tests.engine.runs import CPU, differing, last_checkpoint, train_until
 from tests.sweep.plans import tiny
+from tread_lab.cost.training import cost
 from tread_lab.data import open_data
 from tread_lab.engine.assemble import fresh_network, trained
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.metrics.pretrained import weights_digest
 from tread_lab.records.run_folder import RunFolder

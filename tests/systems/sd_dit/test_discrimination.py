@@ -26,10 +26,10 @@ from tests.backbones.float64 import (
     woken,
 )
 from tests.engine.runs import CPU, last_checkpoint, small_run, train_until
+from tread_lab.cost.report import table
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import build_network, trained
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.cost.report import table
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
