@@ -31,7 +31,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "patch that does not divide": ({}, "train tiny model.patch=3", "must divide data.size"),
     "unknown precision": ({}, "train tiny precision=fp8", "must be one of fp32"),
     "not an override": ({}, "train tiny steps", "must be key=value"),
-    "no such device": ({}, "train tiny --device gpu", "no such device"),
+    "no such device": ({}, "train tiny --device gpu", "must be cpu, cuda"),
     "no data": ({}, "train s2_imagenet256", "data.path"),
     "data elsewhere": ({}, "train s2_imagenet256 data.path=nowhere", "nowhere"),
     "more cores than there are": ({}, "sweep route_placement --cpus 9999", "this machine has"),
