@@ -63,9 +63,11 @@ def test_every_shape_fits_every_screen(url: str, page: Page, width: int, theme: 
         assert all(request.startswith(url) for request in page.requests)
 
 
-def test_a_file_opens_without_a_network(lab: Lab, page: Page, tmp_path: Path, shoot: Shoot) -> None:
+def test_a_file_opens_without_a_network(
+    placed: Lab, page: Page, tmp_path: Path, shoot: Shoot
+) -> None:
     path = tmp_path / "report.html"
-    path.write_text(page_file(lab, "placement"))
+    path.write_text(page_file(placed, "route_placement"))
     page.resize(1400, 1500)
     page.offline()
     page.open(path.as_uri())
@@ -75,10 +77,16 @@ def test_a_file_opens_without_a_network(lab: Lab, page: Page, tmp_path: Path, sh
     shoot(page, "report")
 
 
-def test_rows_select_sort_and_filter(url: str, page: Page, shoot: Shoot) -> None:
+@pytest.fixture(scope="module")
+def placed_url(placed: Lab) -> Iterator[str]:
+    with served(placed) as address:
+        yield address
+
+
+def test_rows_select_sort_and_filter(placed_url: str, page: Page, shoot: Shoot) -> None:
     page.resize(1400, 1500)
-    page.open(f"{url}sweeps/placement")
-    page.wait("document.querySelector('#panels h3')?.innerText.startsWith('2→8')")
+    page.open(f"{placed_url}sweeps/route_placement")
+    page.wait("document.querySelector('#panels h3')")
     rows = "[...document.querySelectorAll('#table-ranking tbody tr')]"
     row = "#table-ranking tbody tr:nth-child({})"
     page.click(row.format(4))
@@ -88,6 +96,7 @@ def test_rows_select_sort_and_filter(url: str, page: Page, shoot: Shoot) -> None
     assert page.js("location.hash.split('cell=').length") == 3
     page.open(page.js("location.href"))
     page.wait("document.querySelectorAll('#panels .panel').length === 2")
+    page.js("document.querySelector('#ranking').scrollIntoView()")
     shoot(page, "dashboard")
     page.click("#table-ranking th:nth-child(2) button")
     names = page.js(f"{rows}.map((row) => row.cells[1].innerText)")

@@ -94,7 +94,7 @@ def test_nodes_with_equal_devices_are_asked_once(
     monkeypatch.setattr(probe, "_ask", ask)
     devices = probe.cluster_devices(TrialResources(gpus=1))
     assert asked == ["bcuda", "ccuda", "dcuda", "ecuda"]
-    assert [kind.name for kind in devices.kinds] == ["same", "d", "e"]
+    assert [kind.model for kind in devices.kinds] == ["same", "d", "e"]
     assert (devices.slots, devices.runs_per_device) == (2 + 2 + 1 + 2 + 2, 1)
 
 
