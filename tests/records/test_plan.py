@@ -9,9 +9,8 @@ import pytest
 
 from tread_lab.records.plan import StoredPlan, read_plan
 from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
-from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.cell import ExcludedCells, Tree, Trial
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.expansion import ExcludedCells
 
 TEXT = """{
  "format": 1,

@@ -11,22 +11,16 @@ from pathlib import Path
 from typing import Any, Generic
 
 from tread_lab.records.durable import read_json
-from tread_lab.specs.cell import AnySpec, Cell, Tree, Trial
+from tread_lab.specs.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import ancestors, with_baseline_cells
+from tread_lab.specs.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
 from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.sweep import SearchSpec
-from tread_lab.specs.trials import (
-    QUESTIONS,
-    UNEQUAL,
-    follows_length,
-    written_shares,
-)
 
 FORMAT = 1  # of plan.json
 
