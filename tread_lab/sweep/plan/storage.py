@@ -31,7 +31,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
         return
     folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
     folder.add_accepted(written, now)
-    write_parts(folder.plan_path, written.parts())
+    write_parts(folder.plan_path, [written.text()])
 
 
 def check_edit(folder: SweepFolder, plan: Plan) -> None:
