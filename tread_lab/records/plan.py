@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -40,11 +40,11 @@ class PlanOf(Generic[AnySpec]):
     """
 
     name: str
-    question: str
-    experiment: str
-    trials: tuple[Trial[AnySpec], ...]
-    evaluate: tuple[Tree, ...]
-    sources: Tree
+    question: str = ""
+    experiment: str = ""
+    trials: tuple[Trial[AnySpec], ...] = ()
+    evaluate: tuple[Tree, ...] = ()
+    sources: Tree = field(default_factory=dict)
     excluded: tuple[ExcludedCells, ...] = ()
     duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
@@ -171,7 +171,7 @@ class PlanOf(Generic[AnySpec]):
 
     def tree(self) -> dict[str, Any]:
         """Return the plan as `plan.json` holds it; what a search has suggested stands elsewhere."""
-        kept = [field.name for field in fields(PlanOf) if field.name not in ("trials", "suggested")]
+        kept = [one.name for one in fields(PlanOf) if one.name not in ("trials", "suggested")]
         trials = [trial.tree() for trial in self.trials]
         return {
             "format": FORMAT,
@@ -212,13 +212,10 @@ def read_plan(path: Path) -> StoredPlan | None:
         "excluded": _excluded,
         "duplicates": _excluded,
     }
-    read = {
-        field.name: tuple(map(parts.get(field.name, lambda part: part), tree[field.name]))
-        if isinstance(tree[field.name], list)
-        else tree[field.name]
-        for field in fields(PlanOf)
-        if field.name in tree
-    }
+    read = {one.name: tree[one.name] for one in fields(PlanOf) if one.name in tree}
+    for name, value in read.items():
+        if isinstance(value, list):
+            read[name] = tuple(map(parts.get(name, lambda part: part), value))
     return StoredPlan(**read)
 
 
