@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.sweep.search.sampler import Observation, propose
+from tread_lab.sweep.search.space import Space
 
 TABLE = Path(__file__).parent / "placement_grid.json"
 GOAL = "gap/heldout"

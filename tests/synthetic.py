@@ -143,9 +143,8 @@ def write_sweep(root: Path, sweep: Synthetic) -> Lab:
         "format": 1,
         "name": sweep.name,
         "question": "Where should a route start and end?",
-        "sweep": {},
+        "sources": {},
         "experiment": "tiny",
-        "holes": [],
         "evaluate": [encode(spec) for spec in sweep.evaluations],
         "trials": trials,
     }

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from tread_lab.config import load as config
 from tread_lab.cost.training import cost
 from tread_lab.specs import UserError, axes, encode
-from tread_lab.specs.cell import evaluate
-from tread_lab.specs.expansion import expand
 from tread_lab.specs.fields import all_fields
+from tread_lab.sweep.expand import expand
+from tread_lab.sweep.expressions import evaluate
 
 EXAMPLES = int(os.environ.get("TREAD_LAB_EXAMPLES", "30"))
 SECONDS = 20.0  # of processor time that no file may take

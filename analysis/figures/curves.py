@@ -19,7 +19,7 @@ from tread_lab.frames import STEP, cells_frame, delta_column, require_metric, wi
 from tread_lab.records.metric_names import GAP_HELDOUT
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
-from tread_lab.specs.trials import SPEND, STEPS
+from tread_lab.specs.lengths import SPEND, STEPS
 
 RATE = "rate"
 

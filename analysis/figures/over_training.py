@@ -21,7 +21,7 @@ from tread_lab.records.metric_names import (
     TRAIN_SECONDS,
     metric_kind,
 )
-from tread_lab.specs.trials import SPEND, STEPS
+from tread_lab.specs.lengths import SPEND, STEPS
 from tread_lab.specs.units import quantity
 
 STEPS_AXIS, HOURS_AXIS = "training steps", "device-hours"

@@ -17,9 +17,9 @@ from tread_lab.config.load import (
     sampler_settings,
 )
 from tread_lab.specs import UserError
-from tread_lab.specs.expansion import expand
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment
+from tread_lab.sweep.expand import expand
 
 
 def test_key_belongs_to_the_sweep_file_or_its_run(in_folder: Path) -> None:

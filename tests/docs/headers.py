@@ -27,9 +27,9 @@ from tread_lab.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import count_label, decode_evaluations
 from tread_lab.specs.guidance import in_short
+from tread_lab.specs.lengths import QUESTIONS
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.trial.task import Task, with_ancestors

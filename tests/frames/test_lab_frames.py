@@ -22,8 +22,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import decode, encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.expansion import expand
 from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.expand import expand
 
 
 def test_the_nearest_lab_above_is_opened(in_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

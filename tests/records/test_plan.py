@@ -8,20 +8,19 @@ from pathlib import Path
 import pytest
 
 from tread_lab.records.plan import StoredPlan, read_plan
-from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode, signature
-from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs import HeldoutSpec, encode, signature
+from tread_lab.specs.cell import ExcludedCells, Tree, Trial
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.expansion import ExcludedCells
 
 TEXT = """{
  "format": 1,
  "name": "s",
  "question": "Where?",
  "experiment": "tiny",
- "sweep": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}},
- "holes": [{"reason": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
- "duplicates": [],
  "evaluate": [{"kind": "heldout_loss", "images": 8}],
+ "sources": {"sweep": {"seeds": [0]}, "experiment": {"name": "tiny"}},
+ "excluded": [{"reason": "start < end", "count": 2, "examples": [{"start": 3, "end": 2}]}],
+ "duplicates": [],
  "search": {"sampler": "tpe"},
  "space": [{"start": 0}, {"start": 1}],
  "created": 1.5,
@@ -63,11 +62,6 @@ def test_every_field_is_read(path: Path) -> None:
     assert plan.space == ({"start": 0}, {"start": 1})
     assert plan.created == 1.5
     assert plan.trials[1] == Trial("trial", {"start": 0}, 0, {"train": {"steps": 5}}, "a", "d")
-
-
-def test_a_plan_of_the_first_versions_needs_name_and_trials_alone(path: Path) -> None:
-    path.write_text('{"format": 1, "name": "s", "trials": []}')
-    assert plan_of(path) == StoredPlan("s", "", "", (), (), {})
 
 
 @pytest.mark.parametrize(
@@ -114,25 +108,6 @@ def test_parents_stand_before_the_runs_that_start_from_them_and_the_eldest_first
     assert [spec["train"]["steps"] for spec in plan.runs().values()] == [1, 2, 5, 5, 5]
     assert list(plan.runs())[2:] == ["child", "b", "a"]
     assert plan.baselines == ["dense 1", "dense 0"]
-
-
-def test_a_trial_is_stored_as_plain_values() -> None:
-    spec = decode(RunSpec, {"model": "DiT-S/2", "train": {"steps": 7}})
-    tree = Trial("trial", {"rate": 0.5}, 3, spec, "abc", "def").tree()
-    assert tree == {
-        "role": "trial", "cell": {"rate": 0.5}, "seed": 3, "spec": encode(spec), "run": "abc",
-        "baseline": "def",
-    }  # fmt: skip
-    assert Trial.read(tree).steps == 7 and Trial.read(tree).tree() == tree
-
-
-def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> None:
-    plan = StoredPlan("s", "", "", (), (), {})
-    bare = plan.tree()
-    assert {"created", "space"}.isdisjoint(bare) and bare["format"] == 1
-    assert dataclasses.replace(plan, created=0.0).tree()["created"] == 0.0
-    assert dataclasses.replace(plan, search={}).tree()["space"] == []
-    assert (plan.sweep_file, plan.base) == ({}, {})
 
 
 def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from tread_lab.config.load import load_experiment, load_sweep
 from tread_lab.specs import RunSpec, decode, signature
 from tread_lab.specs.cell import Trial
-from tread_lab.specs.expansion import expand
 from tread_lab.specs.labels import (
     cell_label,
     cell_text,
@@ -24,6 +22,7 @@ from tread_lab.specs.labels import (
     without_axis,
 )
 from tread_lab.specs.sweep import SweepSpec
+from tread_lab.sweep.expand import expand
 
 MODEL = {"depth": 6, "width": 16, "heads": 2}
 SHIPPED = sorted(path.stem for path in Path("sweeps").glob("*.yaml"))
@@ -213,43 +212,3 @@ def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> 
     trials = planned(fixed={"train.lr": "=0.01/length"}, axes=axes, seeds=[0, 1])
     labels = [cell_label(t) for t in with_baseline_cells(trials) if t.role == "baseline"]
     assert labels == ["dense lr=0.005", "dense lr=0.0025"] * 2
-
-
-@pytest.mark.parametrize(
-    ("later", "seeds"),
-    [
-        ({}, {"dense": [0, 1], "2->8 s=0.5": [0, 1], "0->4 s=0.5": [0, 1]}),
-        (
-            {"axes": {"route": ["2->8"], "train.weight_decay": [0.0, 0.1]}},  # the first as before
-            {
-                "dense": [0, 1],
-                "dense weight_decay=0.1": [0, 1],
-                "2->8 s=0.5 weight_decay=0": [0, 1],
-                "2->8 s=0.5 weight_decay=0.1": [0, 1],
-                "0->4 s=0.5": [0],
-            },
-        ),
-    ],
-)
-def test_seeds_of_equal_settings_are_one_cell_under_whichever_axes_they_were_planned(
-    later: dict[str, Any], seeds: dict[str, list[int]]
-) -> None:
-    axes = {"route": ["2->8", "0->4"]}
-    first, more = planned(axes=axes), planned(**{"axes": axes, "seeds": [0, 1], **later})
-    runs = {trial.run for trial in first}
-    cells: dict[str, list[int]] = {}
-    for trial in with_baseline_cells((*first, *(t for t in more if t.run not in runs))):
-        cells.setdefault(cell_label(trial), []).append(trial.seed)
-    assert {cell: sorted(own) for cell, own in cells.items()} == seeds
-
-
-def test_a_run_that_is_two_cells_stays_two_and_seeds_have_the_values_that_were_planned_first() -> (
-    None
-):
-    twice = planned(trials=[{"route": "0->4"}, {"route": {"start": 0, "end": 4}}], baseline=None)
-    seeds = (
-        planned(axes={"route": [own]}, seeds=[seed], baseline=None)
-        for seed, own in enumerate(("2->8", "2->B-4"))
-    )
-    cells = [trial.cell for trial in with_baseline_cells((*twice, *itertools.chain(*seeds)))]
-    assert cells == [{"route": "0->4"}, {"start": 0, "end": 4}, *[{"route": "2->8"}] * 2]

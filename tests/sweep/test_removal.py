@@ -99,3 +99,14 @@ def test_what_is_at_work_or_may_be_needed_is_not_removed(lab: Lab) -> None:
     lab.sweep("b").plan_path.write_text("{")
     with pytest.raises(UserError, match=r"sweep b: .*plan.json: must be JSON"):
         removal_of(lab, "a")
+
+
+def test_runs_of_left_cells_are_removed_with_their_sweep(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
+    for routes in (["0->1", "1->2"], ["0->1"]):
+        plan = plan_of(tiny(), "s", axes={"route": routes}, evaluate=[])
+        store_plan(lab.sweep("s"), plan)
+        for task in plan.tasks:
+            if not lab.run(task.run).path.exists():
+                lab.run(task.run).create(task.spec)
+    assert len(removal_of(lab, "s").runs) == len(lab.runs()) == 3

@@ -17,7 +17,7 @@ from tests.synthetic import small, write_sweep
 from tread_lab.frames import metric_columns, trials_frame
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.status import RunState
-from tread_lab.specs.expansion import ExcludedCells
+from tread_lab.specs.cell import ExcludedCells
 from tread_lab.tracking.sweep_run import LONGEST_NOTE, Parent, Ranking, figures, written
 
 

@@ -13,9 +13,9 @@ from tread_lab.config.load import find_sweep, load_sweep
 from tread_lab.cost.training import cost
 from tread_lab.hardware import AMPERE
 from tread_lab.records.lab import Lab
-from tread_lab.specs.expansion import expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.execution.executors import TrialResources
+from tread_lab.sweep.expand import expand
 
 _BODY = Path(__file__).with_name("slurm.sh")
 

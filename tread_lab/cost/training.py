@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -237,7 +238,8 @@ def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int, compiled:
     lows = [FP32 if l in exact else low for l in range(len(tokens))]
     blocks = [block_cost(spec.model, l) for l in range(len(tokens))]
     count = [block.compiled if compiled and block.compiled else block.kept for block in blocks]
-    kept = [by(spec.model, n + T, bits) for by, n, bits in zip(count, tokens, lows)]
+    alike = Counter(zip(count, tokens, lows))
+    kept = [times * by(spec.model, n + T, bits) for (by, n, bits), times in alike.items()]
     ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
     return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
 
@@ -276,7 +278,8 @@ def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
     embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
     if spec.condition is not None:
         embeddings += spec.text_tokens * spec.condition.width * d
-    in_blocks = sum(block_macs(spec, l, n) for l, n in enumerate(tokens))
+    alike = Counter((block_cost(spec.model, l), n + spec.text_tokens) for l, n in enumerate(tokens))
+    in_blocks = sum(count * block.macs(spec.model, n) for (block, n), count in alike.items())
     return embeddings + in_blocks + _final_macs(spec, c_out)
 
 

@@ -20,8 +20,8 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.lengths import QUESTIONS
 from tread_lab.specs.run import steps_alike
-from tread_lab.specs.trials import QUESTIONS
 
 STEP = "step"  # the column, and an axis of the frame
 

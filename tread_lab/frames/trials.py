@@ -18,11 +18,10 @@ from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.cell import Tree, Trial
+from tread_lab.specs.cell import SharedParts, Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import cell_label
-from tread_lab.specs.trials import SharedParts
 
 Column = tuple[str, str, bool]  # a metric, the column that it has, whether the plan asked for it
 

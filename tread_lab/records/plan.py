@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Generic
 
 from tread_lab.records.durable import read_json
-from tread_lab.specs.cell import AnySpec, Cell, Tree, Trial
+from tread_lab.specs.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.evaluation import end_signature
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import ancestors, with_baseline_cells
+from tread_lab.specs.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares
 from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.sweep import SearchSpec
-from tread_lab.specs.trials import (
-    QUESTIONS,
-    UNEQUAL,
-    follows_length,
-    written_shares,
-)
 
 FORMAT = 1  # of plan.json
 
@@ -46,11 +40,11 @@ class PlanOf(Generic[AnySpec]):
     """
 
     name: str
-    question: str
-    experiment: str
-    trials: tuple[Trial[AnySpec], ...]
-    evaluate: tuple[Tree, ...]
-    sources: Tree
+    question: str = ""
+    experiment: str = ""
+    trials: tuple[Trial[AnySpec], ...] = ()
+    evaluate: tuple[Tree, ...] = ()
+    sources: Tree = field(default_factory=dict)
     excluded: tuple[ExcludedCells, ...] = ()
     duplicates: tuple[ExcludedCells, ...] = ()
     search: Tree | None = None
@@ -176,54 +170,27 @@ class PlanOf(Generic[AnySpec]):
         return replace(self, trials=with_baseline_cells(self.trials))
 
     def tree(self) -> dict[str, Any]:
-        """Return the plan as `plan.json` holds it."""
-        times = {"created": self.created} if self.created is not None else {}
+        """Return the plan as `plan.json` holds it; what a search has suggested stands elsewhere."""
+        kept = [one.name for one in fields(PlanOf) if one.name not in ("trials", "suggested")]
+        trials = [trial.tree() for trial in self.trials]
         return {
             "format": FORMAT,
-            "name": self.name,
-            "question": self.question,
-            "experiment": self.experiment,
-            "sweep": self.sources,
-            "holes": encode(self.excluded),
-            "duplicates": encode(self.duplicates),
-            "evaluate": list(self.evaluate),
-            "search": self.search,
-            **({} if self.search is None else {"space": list(self.space)}),
-            "trials": [trial.tree() for trial in self.trials],
-            **times,
+            **{name: encode(getattr(self, name)) for name in kept},
+            "trials": trials,
         }
 
-    def parts(self) -> Iterator[str]:
-        """Yield the text of `plan.json`; of specs, one tree at a time takes much less room."""
-        tree = {**replace(self, trials=()).tree(), "trials": map(Trial.tree, self.trials)}
-        yield from _plan_parts(tree)
-        yield "\n}\n"
-
     def text(self) -> str:
-        return "".join(self.parts())
+        return plan_text(self.tree())
 
 
 StoredPlan = PlanOf[Tree]
 
 
 def plan_text(tree: Tree) -> str:
-    """Return the JSON of a plan."""
-    return "".join(_plan_parts(tree)) + "\n}\n"
-
-
-def _plan_parts(tree: Tree) -> Iterator[str]:
-    """Yield the JSON of a plan without its end, a trial a line: large ones are quick to compare."""
-    between = "{\n"
-    for key, value in tree.items():
-        if key != "trials":
-            yield f'{between} "{key}": {json.dumps(value)}'
-            between = ",\n"
-    yield f'{between} "trials": ['
-    between, end = "\n  ", "]"
-    for trial in tree["trials"]:
-        yield between + json.dumps(trial)
-        between, end = ",\n  ", "\n ]"
-    yield end
+    """Return the JSON of a plan, a trial a line: large ones are quick to compare."""
+    head = [f' "{key}": {json.dumps(value)},\n' for key, value in tree.items() if key != "trials"]
+    rows = ",\n  ".join(map(json.dumps, tree["trials"]))
+    return "".join(["{\n", *head, ' "trials": [\n  ', rows, "\n ]\n}\n"])
 
 
 def read_plan(path: Path) -> StoredPlan | None:
@@ -238,26 +205,19 @@ def read_plan(path: Path) -> StoredPlan | None:
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
         raise UserError(f"{path}: must have format {FORMAT}, got {shown(found)}")
-    return _plan(tree)
-
-
-def _excluded(trees: Iterable[Tree] | None) -> tuple[ExcludedCells, ...]:
-    return tuple(ExcludedCells(t["reason"], t["count"], tuple(t["examples"])) for t in trees or ())
-
-
-def _plan(tree: Tree) -> StoredPlan:
     for trial in tree["trials"][:1]:  # all have those of the file
         import_plugins(trial["spec"].get("execution", {}).get("plugins", ()))
-    return StoredPlan(
-        name=tree["name"],
-        question=tree.get("question") or "",
-        experiment=tree.get("experiment") or "",
-        trials=tuple(map(Trial.read, tree["trials"])),
-        evaluate=tuple(tree.get("evaluate") or ()),
-        sources=tree.get("sweep") or {},
-        excluded=_excluded(tree.get("holes")),
-        duplicates=_excluded(tree.get("duplicates")),
-        search=tree.get("search"),
-        space=tuple(tree.get("space") or ()),
-        created=tree.get("created"),
-    )
+    parts: dict[str, Callable[[Any], Any]] = {
+        "trials": Trial.read,
+        "excluded": _excluded,
+        "duplicates": _excluded,
+    }
+    read = {one.name: tree[one.name] for one in fields(PlanOf) if one.name in tree}
+    for name, value in read.items():
+        if isinstance(value, list):
+            read[name] = tuple(map(parts.get(name, lambda part: part), value))
+    return StoredPlan(**read)
+
+
+def _excluded(tree: Tree) -> ExcludedCells:
+    return ExcludedCells(tree["reason"], tree["count"], tuple(tree["examples"]))

@@ -16,11 +16,10 @@ from tread_lab.specs.fields import dotted
 from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass, RouteSpec
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import settings_signature, signature
+from tread_lab.specs.signature import signature
 from tread_lab.specs.units import short
 
 OneSpec = TypeVar("OneSpec", bound=Spec)
-Kind = tuple[str, str, str]  # role, settings, and those of the baseline
 
 _SEEDS = re.compile(r"(init_from\.run\.)*seed")  # of a run and of those that it descends from
 ROUTE_AXES = ("start", "end", "route", "routes", "rate")  # axes that a route and its rate tell
@@ -84,81 +83,27 @@ def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
     return labels
 
 
-def settings_of(trials: Iterable[Trial[Spec]]) -> dict[str, str]:
-    """Return run -> `settings_signature`, which the seeds of a cell share."""
-    specs = {trial.run: trial.spec for trial in trials}
-    return {run: settings_signature(decode(RunSpec, spec)) for run, spec in specs.items()}
-
-
-def kind_of(trial: Trial[Spec], settings: dict[str, str]) -> Kind:
-    """Return what the seeds of a cell have in common.
-
-    Args:
-        settings: `settings_of` the trials and their baselines.
-    """
-    return trial.role, settings[trial.run], settings.get(trial.baseline or "", "")
-
-
 def with_baseline_cells(
     trials: Sequence[Trial[AnySpec]],
 ) -> tuple[Trial[AnySpec], ...]:
     """Return the trials; several baselines get the axis values that their trials have in common.
 
-    A sweep over precisions has a dense run in each: these are cells, not seeds of one. Seeds of one
-    cell share its axis values, also where only some of them were planned under an axis.
+    A sweep over precisions has a dense run in each: these are cells, not seeds of one.
     """
-    settings: dict[str, str] = {}
-    if not _every_cell_has_every_seed_once(trials):
-        settings = settings_of(trials)
-        trials = _with_whole_cells(trials, settings)
-    own = _served_cells(
-        (settings.get(t.baseline or "", t.baseline), t.cell) for t in trials if t.role == "trial"
-    )
-    served = ((trial, own.get(settings.get(trial.run, trial.run))) for trial in trials)
-    found = tuple(
-        trial if trial.cell or not cell else replace(trial, cell=cell) for trial, cell in served
-    )
-    baselines = {trial.run: trial for trial in found if trial.role == "baseline"}
-    seeds = Counter((repr(trial.cell), trial.seed) for trial in baselines.values())
+    baselines = {trial.run: trial for trial in trials if trial.role == "baseline"}
+    served = _served_cells((t.baseline, t.cell) for t in trials if t.role == "trial")
+    cells = {run: trial.cell or served.get(run, {}) for run, trial in baselines.items()}
+    seeds = Counter((repr(cells[run]), trial.seed) for run, trial in baselines.items())
     told = {} if all(count == 1 for count in seeds.values()) else _told_apart(baselines)
-    cells = {run: {**trial.cell, **told.get(run, {})} for run, trial in baselines.items()}
+    own = {run: {**cell, **told.get(run, {})} for run, cell in cells.items()}
+
+    def cell_of(trial: Trial[AnySpec]) -> Cell:
+        if trial.role == "baseline":
+            return own[trial.run]
+        return {**own.get(trial.baseline or "", {}), **trial.cell}
+
     return tuple(
-        replace(trial, cell=cells[trial.run])
-        if trial.role == "baseline"
-        else replace(trial, cell={**cells.get(trial.baseline or "", {}), **trial.cell})
-        if trial.role == "control"
-        else trial
-        for trial in found
-    )
-
-
-def _every_cell_has_every_seed_once(trials: Iterable[Trial[Spec]]) -> bool:
-    """Return whether no seed of a cell can be found under another name."""
-    seeds: dict[str, list[int]] = {}
-    for trial in trials:
-        if trial.role == "trial":
-            seeds.setdefault(repr(trial.cell), []).append(trial.seed)
-    return len({tuple(sorted(own)) for own in seeds.values()}) < 2 and all(
-        len(own) == len(set(own)) for own in seeds.values()
-    )
-
-
-def _with_whole_cells(
-    trials: Sequence[Trial[AnySpec]], settings: dict[str, str]
-) -> tuple[Trial[AnySpec], ...]:
-    """Return the trials; all seeds of a cell have the axis values that any of them has.
-
-    A cell that a plan has twice with one seed stays two cells.
-    """
-    kinds = [kind_of(trial, settings) for trial in trials]
-    count = Counter((kind, trial.seed) for kind, trial in zip(kinds, trials))
-    twice = {kind for (kind, _), number in count.items() if number > 1}
-    cells: dict[Kind, Cell] = {}
-    for kind, trial in zip(kinds, trials):
-        cells[kind] = {**trial.cell, **cells.get(kind, {})}
-    return tuple(
-        trial if kind in twice or trial.cell == cells[kind] else replace(trial, cell=cells[kind])
-        for kind, trial in zip(kinds, trials)
+        trial if trial.role == "trial" else replace(trial, cell=cell_of(trial)) for trial in trials
     )
 
 

@@ -63,7 +63,7 @@ def removal_of(lab: Lab, name: str) -> Removal:
     """
     sweep = lab.sweep(name) if name in lab.sweeps() else None
     plan = sweep.plan() if sweep else None
-    own = [trial.run for trial in plan.trials] if plan else [lab.known_run(name).name]
+    own = _planned(sweep) if sweep else [lab.known_run(name).name]
     own = [*dict.fromkeys(own)]  # a run may stand for several trials
     users = _users(lab, own, without=name)
     if sweep is None and users:
@@ -122,14 +122,14 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
         UserError: the plan of a sweep cannot be read.
     """
     own, problems = dict.fromkeys(runs), list[UserError]()
-    plans = lab.of_sweeps(lambda sweep: sweep.plan().runs(), problems)
+    plans = lab.of_sweeps(lambda sweep: (_planned(sweep), sweep.plan().runs()), problems)
     if problems:
         raise problems[0]
     users: dict[str, dict[str, None]] = {}
-    for name, planned in plans.items():
-        starts = ((tree.get("init_from") or {}).get("file") for tree in planned.values())
+    for name, (planned, specs) in plans.items():
+        starts = ((tree.get("init_from") or {}).get("file") for tree in specs.values())
         sources = (_run_with(lab, file) for file in starts)
-        for run in (*planned, *sources) if name != without else ():
+        for run in (*planned, *specs, *sources) if name != without else ():
             if run in own:
                 users.setdefault(run, {})[f"sweep {name}"] = None
     for folder in lab.runs():
@@ -140,6 +140,12 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
             if parent in own:
                 users.setdefault(parent, {})[f"run {folder.name}"] = None
     return {run: tuple(names) for run, names in users.items()}
+
+
+def _planned(sweep: SweepFolder) -> list[str]:
+    """Return the runs of a sweep's trials, those of cells that have left its file among them."""
+    left = (run for cells in sweep.history() for runs in cells.values() for run in runs)
+    return [*(trial.run for trial in sweep.plan().trials), *left]
 
 
 def _run_with(lab: Lab, file: str | None) -> str | None:

@@ -13,17 +13,18 @@ from rich.table import Table
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import state_in_sweep
+from tread_lab.specs.cell import ExcludedCells
 from tread_lab.specs.decode import encode
 from tread_lab.specs.evaluation import (
     AT,
     END,
 )
 from tread_lab.specs.evaluation_text import MetricNames
-from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import cell_text, run_labels
+from tread_lab.specs.lengths import QUESTIONS
 from tread_lab.specs.sweep import SearchSpec
-from tread_lab.specs.trials import QUESTIONS, steps_off
 from tread_lab.specs.units import counted, duration, span
+from tread_lab.sweep.match import steps_off
 from tread_lab.sweep.plan.forecast import RemainingTime
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
 from tread_lab.terminal.console import ROWS, answer, fitted, show_lines

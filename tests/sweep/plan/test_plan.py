@@ -18,7 +18,7 @@ from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Stopped, Suggestion
 from tread_lab.specs import decode, encode
 from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
-from tread_lab.specs.trials import steps_off
+from tread_lab.sweep.match import steps_off
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import (
     Plan,

@@ -22,7 +22,6 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import UserError
-from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import check_edit, load_plan, store_plan
@@ -34,6 +33,7 @@ from tread_lab.sweep.search.sampler import (
     propose,
 )
 from tread_lab.sweep.search.search_queue import SearchQueue
+from tread_lab.sweep.search.space import Space
 
 CELLS = [{"start": i, "end": j} for i in range(8) for j in range(i, 8)]
 

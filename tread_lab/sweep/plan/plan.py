@@ -17,11 +17,10 @@ from tread_lab.specs.cell import Cell, Tree, Trial
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.treatments import check_treatments, ema_notices
-from tread_lab.specs.trials import Completion
+from tread_lab.sweep.expand import Completion, Expansion, expand
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_bytes
 from tread_lab.sweep.plan.forecast import Speed, TrainSeconds, name_of_kind

@@ -12,10 +12,9 @@ from tread_lab.cost.training import cost
 from tread_lab.records.durable import write_parts
 from tread_lab.records.plan import PlanOf
 from tread_lab.records.sweep_folder import SweepFolder
-from tread_lab.specs.cell import Spec, Trial
+from tread_lab.specs.cell import SharedParts, Spec, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.trials import SharedParts
 from tread_lab.sweep.plan.plan import Plan
 
 
@@ -32,7 +31,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
         return
     folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
     folder.add_accepted(written, now)
-    write_parts(folder.plan_path, written.parts())
+    write_parts(folder.plan_path, [written.text()])
 
 
 def check_edit(folder: SweepFolder, plan: Plan) -> None:

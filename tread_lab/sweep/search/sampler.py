@@ -26,10 +26,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tread_lab.records.durable import replacing
 from tread_lab.records.metric_names import lower_is_better
-from tread_lab.specs.axes import Space
 from tread_lab.specs.cell import Cell
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import SearchSpec
+from tread_lab.sweep.search.space import Space
 
 Facts = Callable[[Cell], dict[str, Any]]
 

@@ -1,4 +1,4 @@
-"""Claims about cells and expressions over their fields."""
+"""Claims about expressions over the fields of a cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tread_lab.specs import UserError
-from tread_lab.specs.cell import CellNames, evaluate, has_computed, is_computed, labelled
+from tread_lab.specs.cell import has_computed, is_computed, labelled
+from tread_lab.sweep.expressions import CellNames, evaluate
 
 
 def value(text: str) -> Any:
@@ -21,7 +22,6 @@ WRITTEN = (
     *("start in [1, 2] and B not in [1, 2]", "round(B / 8) + min(1, 2) + max(3, 4)", "True"),
     *("2 * 4611686018427387904", "-2 * 4611686018427387904", "7 % 4", "7 // 4", "'a' == 'a'"),
     *("1 < 2 != 2", "not 0", "10 * (start or B)", "0 or B and start", "2 <= start < B"),
-    *("1" + " " * 999, "not " * 49 + "0"),
 )
 
 
@@ -63,18 +63,11 @@ NOT_ALLOWED = "is not allowed here; compare fields and numbers"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("9223372036854775807 + 2", "the result is too large"),
-        ("-9223372036854775807 - 2", "the result is too large"),
-        ("1e308 * 10", "the result is too large"),
-        ("'a' + 'b'", "'a' is not a number"),
-        ("[1] * 9", "is not a number"),
         *((text, NOT_ALLOWED) for text in ("B ** 2", "min()", "~B", "B.real()", "B(1)", "[*B]")),
         ("1 / 0", r"^cannot evaluate '1 / 0': division by zero"),
         ("1 < 'a'", r"^cannot evaluate \"1 < 'a'\": '<' not supported"),
         ("1 +", r"'1 \+' is not an expression; write e.g."),
         ("a\0b", "is not an expression"),
-        ("1" + " " * 1000, "is longer than 1000 characters"),
-        ("not " * 50 + "0", "is nested more than 50 deep"),
     ],
 )
 def test_what_cannot_be_computed_is_one_line(text: str, said: str) -> None:

@@ -8,19 +8,14 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, signature
-from tread_lab.specs.cell import CellNames
+from tread_lab.specs.cell import SharedParts
 from tread_lab.specs.evaluation import at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.lengths import follows_length, written_shares
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.specs.trials import (
-    SharedParts,
-    Trials,
-    follows_length,
-    matched_steps,
-    written_shares,
-)
+from tread_lab.sweep.expand import Expansion, expand
+from tread_lab.sweep.match import matched_steps
 
 TRAIN = {"steps": 100, "schedule": "sqrt_decay", "warmup": 0.1, "ema": {"halflife": 0.05}}
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": TRAIN}
@@ -143,14 +138,14 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
         ({"axes": {"train": {"steps": [5, 9]}}}, r"^axes\.train\.steps: .* decides the steps alr"),
         (
             {"axes": {}, "variants": {"how": {"a": {"train": {"steps": 5}}}}},
-            r"^variants\.how: `match: train_flops` decides the steps already; `spend",
+            r"^variants\.how\.a\.train\.steps: `match: train_flops` decides the steps already",
         ),
         (
             {"trials": [{"routes": ["2->8"]}, {"routes": ["2->8"], "train": {"steps": 5}}]},
             r"^trials\.train\.steps: `match: train_flops` decides the steps already",
         ),
         ({"match": None, "axes": {"spend": [1, 2]}}, r"^axes\.spend: of what\? say `match:"),
-        ({"axes": {"spend": [0]}}, "spend: expected a positive number, got 0"),
+        ({"axes": {"spend": [0]}}, "spend: must be a positive number, got 0"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
         ({"stop_early": "asha"}, "^stop_early: judges at equal steps"),
         ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),
@@ -215,21 +210,22 @@ def test_equal_parts_are_decoded_once_and_others_are_told_apart() -> None:
     assert parts.run({"model": trees[0]["model"]}).model is runs[0].model
 
 
-def test_a_baseline_has_the_seed_of_its_trial_and_no_cell() -> None:
-    base = {"model": MODEL, "routes": ["0->1"], "train": {"batch": "=B * 4"}}
-    made = Trials(base, {"routes": [], "train.warmup": "=train.batch"})
-    setting = {"train.steps": 3}, CellNames(base, {}).settled(base)
-    baseline, trial = made.pair(*setting, 5)
-    assert baseline is not None
-    assert (baseline.role, baseline.cell, baseline.seed, baseline.baseline) == (
-        "baseline", {}, 5, None
-    )  # fmt: skip
-    assert (trial.role, trial.cell, trial.seed) == ("trial", {"train.steps": 3}, 5)
+def test_baseline_has_the_seed_of_its_trial() -> None:
+    fixed = {"train.batch": "=B * 4", "train.schedule": "constant", "train.warmup": 0}
+    more = {"fixed": fixed, "baseline": {"routes": [], "train.warmup": "=train.batch"}}
+    baseline, trial = expansion(match=None, evaluate=[], seeds=[5], **more).trials
+    assert (baseline.role, baseline.cell, baseline.baseline) == ("baseline", {}, None)
     assert trial.baseline == baseline.run == signature(baseline.spec)
-    assert (baseline.spec.seed, trial.spec.seed, trial.run) == (5, 5, signature(trial.spec))
-    assert (baseline.spec.train.warmup, trial.spec.train.warmup, baseline.spec.routes) == (8, 0, ())
-    alone, only = Trials(base, None).pair(*setting, 0)
-    assert alone is None and only.baseline is None
-    whole = Trials(base, None, whole=lambda run: replace(run, precision="fp32"))
-    _, exact = whole.pair(*setting, 0)
-    assert exact.spec.precision == "fp32" and only.run != exact.run == signature(exact.spec)
+    assert (baseline.seed, baseline.spec.seed, trial.spec.seed) == (5, 5, 5)
+    assert trial.run == signature(trial.spec) and baseline.spec.routes == ()
+    assert (baseline.spec.train.warmup, trial.spec.train.warmup) == (48, 0)
+    (alone,) = expansion(match=None, evaluate=[], baseline=None).trials
+    assert alone.baseline is None
+
+
+def test_runs_are_completed_before_they_are_signed() -> None:
+    sweep = decode(SweepSpec, {"experiment": "tiny", "axes": {"route": ["2->8"]}, "evaluate": []})
+    run = Experiment(name="tiny", run=RUN)
+    exact = expand(sweep, run, whole=lambda run: replace(run, precision="fp32")).trials
+    assert [trial.spec.precision for trial in exact] == ["fp32", "fp32"]
+    assert all(trial.run == signature(trial.spec) for trial in exact)

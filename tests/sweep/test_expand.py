@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.specs import HeldoutSpec, RunSpec, SamplesSpec, UserError, decode, signature
-from tread_lab.specs.cell import Trial
-from tread_lab.specs.expansion import ExcludedCells, Expansion, expand
+from tread_lab.specs.cell import ExcludedCells, Trial
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.expand import Expansion, expand
 
 RUN = {"model": {"depth": 12, "width": 32, "heads": 2}, "train": {"steps": 10}}
 COCO = ReferenceSpec(name="coco")

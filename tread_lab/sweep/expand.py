@@ -1,0 +1,405 @@
+"""A sweep file becomes its trials: cells, matched steps, pairs with baselines, what is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tread_lab.specs.axes import cell_of, check_count, distinct, grid
+from tread_lab.specs.cell import Cell, ExcludedCells, SharedParts, Trial, has_computed, labelled
+from tread_lab.specs.decode import encode
+from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
+from tread_lab.specs.evaluation_text import decode_evaluations
+from tread_lab.specs.fields import (
+    check_field,
+    leaves_of,
+    parts_set,
+    routes_of,
+    run_of,
+    with_cell,
+    with_fields,
+)
+from tread_lab.specs.labels import cell_text
+from tread_lab.specs.lengths import SPEND, STEPS, follows_length, written_shares
+from tread_lab.specs.run import BESIDE, RunSpec
+from tread_lab.specs.signature import signature
+from tread_lab.specs.sweep import Experiment, SweepSpec
+from tread_lab.sweep.expressions import CellNames, evaluate
+from tread_lab.sweep.match import Price, matched_steps
+
+Completion = Callable[[RunSpec], RunSpec]
+Pair = tuple[Trial[RunSpec] | None, Trial[RunSpec]]  # a baseline and its trial
+Setting = tuple[Cell, dict[str, Any]]  # a cell and the tree of its run, both without expressions
+_EXAMPLES = 5  # cells left out that are shown
+_ROUTES = re.compile(r"((?:then\.)*)(routes|route|rate)(\.|$)")  # what says a phase's routes
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """All trials, baselines first, then their controls.
+
+    Attributes:
+        excluded: cells that miss an expression of `where`.
+        duplicates: cells that are written twice, and cells that are the run of another one.
+    """
+
+    trials: tuple[Trial[RunSpec], ...]
+    excluded: tuple[ExcludedCells, ...]
+    evaluations: tuple[EvaluationSpec, ...]
+    duplicates: tuple[ExcludedCells, ...] = ()
+
+
+def expand(
+    sweep: SweepSpec,
+    experiment: Experiment,
+    facts: Mapping[str, Any] | None = None,
+    price: Price | None = None,
+    whole: Completion = lambda spec: spec,
+) -> Expansion:
+    """Return the trials of a sweep, baselines first.
+
+    Args:
+        facts: further names that `where` may use, such as what the device can do.
+        price: what a run spends of that which the sweep's `match` names.
+        whole: completes each run before it is signed.
+
+    Raises:
+        UserError: an unknown axis, an impossible cell that `where` does not exclude, no cell left.
+    """
+    base = with_fields(experiment.run, sweep.fixed, "fixed")
+    placed = all({"start", "end"} <= route.keys() for route in routes_of(base.get("routes") or []))
+    if placed and not has_computed(base):
+        run_of(base)  # a mistake of every cell is none of the first
+    cells, repeated = _cells(sweep)
+    settings, excluded = _settings(sweep, experiment, base, cells, facts or {})
+    runs = _Runs(sweep.baseline, price if sweep.match else None, whole)
+    seeded = [(cell, {**tree, "seed": s}) for s in sweep.seeds for cell, tree in settings]
+    pairs = [runs.pair(*setting) for setting in seeded]
+    of_one_seed = pairs[: len(settings)]
+    _check_effects([trial for _, trial in of_one_seed])
+    baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
+    controls = {
+        (control.run, control.baseline): control
+        for setting in (seeded if sweep.controls else ())
+        for control in runs.controls(sweep.controls, *setting)
+    }
+    return Expansion(
+        trials=(*baselines.values(), *controls.values(), *(trial for _, trial in pairs)),
+        excluded=tuple(excluded),
+        evaluations=_evaluations(sweep, experiment, pairs, [tree for _, tree in settings]),
+        duplicates=(*_left_out({"written again": repeated}), *_shared(of_one_seed)),
+    )
+
+
+def _cells(sweep: SweepSpec) -> tuple[list[Cell], list[Cell]]:
+    """Return the distinct cells of axes, variants and listed trials, and the repeated cells."""
+    variants: list[Cell] = [
+        dict(zip(sweep.variants, names)) for names in itertools.product(*sweep.variants.values())
+    ]
+    of_axes, repeated = distinct(grid(sweep.axes, "axes"))
+    check_count(len(variants) * len(of_axes), "axes and variants")
+    crossed, _ = distinct([{**names, **cell} for names in variants for cell in of_axes])
+    if sweep.trials and not sweep.axes and not sweep.variants:
+        crossed = []
+    listed = [cell_of(fields, f"trials[{k}]") for k, fields in enumerate(sweep.trials)]
+    _check_names(sweep, {"axes": of_axes, "trials": listed})
+    cells, listed_again = distinct([*crossed, *listed])
+    check_count(len(cells) * len(sweep.seeds), "cells and seeds")
+    return cells, [*repeated, *listed_again]
+
+
+def _check_names(sweep: SweepSpec, cells: Mapping[str, Sequence[Cell]]) -> None:
+    """Refuse fields that no run has, unknown variants, a seed beside `seeds`, steps that `match`
+    decides, and `spend` without it."""
+    for path, own in cells.items():
+        for key in dict.fromkeys(key for cell in own for key in cell):
+            if key in sweep.variants:
+                _check_variant(key, [cell[key] for cell in own if key in cell], sweep, path)
+            elif key not in (SPEND, "seed"):
+                with _at(f"{path}.{key}"):
+                    check_field(key)
+    for path, name in _places(sweep, cells):
+        if name == "seed":
+            raise UserError(f"{path}: write `seeds: [0, 1]`, so that baselines have them too")
+        if name == SPEND and sweep.match is None:
+            raise UserError(f"{path}: of what? say `match: train_flops` in the sweep file")
+        of_all = path.startswith(("fixed.", "baseline."))
+        if name.endswith(STEPS) and sweep.match is not None and not of_all:
+            raise UserError(
+                f"{path}: `match: {sweep.match}` decides the steps already; `{SPEND}: [0.5, 1, 2]`"
+                " varies what baseline and trial spend"
+            )
+
+
+def _check_variant(axis: str, names: Sequence[Any], sweep: SweepSpec, path: str) -> None:
+    for name in names:
+        if name not in sweep.variants[axis]:
+            near = suggest(str(name), map(str, sweep.variants[axis]))
+            raise UserError(f"{path}.{axis}: no variant {name!r}{near}")
+
+
+def _places(sweep: SweepSpec, cells: Mapping[str, Sequence[Cell]]) -> Iterator[tuple[str, str]]:
+    """Yield every dotted field that a sweep sets, with its place in the file."""
+    written: dict[str, Any] = {"fixed": sweep.fixed, "baseline": sweep.baseline or {}}
+    written |= {f"controls[{number}]": fields for number, fields in enumerate(sweep.controls)}
+    for axis, variants in sweep.variants.items():
+        written |= {f"variants.{axis}.{name}": fields for name, fields in variants.items()}
+    written |= {path: {k: None for cell in own for k in cell} for path, own in cells.items()}
+    for path, fields in written.items():
+        yield from ((f"{path}.{name}", name) for name in leaves_of(fields))
+
+
+def _settings(
+    sweep: SweepSpec,
+    experiment: Experiment,
+    base: Mapping[str, Any],
+    cells: Sequence[Cell],
+    facts: Mapping[str, Any],
+) -> tuple[list[Setting], list[ExcludedCells]]:
+    """Split cells into those that meet every expression of `where`, and holes by the first one that
+    they miss.
+
+    What is fixed of a system, such as `repa.weight`, is for the cells that have the system where
+    some of them bring it and the experiment does not. A system that is fixed as a whole
+    (`repa: {...}`) is for all.
+    """
+    rules = [sweep.where] if isinstance(sweep.where, str) else list(sweep.where or ())
+    missed: dict[str, list[Cell]] = {f"where: {rule}": [] for rule in rules}
+    kept, fixed = list[Setting](), leaves_of(sweep.fixed)
+    fields = [{key: value for key, value in cell.items() if key != SPEND} for cell in cells]
+    partly = {name for name in BESIDE if experiment.run.get(name) is None} - sweep.fixed.keys()
+    partly &= base.keys()
+    brought = [partly and partly & parts_set(own, sweep.variants) for own in fields]
+    some = set().union(*brought)
+    for cell, own, systems in zip(cells, fields, brought):
+        with _at_cell(cell):
+            tree = {name: value for name, value in base.items() if name not in some - systems}
+            tree = with_cell(tree, own, sweep.variants, fixed)
+        names = CellNames(tree, cell, facts)
+        with _at("where"):
+            rule = next((rule for rule in rules if not evaluate(rule, names)), None)
+        with _at_cell(cell):
+            computed = cell if not has_computed(cell) else names.settled(cell)
+            if rule is not None:
+                missed[f"where: {rule}"].append(computed)
+            else:
+                kept.append((computed, names.settled(tree) if has_computed(tree) else tree))
+    holes = _left_out(missed)
+    if not kept:
+        why = "; ".join(f"{hole.count} miss {hole.reason}" for hole in holes)
+        raise UserError(f"where: no cell of the axes is left; loosen it ({why})")
+    return kept, holes
+
+
+class _Runs:
+    """Makes the trials of one sweep.
+
+    Args:
+        baseline: fields that turn a trial's tree into that of its baseline; `None` for no baseline.
+        price: of a run; every trial has the steps that cost what its baseline costs. `None` leaves
+            the steps as they are written.
+        whole: completes a run, by what no file says, before it is signed.
+    """
+
+    def __init__(
+        self, baseline: Mapping[str, Any] | None, price: Price | None, whole: Completion
+    ) -> None:
+        self._baseline, self._price, self._whole = baseline, price, whole
+        self._shared, self._runs = SharedParts(), dict[str, tuple[RunSpec, str]]()
+
+    def pair(self, cell: Cell, tree: dict[str, Any]) -> Pair:
+        """Return the baseline of a cell, or `None`, and the cell's trial.
+
+        Raises:
+            UserError: the cell is no possible run, or its baseline is none.
+        """
+        labels, seed = labelled(cell), tree["seed"]
+        with _at_cell(cell, "; leave it out by `where`"):
+            if self._baseline is None:
+                return None, Trial("trial", labels, seed, *self._run(tree), None)
+            tree, dense = self._matched(tree, self._dense(cell, tree), cell)
+            run = self._run(dense, "baseline")
+            trial = Trial("trial", labels, seed, *self._run(tree), run[1])
+            return Trial("baseline", {}, seed, *run, None), trial
+
+    def controls(
+        self, controls: Sequence[Mapping[str, Any]], cell: Cell, tree: dict[str, Any]
+    ) -> Iterator[Trial[RunSpec]]:
+        """Yield the controls of a cell's baseline, compared as trials are.
+
+        Args:
+            controls: fields that turn the baseline into a control.
+
+        Raises:
+            UserError: a control is no possible run, or is the baseline.
+        """
+        dense = self._dense(cell, tree)
+        for number, control in enumerate(controls):
+            path = f"controls[{number}]"
+            fields = CellNames(dense, {}).settled(leaves_of(control))
+            own, base = self._matched(with_fields(dense, fields, path), dense, cell)
+            run, baseline = self._run(own, path), self._run(base, "baseline")[1]
+            if run[1] == baseline:
+                raise UserError(f"{path}: must change the baseline, got {shown(control)}")
+            yield Trial("control", fields, tree["seed"], *run, baseline)
+
+    def _dense(self, cell: Cell, tree: dict[str, Any]) -> dict[str, Any]:
+        """Return the tree of the baseline of a cell."""
+        fields = CellNames(tree, cell).settled(self._baseline)
+        return with_fields(_as_dense(tree, fields), fields, "baseline")
+
+    def _matched(
+        self, tree: dict[str, Any], dense: dict[str, Any], cell: Cell
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the trees of a run and of its baseline, which spend the same under `match`."""
+        price = self._price
+        if price is None:
+            return tree, dense
+        spend, base = _spend(cell.get(SPEND, 1)), self._run(dense, "baseline")[0]
+        if self._run(tree)[0].parent is not None or base.parent is not None:
+            raise UserError("match: what a parent spent is not counted; leave out `then`")
+        if spend != 1:
+            dense = _with_steps(dense, max(1, round(spend * base.train.steps)))
+            base = self._run(dense, "baseline")[0]
+        if not base.train.steps:
+            raise UserError("match: the baseline trains no step")
+        steps = matched_steps(
+            lambda steps: price(self._run(_with_steps(tree, steps))[0]),
+            price(base),
+            base.train.steps,
+        )
+        return _with_steps(tree, steps), dense
+
+    def _run(self, tree: Mapping[str, Any], path: str = "") -> tuple[RunSpec, str]:
+        """Return the run of a tree and its name."""
+        key = repr(tree)
+        if key not in self._runs:
+            spec = run_of(tree, path) if "then" in tree else self._shared.run(tree, path)
+            spec = self._whole(spec)
+            self._runs[key] = spec, signature(spec)
+        return self._runs[key]
+
+
+def _as_dense(tree: dict[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree that a baseline changes; one without routes has none in a phase of `then`
+    either, however that writes them."""
+    then = tree.get("then")
+    if leaves_of(baseline).get("routes") != [] or not isinstance(then, Mapping):
+        return tree
+    kept: dict[str, Any] = {}
+    for name, leaf in leaves_of(then).items():
+        routes = _ROUTES.match(name)  # a phase that says nothing else is still a phase
+        kept |= {f"{routes[1]}routes": []} if routes else {name: leaf}
+    return {**tree, "then": with_fields({}, kept, "then")}
+
+
+def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    return with_fields(tree, {STEPS: steps}, "match")
+
+
+def _spend(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < float("inf"):
+        raise UserError(f"{SPEND}: must be a positive number, got {shown(value)}")
+    return float(value)
+
+
+def _check_effects(trials: Sequence[Trial[RunSpec]]) -> None:
+    """Refuse an axis that never makes another run, such as `fp32_block` in fp32."""
+    for axis in dict.fromkeys(axis for trial in trials for axis in trial.cell):
+        found: dict[str, tuple[set[str], set[str]]] = {}  # runs and values, by the other axes
+        for trial in trials:
+            others = repr({name: value for name, value in trial.cell.items() if name != axis})
+            runs, values = found.setdefault(others, (set(), set()))
+            runs.add(trial.run)
+            values.add(repr(trial.cell.get(axis)))
+            if len(runs) > 1:
+                break  # it has an effect
+        else:
+            if max(len(values) for _, values in found.values()) > 1:
+                raise UserError(
+                    f"{axis}: has no effect here, all its cells are one run. Leave it out."
+                )
+
+
+def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
+    """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
+    of_baselines = {baseline.run for baseline, _ in pairs if baseline is not None}
+    first_cells: dict[str, Cell] = {}
+    shared: dict[str, list[Cell]] = {"the run of a baseline": [], "the run of another cell": []}
+    for _, trial in pairs:
+        if trial.run in of_baselines:
+            shared["the run of a baseline"].append(trial.cell)
+        elif first_cells.setdefault(trial.run, trial.cell) is not trial.cell:
+            shared["the run of another cell"].append(trial.cell)
+    return _left_out(shared)
+
+
+def _left_out(by_reason: Mapping[str, Sequence[Cell]]) -> list[ExcludedCells]:
+    return [
+        ExcludedCells(reason, len(cells), tuple(labelled(cell) for cell in cells[:_EXAMPLES]))
+        for reason, cells in by_reason.items()
+        if cells
+    ]
+
+
+def _evaluations(
+    sweep: SweepSpec, experiment: Experiment, pairs: Sequence[Pair], trees: Sequence[Any]
+) -> tuple[EvaluationSpec, ...]:
+    """Return the evaluations of every run; the step `baseline` as a number, or as the end."""
+    written = experiment.evaluate if sweep.evaluate is None else sweep.evaluate
+    samplers, _ = distinct(grid(sweep.sampler_axes, "sampler_axes"))
+    evaluations = decode_evaluations(written, experiment.usual, cells=samplers)
+    if sweep.sampler_axes and not any(spec.kind == "samples" for spec in evaluations):
+        raise UserError("sampler_axes: there is no evaluation of samples; add e.g. fd@1k")
+    if not any(spec.step == BASELINE for spec in evaluations):
+        return evaluations
+    step = None if sweep.match is None else _baseline_step(pairs, trees)
+    at = (replace(spec, step=step) if spec.step == BASELINE else spec for spec in evaluations)
+    return tuple(dict.fromkeys(at))
+
+
+def _baseline_step(pairs: Sequence[Pair], trees: Sequence[Any]) -> int:
+    """Return the step `at baseline`: the one at which the baselines of all trials end.
+
+    Raises:
+        UserError: they end at several, or an earlier step of a trial is no shorter run.
+    """
+    ends, shares = set[int](), written_shares(trees)
+    for baseline, trial in pairs:
+        assert baseline is not None
+        ends.add(baseline.steps)
+        follows = follows_length(encode(trial.spec), shares)
+        if follows := follows or follows_length(encode(baseline.spec), ()):
+            raise UserError(
+                f"evaluate: `at {BASELINE}` compares at equal steps, and under {follows} an"
+                " earlier step is no shorter run; say `fixed: {train: {schedule: constant,"
+                " ema: 0.97}}`, and write shares as steps"
+            )
+    if len(ends) != 1:
+        some = ", ".join(map(str, sorted(ends)))
+        raise UserError(f"evaluate: `at {BASELINE}` needs one length of baselines, got {some}")
+    return ends.pop()
+
+
+@contextlib.contextmanager
+def _at(path: str) -> Iterator[None]:
+    """Put a place in the file in front of a mistake."""
+    try:
+        yield
+    except UserError as error:
+        raise error.at(path) from None
+
+
+@contextlib.contextmanager
+def _at_cell(cell: Cell, remedy: str = "") -> Iterator[None]:
+    """Put the axis values of a cell in front of a mistake that it alone makes."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"axes at {cell_text(cell)}: {error}{remedy}") from None

@@ -1,0 +1,99 @@
+"""The box in which a search moves: cells by coordinates, axis by axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tread_lab.specs.cell import Cell
+
+Point = dict[str, float | str]
+
+
+class Space:
+    """Cells by coordinates, chosen axis by axis.
+
+    On each axis the values are taken that still lead to a cell, in their order, and [0, 1] is
+    divided among them; with `start <= end`, 0.5 on the axis `end` is the middle of those ends that
+    the start has. An axis of names is a choice among them where every name is always possible.
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells = tuple(cells)
+        axes = dict.fromkeys(axis for cell in cells for axis in cell)
+        self.axes = tuple(a for a in axes if len({repr(cell.get(a)) for cell in cells}) > 1)
+        self._children: dict[tuple[str, ...], list[Any]] = {}
+        self._at: dict[tuple[str, ...], int] = {}
+        for number, cell in enumerate(cells):
+            path = self._path(cell)
+            self._at[path] = number
+            for depth, axis in enumerate(self.axes):
+                values = self._children.setdefault(path[:depth], [])
+                if not any(repr(value) == path[depth] for value in values):
+                    values.append(cell.get(axis))
+        for values in self._children.values():
+            if not _is_named(values):
+                values.sort(key=float)
+        # By axis its names; none for a place in [0, 1] among ordered values.
+        self.coordinates = {axis: self._names(depth) for depth, axis in enumerate(self.axes)}
+        self._points = [self._point(cell) for cell in self.cells]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def number_of(self, cell: Cell) -> int | None:
+        """Return the number of a cell; `None` if it is not in the space."""
+        return self._at.get(self._path(cell))
+
+    def point(self, number: int) -> Point:
+        """Return the coordinates of a cell: the middle of its share on every axis."""
+        return self._points[number]
+
+    def number_at(self, point: Mapping[str, float | str]) -> int:
+        """Return the number of the cell at a point of the box."""
+        path: tuple[str, ...] = ()
+        for axis, names in self.coordinates.items():
+            values, place = self._children[path], point[axis]
+            if names:
+                path = (*path, next(repr(v) for v in values if _name(v) == place))
+            else:
+                share = min(int(float(place) * len(values)), len(values) - 1)
+                path = (*path, repr(values[share]))
+        return self._at[path]
+
+    def nearest(self, point: Mapping[str, float | str], among: Iterable[int]) -> int:
+        """Return the cell among these that is nearest to a point; of equals the first."""
+        return min(among, key=lambda number: (self._distance(point, number), number))
+
+    def _distance(self, point: Mapping[str, float | str], number: int) -> float:
+        parts = []
+        for axis, names in self.coordinates.items():
+            a, b = self._points[number][axis], point[axis]
+            parts.append(float(a != b) if names else float(a) - float(b))
+        return math.hypot(*parts)
+
+    def _path(self, cell: Cell) -> tuple[str, ...]:
+        return tuple(repr(cell.get(axis)) for axis in self.axes)
+
+    def _names(self, depth: int) -> tuple[str, ...]:
+        choices = [v for prefix, v in self._children.items() if len(prefix) == depth]
+        named = all(_is_named(values) and values == choices[0] for values in choices)
+        return tuple(map(_name, choices[0])) if named else ()
+
+    def _point(self, cell: Cell) -> Point:
+        path = self._path(cell)
+        point: Point = {}
+        for depth, (axis, names) in enumerate(self.coordinates.items()):
+            values = self._children[path[:depth]]
+            rank = [repr(value) for value in values].index(path[depth])
+            point[axis] = _name(cell.get(axis)) if names else (rank + 0.5) / len(values)
+        return point
+
+
+def _is_named(values: Sequence[Any]) -> bool:
+    return any(isinstance(v, bool) or not isinstance(v, int | float) for v in values)
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)
