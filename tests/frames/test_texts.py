@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from tread_lab.tracking.sweep_run import Ranking
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
 from tread_lab.analysis.figures.sentences import metric_text
@@ -35,7 +36,6 @@ from tread_lab.records.metric_names import (
 from tread_lab.records.plan import StoredPlan
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.ranking import show_ranking
-from tread_lab.tracking.sweep_run import Ranking
 
 Shown = Iterator[tuple[str, str, str]]  # cell, quantity, text
 ENDINGS = ("failed", "diverged", "stopped", "interrupted", "pending")

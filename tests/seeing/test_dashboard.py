@@ -59,7 +59,7 @@ def cell(**marks: str) -> str:
 def driven(zygote: Zygote, folder: Path, sweep: str, gates: str = "") -> Driver:
     """A real sweep that has just been started; its lab is `folder`/lab."""
     (folder / "moving.yaml").write_text(sweep)
-    command = ("sweep", "moving.yaml", "--no-mlflow", "--executor", "inline")
+    command = ("sweep", "moving.yaml", "--tracker=none", "--executor", "inline")
     return zygote.start(folder, *command, out=folder / "driver.txt", prelude=QUIET + gates)
 
 

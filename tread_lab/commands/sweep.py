@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from tread_lab.commands.declare import words_of
-from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
+from tread_lab.commands.mlflow_view import MLFLOW, check_known, sync_if_possible, tracked
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.commands.resolve import (
     check_one_device,
@@ -82,6 +82,7 @@ def sweep(options: Sweep) -> int:
     check_one_device()
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
+    check_known(options.tracker)
     lab = Lab.at(options.root)
     if not options.plan:
         lab.check_writable()
@@ -213,8 +214,7 @@ def _execute(launch: _Launch, queue: TimedQueue) -> None:
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
         stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
-        if not launch.options.no_mlflow:
-            stack.enter_context(live_sync(lab, plan.name))
+        stack.enter_context(tracked(lab, plan.name, launch.options.tracker))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
         stack.callback(queue.close)
         executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
@@ -247,10 +247,10 @@ def _conclude(launch: _Launch, queue: TimedQueue) -> int:
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)
     figures = [] if folder.drawn else write_figures(lab, name)
-    if not options.no_mlflow:
+    if options.tracker == MLFLOW:
         sync_if_possible(lab, name)
     show_ranking(lab, name, as_json=options.as_json)
-    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    show_places(lab, folder, figures, mlflow=options.tracker == MLFLOW)
     if queue.closed:
         say(f"the hours of {name} are over: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

@@ -64,7 +64,7 @@ def test_runs_that_do_not_fit_one_device_together_are_refused(
     big = int(memory(CPU) / 2 / image_bytes)
     (in_folder / "big.yaml").write_text(SWEEP % big)
     before = sorted(in_folder.rglob("*"))
-    assert main(["sweep", "big.yaml", "--device", "cpu", "--no-mlflow"]) == 2
+    assert main(["sweep", "big.yaml", "--device", "cpu", "--tracker=none"]) == 2
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert "4 runs at once on one cpu device need about" in line and "--concurrent" in line
     assert sorted(in_folder.rglob("*")) == before
