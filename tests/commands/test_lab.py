@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,8 @@ def test_sweeps_are_synced_in_their_order(
         write_sweep(tmp_path, small(name=name))
 
     class Tracked:
-        def sync(self, name: str) -> dict[str, int]:
-            return {"created": 3} if name == "a" else {}
+        def sync(self, name: str) -> Counter[str]:
+            return Counter({"created": 3} if name == "a" else {})
 
     monkeypatch.setattr("tread_lab.commands.mlflow_view.mlflow_tracker", lambda lab: Tracked())
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0

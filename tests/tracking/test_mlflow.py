@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import FD, SAMPLES, Store, Sweeps
-from tread_lab.frames import cells_frame, ranking_key, result_texts, trials_frame
-from tread_lab.frames.ranking_table import formatted, ranking
+from tread_lab.frames import cells_frame, trials_frame
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, METRIC_KINDS, mlflow_name
 from tread_lab.records.status import RunState
@@ -189,20 +188,6 @@ def test_view_compares_cells_that_ran(lab: Lab, sweeps: Sweeps, store: Store) ->
     assert kinds == {"BAR": 4, "PARALLEL": 1, "LINE": 2, "IMAGE": 2}
     bars = [chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR"]
     assert {GAP_HELDOUT, mlflow_name(FD), "cost/train_flops"} <= {*bars}
-
-
-def test_notes_show_the_ranking_of_every_view(lab: Lab, sweeps: Sweeps, store: Store) -> None:
-    sweeps.complete(seeds=(0, 1))
-    sweeps.sync()
-    ((note,),) = store.rows("SELECT value FROM experiment_tags WHERE key = 'mlflow.note.content'")
-    frame = trials_frame(lab, "placement")
-    key = ranking_key(frame)
-    assert key is not None
-    table = formatted(ranking(frame, key), key)
-    for text in table.to_numpy().ravel():
-        assert str(text) in note
-    for text in result_texts(cells_frame(frame), key):
-        assert text in note
 
 
 def test_mixed_code_is_a_tag(lab: Lab, sweeps: Sweeps, store: Store) -> None:

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from tread_lab.engine import device
 from tread_lab.specs import UserError
+from tread_lab.sweep.execution import executors
 from tread_lab.sweep.execution.executors import EXECUTORS, TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 
-NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
+NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"))
 
 
 @pytest.mark.parametrize(
@@ -47,9 +46,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return Devices((NEW,), **how)
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(executors, "gpus", lambda: [NEW, NEW])
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(device, "usable_cpus", lambda: 16.5)  # the rest are other containers'
+    monkeypatch.setattr(executors, "usable_cpus", lambda: 16.5)  # the rest are other containers'
     return asked
 
 
@@ -87,7 +86,7 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
         (2, {"gpus": 3}, "--gpus: 3 for a run, and this machine has 2"),
         (2, {"processes": 17}, "--cpus: 17 for a run, and this machine has 16"),
         (2, {"gpus": 2, "processes": 2}, "--processes: on CPUs, say --device cpu"),
-        (0, {"device": "cuda:0", "gpus": 1}, "--device cuda:0: this machine has no GPU that torch"),
+        (0, {"device": "cuda:0", "gpus": 1}, "--device cuda:0: this machine has no GPU that CUDA"),
         (2, {"device": "cuda:1"}, "--device cuda:1: needs a GPU, and --gpus is 0"),
         (2, {"device": "cuda:1", "gpus": 2}, "--device cuda:1: --gpus 2 takes the first GPUs"),
         (2, {"device": "cpu", "gpus": 0.5}, "--device cpu: has no use for --gpus 0.5"),
@@ -97,7 +96,7 @@ def test_runs_of_this_machine_share_its_cores_and_gpus(
 def test_what_a_share_contradicts_or_this_machine_lacks_is_said_by_its_option(
     gpus: int, made: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(executors, "gpus", lambda: [NEW] * gpus)
     with pytest.raises(UserError, match=f"^{said}"):
         EXECUTORS["ray"].devices(TrialResources(**made))
 

@@ -14,7 +14,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from tread_lab.engine import device
 from tread_lab.specs.errors import Unavailable
 
 
@@ -209,7 +208,7 @@ def test_the_nodes_of_a_batch_job_that_are_alive_are_waited_for_once(
 def test_a_cluster_of_this_machine_is_watched_before_it_starts_and_leaves_no_scratch_folder(
     module: Any, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device, "usable_cpus", lambda: 0.5)
+    monkeypatch.setattr("tread_lab.sweep.execution.executors.usable_cpus", lambda: 0.5)
     with module.cluster():
         watched, left, (address, options) = calls
         assert (watched, left, address) == ("raylet", ("gone", {}), None)

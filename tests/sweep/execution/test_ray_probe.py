@@ -16,7 +16,7 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.plan.devices import DeviceFacts
 
-FACTS = DeviceFacts("cpu", "x", ("fp32",), 2**30)
+FACTS = DeviceFacts("cpu", "x", ("fp32",))
 
 
 def node(name: str, cpus: float, gpus: float = 0, *, alive: bool = True) -> dict[str, Any]:
@@ -56,24 +56,20 @@ def answering(probe: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("resources", "slots", "runs_per_device", "idle_gpus"),
+    ("resources", "slots", "runs_per_device"),
     [
-        (TrialResources(), 6, 4, 2),
-        (TrialResources(concurrent=5), 5, 4, 2),
-        (TrialResources(concurrent=3), 3, 3, 2),
+        (TrialResources(), 6, 4),
+        (TrialResources(concurrent=5), 5, 4),
+        (TrialResources(concurrent=3), 3, 3),
         (TrialResources(cpus=3), 1, 1, 2),
-        (TrialResources(gpus=0.5), 4, 2, 0),
+        (TrialResources(gpus=0.5), 4, 2),
     ],
 )
 def test_runs_share_a_device_only_with_those_of_their_node(
-    answering: Any, resources: TrialResources, slots: int, runs_per_device: int, idle_gpus: int
+    answering: Any, resources: TrialResources, slots: int, runs_per_device: int
 ) -> None:
     devices = answering.cluster_devices(resources)
-    assert (devices.slots, devices.runs_per_device, devices.idle_gpus) == (
-        slots,
-        runs_per_device,
-        idle_gpus,
-    )
+    assert (devices.slots, devices.runs_per_device) == (slots, runs_per_device)
     assert devices.kinds == (FACTS,)
 
 
@@ -92,7 +88,7 @@ def test_nodes_with_equal_devices_are_asked_once(
 
     def ask(node: Any, device: str) -> list[DeviceFacts]:
         asked.append(node["NodeID"] + device)
-        return [DeviceFacts(device, node["NodeID"] if len(asked) > 2 else "same", ("fp32",), 1)]
+        return [DeviceFacts(device, node["NodeID"] if len(asked) > 2 else "same", ("fp32",))]
 
     monkeypatch.setattr(probe.ray, "nodes", lambda: nodes)
     monkeypatch.setattr(probe, "_ask", ask)
@@ -166,7 +162,7 @@ def test_a_node_is_asked_itself_and_one_that_fails_is_named_in_one_line(
 def test_a_node_tells_of_each_gpu_and_one_cpu(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(probe, "pick", torch.device)
-    monkeypatch.setattr(DeviceFacts, "of", staticmethod(str))
+    monkeypatch.setattr(probe, "_of", str)
     for hidden, left in (("", None), ("3", "3"), (None, None)):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if hidden is not None:

@@ -12,10 +12,10 @@ from torch import Tensor
 from tests.engine.runs import last_checkpoint
 from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, plan_of, tiny
-from tread_lab.engine import checkpoint
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
+from tread_lab.records.checkpoint_names import list_checkpoints
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -91,7 +91,7 @@ def test_a_child_that_has_started_needs_no_parent_with_whole_weights(lab: Lab) -
     reports = run_trial(lab, child, CPU)
     next(reports)
     reports.close()  # type: ignore[attr-defined]
-    last, *_ = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
+    last, *_ = list_checkpoints(lab.run_of(parent).checkpoints)
     last.write_bytes(last.read_bytes()[:-50])
     assert [r.phase for r in run_trial(lab, child, CPU)][-1] == "completed"
     assert [a.ended for a in lab.run_of(parent).attempts.read()] == ["completed"]
@@ -103,7 +103,7 @@ def test_a_parent_whose_last_weights_are_damaged_is_trained_again(lab: Lab) -> N
     calm, child = Lab(lab.root / "calm"), Task(child_of(parent, seed=3))
     for place in (calm, lab):
         carry_out(place, Task(parent))
-    last, *_ = checkpoint.list_checkpoints(lab.run_of(parent).checkpoints)
+    last, *_ = list_checkpoints(lab.run_of(parent).checkpoints)
     last.write_bytes(last.read_bytes()[:-50])
     for place in (calm, lab):
         carry_out(place, child)

@@ -15,8 +15,8 @@ import torch
 from tests.engine.runs import batches
 from tests.pretender import ended_run
 from tests.sweep.plans import carry_out, tiny
+from tread_lab.cost.training import cost
 from tread_lab.engine.checkpoint import DamagedCheckpoint
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.device import memory, name
 from tread_lab.engine.train import Diverged, Progress
 from tread_lab.records.lab import Lab

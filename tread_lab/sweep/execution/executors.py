@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tread_lab.hardware import gpus, usable_cpus
 from tread_lab.specs.errors import UserError
 
 if TYPE_CHECKING:  # the command line lists the names at once
@@ -130,8 +131,6 @@ def cpus_here() -> int:
 
     Ray is told of as many: by itself it counts all, or what it takes for the limits of a container.
     """
-    from tread_lab.engine.device import usable_cpus
-
     return max(1, int(usable_cpus()))
 
 
@@ -146,10 +145,10 @@ def _ray_devices(resources: TrialResources) -> Devices:
         from tread_lab.sweep.execution.ray_probe import cluster_devices
 
         return cluster_devices(resources)
-    cpus, gpus = cpus_here(), _gpus_here(resources)
+    cpus, here = cpus_here(), _gpus_here(resources)
     if (wanted := resources.of_run["cpu"]) > cpus:
         raise UserError(f"--cpus: {wanted:g} for a run, and this machine has {cpus}")
-    slots, runs_per_device = resources.at_once([resources.slots(cpus, gpus)])
+    slots, runs_per_device = resources.at_once([resources.slots(cpus, here)])
     return _devices_here(resources, slots=slots, runs_per_device=runs_per_device)
 
 
@@ -160,14 +159,12 @@ def _inline_devices(resources: TrialResources) -> Devices:
 
 def _gpus_here(resources: TrialResources) -> int:
     """Return the GPUs of this machine, 0 where a run gets none; refuse more for a run."""
-    import torch
-
-    gpus = torch.cuda.device_count() if resources.gpus else 0
-    if resources.gpus and resources.device and not gpus:
-        raise UserError(f"--device {resources.device}: this machine has no GPU that torch can use")
-    if resources.gpus > gpus:
-        raise UserError(f"--gpus: {resources.gpus:g} for a run, and this machine has {gpus}")
-    return gpus
+    found = len(gpus()) if resources.gpus else 0
+    if resources.gpus and resources.device and not found:
+        raise UserError(f"--device {resources.device}: this machine has no GPU that CUDA can use")
+    if resources.gpus > found:
+        raise UserError(f"--gpus: {resources.gpus:g} for a run, and this machine has {found}")
+    return found
 
 
 def _devices_here(resources: TrialResources, **at_once: int) -> Devices:

@@ -9,7 +9,7 @@ import ray
 import torch
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from tread_lab.engine.device import pick
+from tread_lab.engine.device import model, pick, precisions
 from tread_lab.specs.errors import Unavailable, UserError, first_line
 from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.execution.ray_cluster import Node, cluster, has, nodes, slots_on
@@ -55,7 +55,6 @@ def cluster_devices(resources: TrialResources) -> Devices:
         runs_per_device=runs_per_device,
         threads=resources.cpus,
         per_run=resources.devices,
-        idle_gpus=0 if resources.gpus else int(sum(has(node, "GPU") for node in alive)),
     )
 
 
@@ -114,11 +113,15 @@ def _ask(node: Node, device: str) -> list[DeviceFacts]:
 def _facts(device: str) -> list[DeviceFacts]:
     """Return the facts of the devices of this type on the node of this process."""
     if not device.startswith("cuda"):
-        return [DeviceFacts.of(pick(device))]
+        return [_of(pick(device))]
     if not os.environ.get("CUDA_VISIBLE_DEVICES", "all"):
         del os.environ["CUDA_VISIBLE_DEVICES"]  # Ray may hide GPUs from a task that reserves none
     pick("cuda")
-    return [DeviceFacts.of(torch.device("cuda", n)) for n in range(torch.cuda.device_count())]
+    return [_of(torch.device("cuda", n)) for n in range(torch.cuda.device_count())]
+
+
+def _of(device: torch.device) -> DeviceFacts:
+    return DeviceFacts(device.type, model(device), precisions(device))
 
 
 def _name(node: Node) -> str:

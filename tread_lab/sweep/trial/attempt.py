@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 import tread_lab
+from tread_lab.cost.training import cost
 from tread_lab.data.content import check_content
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.provenance import fingerprint, of_nodes
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import Attempt, kind_of
