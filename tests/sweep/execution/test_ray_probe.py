@@ -61,7 +61,7 @@ def answering(probe: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         (TrialResources(), 6, 4),
         (TrialResources(concurrent=5), 5, 4),
         (TrialResources(concurrent=3), 3, 3),
-        (TrialResources(cpus=3), 1, 1, 2),
+        (TrialResources(cpus=3), 1, 1),
         (TrialResources(gpus=0.5), 4, 2),
     ],
 )
