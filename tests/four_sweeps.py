@@ -73,7 +73,8 @@ def stages_lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 def made_frame(*cells: str, **columns: list[Any]) -> pd.DataFrame:
     """A baseline and trials, one seed each; the run of a cell is called like the cell."""
     runs = [*cells]
-    frame = {"run": runs, "cell": runs, "seed": 3, "state": "completed", "reason": ""}
+    frame: dict[str, Any] = {"run": runs, "cell": runs, "seed": 3, "state": "completed"}
+    frame |= {"reason": "", "mixed": False}
     frame |= {"role": ["baseline", *["trial"] * (len(runs) - 1)]}
     frame |= {"baseline": [None, *[runs[0]] * (len(runs) - 1)]}
     return pd.DataFrame({**frame, **columns})

@@ -35,7 +35,7 @@ def test_a_number_out_of_its_range_is_refused(
 
 
 def test_the_words_of_options_ask_for_them_again() -> None:
-    words = ["--hang-timeout=0.0", "--gpus=0.5", "--no-mlflow", "--name=x"]
+    words = ["--hang-timeout=0.0", "--gpus=0.5", "--tracker=none", "--name=x"]
     options = parse(["sweep", "tiny", *words])
     assert sorted(words_of(options, Sweep)) == sorted(words)
-    assert words_of(options, Sweep, without=("--name", "--no-mlflow", "--gpus")) == words[:1]
+    assert words_of(options, Sweep, without=("--name", "--tracker", "--gpus")) == words[:1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ import pytest
 from tests.synthetic import small, tiny_spec, write_sweep
 from tread_lab.cli import main
 from tread_lab.specs import signature
-from tread_lab.tracking.live_sync import SyncReport
 
 RUN = signature(tiny_spec((2, 8)))
 
@@ -70,8 +70,13 @@ def test_sweeps_are_synced_in_their_order(
 ) -> None:
     for name in "abc":
         write_sweep(tmp_path, small(name=name))
-    report = "tread_lab.commands.mlflow_view.sync_now"
-    monkeypatch.setattr(report, lambda lab, name: SyncReport(name, runs=3))
+
+    class Tracked:
+        def sync(self, name: str) -> Counter[str]:
+            return Counter({"created": 3} if name == "a" else {})
+
+    monkeypatch.setattr("tread_lab.commands.mlflow_view.mlflow_tracker", lambda lab: Tracked())
     assert main(["sync", *names, "--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines == [str(SyncReport(name, runs=3)) for name in synced]
+    said = {"a": "3 created"}
+    assert lines == [f"{name}: {said.get(name, 'no run has begun')}" for name in synced]

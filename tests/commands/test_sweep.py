@@ -23,7 +23,7 @@ from tread_lab.specs.errors import Unavailable
 from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.planned_sweep import load_sweep
 
-OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
+OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--tracker=none"]
 COMMAND = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
 BOTH = "axes.route=['2->8','2->7']"
 RANDOM = "search={sampler: random, trials: 1, objectives: [cost/train_flops]}"
@@ -146,7 +146,7 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
     assert command is not None, "which goes on with the sweep, and retries nothing"
     root, how = f"--root={Path('lab').absolute()}", ["--executor=inline", "--device=cpu"]
     assert command.words[:3] == ("sweep", "s.yaml", "evaluate=[]")
-    assert sorted(command.words[3:]) == sorted([root, *how, "--no-mlflow"])
+    assert sorted(command.words[3:]) == sorted([root, *how, "--tracker=none"])
 
 
 def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_begun(
@@ -199,15 +199,15 @@ def test_sweep_continues_with_more_hours(
     synced: list[Any] = []
     monkeypatch.setattr(drive, "sync_if_possible", lambda lab, name: synced.append(name))
     monkeypatch.setattr(
-        drive, "live_sync", lambda lab, name: synced.append("live") or nullcontext()
+        drive, "tracked", lambda lab, name, tracker: synced.append(tracker) or nullcontext()
     )
-    followed = [word for word in COMMAND if word != "--no-mlflow"]
+    followed = [word for word in COMMAND if word != "--tracker=none"]
     assert main([*followed, BOTH, "hours=1e-9"]) == 0
-    assert not pretended.done and synced == ["live", "s"]
+    assert not pretended.done and synced == ["mlflow", "s"]
     said = "the hours of s are over: "
     assert said in capsys.readouterr().err
     assert main([*COMMAND, BOTH, "hours=2"]) == 0
-    assert len(pretended.done) == 3 and synced[2:] == [] and drawn == ["s", "s"]
+    assert len(pretended.done) == 3 and synced[2:] == ["none"] and drawn == ["s", "s"]
     out, err = capsys.readouterr()
     assert said not in err and "records: " in err and out.count("completed") == 3
 
@@ -283,7 +283,7 @@ def test_a_search_runs_though_the_runs_that_its_forecast_stands_on_have_ended(
         "axes": {"route": {"start": "0..3", "end": "3..3"}},
     }
     search = {"search": {"sampler": "random", "trials": 2, "objectives": ["cost/train_flops"]}}
-    how = ["--executor", "inline", "--device", "cpu", "--no-mlflow"]
+    how = ["--executor", "inline", "--device", "cpu", "--tracker=none"]
     for name, more in {"grid": {}, "searched": search}.items():
         Path(f"{name}.yaml").write_text(json.dumps({**tree, **more}))
         assert main(["sweep", f"{name}.yaml", *how]) == 0, capsys.readouterr().err

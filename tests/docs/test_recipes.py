@@ -61,7 +61,7 @@ def test_my_own_data(tmp_path: Path, zygote: Zygote) -> None:
         tmp_path,
         "--executor",
         "inline",
-        "--no-mlflow",
+        "--tracker=none",
         "train.steps=10",
         "train.warmup=0",
         "axes.rate=[0.5, 0.75]",
@@ -101,7 +101,7 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
         small = ("model={depth: 4, width: 16, heads: 2}", "evaluate=[]", *short)
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
         joined = {"RAY_ADDRESS": f"127.0.0.1:{port}", "TREAD_LAB_NODES": "1"}  # once it is there
-        axes = ("axes.route={start: 0, end: 1}", "where=[]", "--no-mlflow", "--concurrent=1")
+        axes = ("axes.route={start: 0, end: 1}", "where=[]", "--tracker=none", "--concurrent=1")
         more = (*small, *axes)
         run(line, tmp_path, *more, zygote=zygote, **guarded, **joined)
     finally:

@@ -138,7 +138,7 @@ def test_images_become_a_measured_sweep_by_commands(
     assert main(command.split()) == 0
     (in_folder / "ours.yaml").write_text(SWEEP)
     monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(in_folder / "vae"))
-    swept = ["sweep", "ours.yaml", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
+    swept = ["sweep", "ours.yaml", "--executor", "inline", "--device", "cpu", "--tracker=none"]
     assert main(swept) == 0, capsys.readouterr().err
     lab = in_folder / "lab"
     measured_at = check_metrics(lab, in_folder / "ours.npz")

@@ -125,7 +125,7 @@ def test_every_file_is_readable_by_the_umask(umask: int, in_folder: Path) -> Non
     """Checkpoints, images, arrays, records, caches, plans and figures; exports and data."""
     words = [*SMALL, "axes.train.lr=[1e-3]", "baseline=null", "execution.keep_steps=[1]"]
     measured = "evaluate=[heldout_loss,layer_similarity,fd@100]"
-    run("sweep", "tiny", *words, measured, "--executor", "inline", "--no-mlflow")
+    run("sweep", "tiny", *words, measured, "--executor", "inline", "--tracker=none")
     (folder,) = Lab.existing("lab").runs()
     run("export", folder.name, "out")
     files = [path for path in in_folder.rglob("*") if path.is_file()]

@@ -15,7 +15,7 @@ from tread_lab.records.provenance import mixtures
 from tread_lab.records.status import RunState
 
 PAGE = {b.title: b.text for b in section(DOCS / "add_your_own.md", "A selection and a metric")}
-HERE = ("--executor", "inline", "--no-mlflow", "--device", "cpu")
+HERE = ("--executor", "inline", "--tracker=none", "--device", "cpu")
 
 
 def tread_lab(folder: Path, *words: str, code: int = 0) -> str:

@@ -84,7 +84,7 @@ def test_without_ray_the_results_are_the_same_bitwise(
     swept: Path, tmp_path: Path, zygote: Zygote
 ) -> None:
     (tmp_path / "small.yaml").write_text(SWEEP)
-    inline = ("sweep", "small.yaml", "--executor", "inline", "--no-mlflow")
+    inline = ("sweep", "small.yaml", "--executor", "inline", "--tracker=none")
     assert zygote.run(tmp_path, *inline, prelude=UNDRAWN, HOME=str(tmp_path)).returncode == 0
     a, b = (Lab(folder / "lab") for folder in (swept, tmp_path))
     assert equal(weights(a), weights(b))
@@ -101,7 +101,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     (tmp_path / "small.yaml").write_text(SWEEP)
     lab = Lab(tmp_path / "lab")
     told = tmp_path / "driver.txt"
-    command = ("sweep", "small.yaml", "--concurrent", "1", "--no-mlflow")
+    command = ("sweep", "small.yaml", "--concurrent", "1", "--tracker=none")
     with zygote.start(tmp_path, *command, out=told, HOME=str(tmp_path)) as driver:
         driver.until(lambda: len(list(lab.root.glob("runs/*/log.jsonl"))) == 2, 120)
         os.killpg(driver.pid, signal.SIGTERM)
@@ -113,7 +113,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     assert "running" not in states and states.count("completed") < 3
     finished = {p.name for p in (lab.root / "runs").iterdir() if lab.run(p.name).result()}
     before = attempts(lab)
-    again = ("sweep", "small.yaml", "--no-mlflow", "--executor", "inline")
+    again = ("sweep", "small.yaml", "--tracker=none", "--executor", "inline")
     done = zygote.run(tmp_path, *again, prelude=UNDRAWN, HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert all(attempts(lab)[run] == before[run] for run in finished)

@@ -103,12 +103,12 @@ def check_quiet(lab: Lab) -> None:
     assert [path for path in lab.root.rglob(".claim") if is_held(path)] == []
 
 
-def check_store(lab: Lab, *, runs: int, sweeps: int = 1, store: Store | None = None) -> None:
-    """MLflow's store holds every sweep and its runs once each, all over, every value once."""
+def check_store(lab: Lab, *, runs: int, store: Store | None = None) -> None:
+    """MLflow's store holds the runs once each, all over, every value once."""
     store = store or Store(lab.root / "mlflow.db")
     assert set(store.statuses().values()) == {"FINISHED"}
     active = "JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"
-    assert store.count("runs WHERE lifecycle_stage = 'active'") == runs + sweeps
+    assert store.count("runs WHERE lifecycle_stage = 'active'") == runs
     points = store.rows(f"SELECT run_uuid, key, step FROM metrics {active}")
     assert len(points) == len(set(points))
     logged = Counter(entry.key for folder in begun(lab) for entry in folder.entries())

@@ -198,7 +198,7 @@ class Place:
         self, *more: str, name: str = "small", executor: str = "inline", **options: Any
     ) -> Driver:
         """Start the sweep, without Ray where not asked for and MLflow where this place has none."""
-        quiet = () if self.mlflow else ("--no-mlflow",)
+        quiet = () if self.mlflow else ("--tracker=none",)
         return self.start("sweep", f"{name}.yaml", "--executor", executor, *quiet, *more, **options)
 
     def finish(self, *more: str, **options: Any) -> Driver:

@@ -35,7 +35,7 @@ DAEMONS = ("gcs_server", "raylet")
 def start(zygote: Zygote, folder: Path, *more: str) -> Driver:
     """A driver in a session of its own; it prints to `out` and `err`."""
     out, err = folder / "out", folder / "err"
-    command = ("sweep", "one.yaml", "--no-mlflow", "--device=cpu", *more)
+    command = ("sweep", "one.yaml", "--tracker=none", "--device=cpu", *more)
     return zygote.start(folder, *command, out=out, err=err, prelude=PRELUDE)
 
 

@@ -154,7 +154,7 @@ def submit(zygote: Zygote, folder: Path, *words: str, **env: str) -> Job:
     slow = folder / "slow"
     slow.touch()
     (folder / "hook/sitecustomize.py").write_text(SLOW_DISK.format(slow=str(slow)))
-    sizes = ("--gpus=0", "--cores=1", "--no-mlflow", *LIMITS)
+    sizes = ("--gpus=0", "--cores=1", "--tracker=none", *LIMITS)
     done = zygote.run(folder, "submit", "slurm", "small.yaml", *sizes)
     assert done.returncode == 0, done.stderr
     (folder / "job.sbatch").write_text(done.stdout)

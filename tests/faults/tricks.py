@@ -67,10 +67,9 @@ def without_extras() -> None:
 
 def eager_sync() -> None:
     """MLflow follows at once, and a lost server is asked often."""
-    from tread_lab.tracking import live_sync
+    from tread_lab.tracking import follow
 
-    live_sync.LiveSync.__init__.__kwdefaults__["every"] = 0.3
-    live_sync.SLOWEST = 0.5
+    follow.EVERY = 0.3
 
 
 def limit_memory(gigabytes: float) -> None:

@@ -16,8 +16,14 @@ from tread_lab.records.status import RunState
 def rows(**columns: list[Any]) -> pd.DataFrame:
     """Trials of one cell each of which is completed, unless `columns` say otherwise."""
     n = len(next(iter(columns.values())))
-    fixed = {"run": [f"r{k}" for k in range(n)], "role": "trial", "cell": "2->8", "seed": range(n)}
-    return pd.DataFrame({**fixed, "baseline": None, "state": "completed", "reason": "", **columns})
+    fixed: dict[str, Any] = {
+        "run": [f"r{k}" for k in range(n)],
+        "role": "trial",
+        "cell": "2->8",
+        "seed": range(n),
+    }
+    fixed |= {"baseline": None, "state": "completed", "reason": "", "mixed": False}
+    return pd.DataFrame({**fixed, **columns})
 
 
 def test_the_one_measured_seed_keeps_its_interval_over_images_if_its_losses_are_readable() -> None:
@@ -45,7 +51,7 @@ def test_a_cell_has_these_columns_and_no_other() -> None:
     cells = cells_frame(trials)
     ends = (":low", ":high", ":n", ":unit")
     assert list(cells.columns) == [
-        "role", "cell", "state", "reason", "start", "model", "seeds", "completed",
+        "role", "cell", "state", "reason", "mixed", "start", "model", "seeds", "completed",
         "gap/heldout", *(f"gap/heldout{end}" for end in ends),
         "cost/train_flops", *(f"cost/train_flops{end}" for end in ends),
     ]  # fmt: skip

@@ -33,7 +33,8 @@ from tread_lab.records.metric_names import (
 )
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.ranking import show_ranking
-from tread_lab.tracking.sweep_run import Ranking
+from tread_lab.tracking.comparison import note
+from tread_lab.tracking.shown_run import ShownSweep
 
 Shown = Iterator[tuple[str, str, str]]  # cell, quantity, text
 ENDINGS = ("failed", "diverged", "stopped", "interrupted", "pending")
@@ -109,7 +110,7 @@ def surfaces(
         return
     ranked = list(ranked_cells(frame, key)["cell"])
     yield "terminal", of_terminal(lab, name, ranked, key, capsys)
-    yield "MLflow", of_mlflow(frame, key, ranked)
+    yield "MLflow", of_mlflow(lab, name, key, ranked)
     chosen = metric or key
     numbers = ranking(frame, chosen, beside=[m for m in quality_metrics(frame) if m != chosen])
     cells, texts = [cell for _, cell in numbers.attrs["cells"]], formatted(numbers, chosen)
@@ -156,10 +157,9 @@ def of_terminal(
     yield from of_rows(key, cells, heads, rows)
 
 
-def of_mlflow(frame: pd.DataFrame, key: str, cells: list[str]) -> Shown:
-    found = Ranking.of(frame)
-    assert found is not None
-    yield from of_rows(key, cells, *lines(found.markdown.split("\n\n")[1], "|"))
+def of_mlflow(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
+    text = note(ShownSweep(lab, lab.sweep(name).plan()), "", experiment="1")
+    yield from of_rows(key, cells, *lines(text, "|"))
 
 
 def of_panels(frame: pd.DataFrame) -> Shown:

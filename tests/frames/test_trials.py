@@ -58,8 +58,8 @@ def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
     plan = mixed.sweep("placement").plan()
     assert list(frame["run"]) == [trial.run for trial in plan.trials]
     assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
-    first = ["run", "role", "seed", "state", "reason", "baseline", "cell", "start", "end", "rate"]
-    assert list(frame.columns[:10]) == first
+    first = ["run", "role", "seed", "state", "reason", "mixed", "baseline", "cell"]
+    assert list(frame.columns[:11]) == [*first, "start", "end", "rate"]
     assert frame.attrs["axes"] == ["start", "end", "rate"]
     kinds = [str(frame[axis].dtype) for axis in frame.attrs["axes"]]
     assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without
@@ -76,7 +76,7 @@ def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
 
 def test_a_column_has_the_name_that_expressions_use_and_no_second_one(mixed: Lab) -> None:
     settings = [c for c in trials_frame(mixed, "placement") if not set(c) & set("/@.")]
-    assert settings[7:] == [
+    assert settings[8:] == [
         "start", "end", "rate", "model", "route", "length", "bypass", "loss", "starts_from",
         "process", "precision", "fp32_block", "steps_done",
     ]  # fmt: skip

@@ -18,7 +18,7 @@ from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
 
 DONE, FAILED, MISTAKE, STOPPED = 0, 1, 2, 130
-INLINE = ("--executor", "inline", "--device", "cpu", "--no-mlflow")
+INLINE = ("--executor", "inline", "--device", "cpu", "--tracker=none")
 # A network, a training and a probe of a second.
 FIXED = """
 experiment: tiny

@@ -13,7 +13,7 @@ from tread_lab.records.lab import Lab
 SMALL = ["model.width=16", "model.heads=1", "model.depth=4", "train.batch=8", "train.warmup=2"]
 STEPS = ["train.steps=8", "train.ema.halflife=0.1", "execution.checkpoint_every=4"]
 LOSS = "{heldout_loss: {images: 8, levels: 2}}"
-HOW = ["--executor", "inline", "--device", "cpu", "--no-mlflow"]
+HOW = ["--executor", "inline", "--device", "cpu", "--tracker=none"]
 BOTH, ONE = 'axes.route=["0->1","1->2"]', 'axes.route=["0->1"]'
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,8 @@ from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import (
-    GuidanceSpec,
     HeldoutSpec,
     RunSpec,
-    SamplerSpec,
     SamplesSpec,
     SimilaritySpec,
     decode,
@@ -31,9 +30,6 @@ from tread_lab.specs import (
 HELDOUT = HeldoutSpec(images=6, levels=2)
 SIMILARITY = SimilaritySpec(images=2, levels=2)
 SAMPLES = SamplesSpec(metrics=("fd",), count=1000)
-GUIDED = SamplesSpec(
-    metrics=("fd",), count=1000, sampler=SamplerSpec(guidance=GuidanceSpec(weight=2.0))
-)
 FD = "fd[fashion16-v1]@1k"
 
 
@@ -105,10 +101,10 @@ class Sweeps:
         grid.save(samples.path / "grid.png")
         samples.write(SAMPLES, {FD: 2.0 + length}, step=40)
 
-    def sync(self, name: str = "placement", **options: Any) -> Any:
+    def sync(self, name: str = "placement") -> Counter[str]:
         from tread_lab.tracking.mlflow_tracker import MlflowTracker
 
-        return MlflowTracker(self.lab, self.lab.mlflow_uri).sync(name, **options)
+        return MlflowTracker(self.lab, self.lab.mlflow_uri).sync(name)
 
     def complete(self, name: str = "placement", **options: Any) -> list[RunSpec]:
         """A sweep that was planned and run to its end."""
@@ -158,12 +154,12 @@ class Store:
     def everything(self) -> list[tuple[Any, ...]]:
         """All that people see, without the random names of runs."""
         runs = "JOIN runs USING (run_uuid) WHERE lifecycle_stage = 'active'"
-        shown = "key NOT IN ('mlflow.parentRunId', 'mlflow.note.content')"
         return sorted(
             [
                 *self.rows("SELECT name, status, start_time, end_time FROM runs"),
                 *self.rows(f"SELECT name, key, value FROM params {runs}"),
-                *self.rows(f"SELECT name, key, value FROM tags {runs} AND {shown}"),
+                *self.rows(f"SELECT name, key, value FROM tags {runs}"),
+                *self.rows("SELECT key, value FROM experiment_tags"),
                 *self.rows(f"SELECT name, key, step, timestamp, value FROM metrics {runs}"),
             ],
             key=repr,

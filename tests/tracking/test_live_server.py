@@ -21,11 +21,10 @@ import pytest
 import yaml
 
 from tests.faults.drivers import eventually
-from tests.tracking.conftest import Sweeps
+from tests.tracking.conftest import SAMPLES, Sweeps
 from tests.tracking.test_store import free_port
-from tread_lab.frames import is_metric, trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import parameters
+from tread_lab.records.metric_names import mlflow_name
 from tread_lab.specs import RunSpec, UserError
 
 
@@ -105,12 +104,12 @@ def test_a_server_killed_in_the_middle_of_a_sync(
                 tracker.sync("placement")
         with server(tmp_path, port, **place):
             client = MlflowClient(f"http://127.0.0.1:{port}")
-            (experiment,) = client.search_experiments(filter_string="name = 'tread-lab'")
+            (experiment,) = client.search_experiments(filter_string="name = 'placement'")
             begun = client.search_runs([experiment.experiment_id])
             assert begun and len([run for run in begun if SENT in run.data.tags]) < len(specs)
-            assert not tracker.sync("placement").problems
-            assert tracker.sync("placement").unchanged == len(specs) + 1
-            stored = client.search_runs([experiment.experiment_id], "tags.role != 'sweep'")
+            tracker.sync("placement")
+            assert tracker.sync("placement") == {"unchanged": len(specs)}
+            stored = client.search_runs([experiment.experiment_id])
             found = {run.data.tags["signature"]: as_stored(client, run) for run in stored}
     assert len(stored) == len(specs)
     assert found == as_recorded(lab, specs)
@@ -118,37 +117,28 @@ def test_a_server_killed_in_the_middle_of_a_sync(
 
 def as_recorded(lab: Lab, specs: list[RunSpec]) -> dict[str, tuple[Any, ...]]:
     """Run -> its numbers, its parameters and its files, by the records alone."""
-    from tread_lab.tracking.projection import PARAMETERS, to_mlflow
+    from tread_lab.tracking.shown_run import ShownSweep
 
-    rows = {row["run"]: row for row in trials_frame(lab, "placement").to_dict("records")}
     found = {}
-    for spec in specs:
-        run = lab.run_of(spec)
-        ends = {k: v for k, v in rows[run.name].items() if is_metric(k) and v == v}
-        numbers = [(entry.key, entry.step, entry.value) for entry in run.entries()]
-        numbers += [(to_mlflow(name), 40, value) for name, value in ends.items()]
-        names = {PARAMETERS.get(k, k): v for k, v in parameters(spec).items() if v != ""}
-        names |= {f"train.{name}": getattr(spec.train, name) for name in ("lr", "batch", "steps")}
-        files = [run.path / "spec.yaml", run.path / "result.json"]
-        files += [*run.path.glob("evaluations/*/grid.png"), *run.path.glob("*/*/similarity.npz")]
-        content = {path.name: path.read_bytes() for path in files}
-        found[run.name] = sorted(numbers), {k: str(v) for k, v in names.items()}, content
+    for one in ShownSweep(lab, lab.sweep("placement").plan()).runs:
+        numbers = [(key, step, value) for key, value, _, step in one.curves()]
+        numbers += [(mlflow_name(name), 40, value) for name, value in one.metrics.items()]
+        params = {mlflow_name(name): str(value) for name, value in one.settings.items()}
+        grid = one.folder.evaluation(SAMPLES).path / "grid.png"
+        files = {"samples_1k.png": grid, "spec.yaml": one.folder.path / "spec.yaml"}
+        content = {name: path.read_bytes() for name, path in files.items()}
+        found[one.folder.name] = sorted(numbers), params, content
     return found
 
 
 def as_stored(client: Any, run: Any) -> tuple[Any, ...]:
-    """The same of a run in the store; of its files, those that the records have, too."""
+    """The same of a run in the store."""
     name = run.info.run_id
     history = [m for key in run.data.metrics for m in client.get_metric_history(name, key)]
     with tempfile.TemporaryDirectory() as folder:
         client.download_artifacts(name, "", folder)
-        paths = [path for path in Path(folder).rglob("*") if path.name in FILES]
-        files = {path.name: path.read_bytes() for path in paths}
-    params = {k: v for k, v in run.data.params.items() if k != "selection"}
-    return sorted((m.key, m.step, m.value) for m in history), params, files
-
-
-FILES = ("spec.yaml", "result.json", "grid.png", "similarity.npz")
+        files = {own: Path(folder, own).read_bytes() for own in ("samples_1k.png", "spec.yaml")}
+    return sorted((m.key, m.step, m.value) for m in history), run.data.params, files
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tread_lab.commands.declare import words_of
 from tread_lab.commands.launch import Launch, show
-from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
+from tread_lab.commands.mlflow_view import MLFLOW, sync_if_possible, tracked
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch
@@ -76,7 +76,7 @@ def _command(options: Sweep, lab: Lab) -> list[str]:
 
 
 def _execute(launch: Launch, queue: TimedQueue) -> None:
-    """Run the tasks of the queue, with live progress and MLflow beside them."""
+    """Run the tasks of the queue, with live progress and a tracker beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
     executor = launch.kind.make(
         launch.resources, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
@@ -84,8 +84,7 @@ def _execute(launch: Launch, queue: TimedQueue) -> None:
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
         stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
-        if not launch.options.no_mlflow:
-            stack.enter_context(live_sync(lab, plan.name))
+        stack.enter_context(tracked(lab, plan.name, launch.options.tracker))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
         stack.callback(queue.close)
         executor.run(lab, queue, watch)
@@ -118,10 +117,10 @@ def _conclude(launch: Launch, queue: TimedQueue) -> int:
     options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)
     figures = [] if folder.drawn else write_figures(lab, name)
-    if not options.no_mlflow:
+    if options.tracker == MLFLOW:
         sync_if_possible(lab, name)
     show_ranking(lab, name, as_json=options.as_json)
-    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    show_places(lab, folder, figures, mlflow=options.tracker == MLFLOW)
     if queue.closed:
         say(f"the hours of {name} are over: {queue.left}")
     return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

@@ -14,7 +14,7 @@ from tread_lab.commands.options import (
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.units import amount
+from tread_lab.specs.units import amount, counts_text
 from tread_lab.terminal.console import answer, answers, show_lines, shown_problems
 from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 
@@ -63,7 +63,7 @@ def export(options: Export) -> int:
 
 def sync(options: Sync) -> int:
     """Bring the named sweeps, by default all, up to date in MLflow; return the exit code."""
-    from tread_lab.commands.mlflow_view import sync_now
+    from tread_lab.commands.mlflow_view import mlflow_tracker
 
     lab = Lab.existing(options.root)
     problems: list[UserError] = []
@@ -72,5 +72,6 @@ def sync(options: Sync) -> int:
     if not sweeps and not problems:
         raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
     for name in sweeps:
-        answer(str(sync_now(lab, name)))
+        done = counts_text(mlflow_tracker(lab).sync(name))
+        answer(f"{name}: {done or 'no run has begun'}")
     return shown_problems(problems)

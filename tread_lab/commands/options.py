@@ -85,7 +85,11 @@ class Driven(Watched, OfLab, Changed):
         " axes.train.lr=[1e-3,3e-3] and the like"
     )
     name: str | None = option("name of the sweep (default: the name of the file)")
-    no_mlflow: bool = option("write records only; `sync` adds them to MLflow", False)
+    tracker: str = option(
+        "mlflow, none, or another that accelerate knows: tensorboard, wandb, aim (mlflow)",
+        "mlflow",
+        metavar="NAME",
+    )
     cpus: int = option("CPU cores per run, or per device of a run that has several (1)", 1)
     processes: int = option("processes on CPUs that train each run together (1)", 1)
     concurrent: int | None = option("most runs at the same time")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tread_lab.commands.launch import Launch, show
+from tread_lab.commands.mlflow_view import check_known
 from tread_lab.commands.options import DONE, Sweep
 from tread_lab.commands.resolve import check_one_device, gpus_per_run, visible_device
 from tread_lab.config.load import load_sweep
@@ -28,6 +29,7 @@ def sweep(options: Sweep) -> int:
     check_one_device()
     device = visible_device(options.device, ray=options.executor == "ray")
     kind = lookup(EXECUTORS, options.executor, "--executor")
+    check_known(options.tracker)
     lab = Lab.at(options.root)
     if not options.plan:
         lab.check_writable()

@@ -44,7 +44,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     bare.attrs = {}  # pandas would copy them with every column
     place = bare.groupby(["role", "cell"], sort=False).ngroup()  # numbers are quick to group by
     groups = bare.groupby(place)
-    dropped = ("run", "seed", "baseline", "state", "reason", "steps_done", "role", "cell")
+    dropped = ("run", "seed", "baseline", "state", "reason", "mixed", "steps_done", "role", "cell")
     fixed = [c for c in bare.columns if not is_metric(c) and c not in dropped]
     codes, states = pd.factorize(bare["state"])
     worst = pd.Series([STATES.index(state) for state in states], dtype=int)
@@ -61,6 +61,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
         "cell": firsts["cell"].array,
         "state": worst.map(STATES.__getitem__).array,
         "reason": reasons.reindex(worst.index, fill_value="").array,
+        "mixed": bare["mixed"].groupby(place).any().array,
         **{name: firsts[name].array for name in fixed},
         "seeds": groups.size().array,
         "completed": done.array,

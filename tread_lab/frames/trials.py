@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tread_lab.records.history import left_cells
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import parameters
 from tread_lab.records.plan import StoredPlan
+from tread_lab.records.provenance import mixed_runs
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import SharedParts, Tree, Trial
@@ -25,7 +27,7 @@ from tread_lab.specs.labels import cell_label
 
 Column = tuple[str, str, bool]  # a metric, the column that it has, whether the plan asked for it
 
-FIRST = ("run", "role", "seed", "state", "reason", "baseline", "cell")
+FIRST = ("run", "role", "seed", "state", "reason", "mixed", "baseline", "cell")
 ENDING = ("state", "reason", "steps_done")
 WHOLE = ("start", "end", "steps_done")
 RECIPE = ("lr", "batch", "steps")  # of `train`, in every frame, swept or not
@@ -39,7 +41,8 @@ NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
 def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
-    Columns: run, role, seed, state, reason, baseline (the run it is compared with), cell (its
+    Columns: run, role, seed, state, reason, mixed (whether its code, data or weights are not those
+    of most runs), baseline (the run it is compared with), cell (its
     label), the axis values, `train.lr`, `train.batch` and `train.steps`, the parameters of
     `names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with `:low`
     and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs. Metric
@@ -95,6 +98,7 @@ class SweepReader:
     """
 
     def __init__(self, lab: Lab, plan: StoredPlan) -> None:
+        self._lab = lab
         self.plan, self._left = plan.with_baseline_cells, left_cells(lab, plan)
         self.names = MetricNames(plan.evaluation_defaults)
         self._trials = {trial.run: trial for trial in self.plan.trials}
@@ -102,6 +106,11 @@ class SweepReader:
         self._parts = SharedParts()
         self._results: dict[tuple[str, str], _Result] = {}  # by baseline and run
         self._columns: dict[Column, None] = {}  # those met so far
+
+    @cached_property
+    def _mixed(self) -> set[str]:
+        """The runs that are no fair part of one comparison."""
+        return mixed_runs(self._lab, self._trials)
 
     def row(self, trial: Trial[Tree]) -> dict[str, Any]:
         """Return the row of a trial in `trials_frame`, without the columns of which it has none.
@@ -160,6 +169,7 @@ class SweepReader:
             "run": trial.run,
             "role": trial.role,
             "seed": trial.seed,
+            "mixed": trial.run in self._mixed,
             "baseline": trial.baseline,
             "cell": cell_label(trial),
             **{f"train.{name}": trial.spec["train"].get(name) for name in RECIPE},

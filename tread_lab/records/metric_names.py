@@ -156,6 +156,18 @@ def value_text(name: str, value: float) -> str:
     return f"{value:.{digits(name) if '@' in name else 6}g}"
 
 
+def mlflow_name(name: str) -> str:
+    """Return `fd:fashion16-v1:1k w:1.5 SG 0.5/0.9` for `fd[fashion16-v1]@1k w=1.5 SG(0.5/0.9)`.
+
+    MLflow accepts letters, digits and `_ - . : /` and the space; a name of these stays as it is.
+    """
+    metric, space, setting = name.partition(" ")
+    metric = re.sub(r"[\[@,]", ":", metric).replace("]", "")
+    setting = re.sub(r"->|,", "-", setting).replace("=[", ":").replace("=", ":")
+    setting = re.sub(r"[(+]", " ", re.sub(r"[\])]", "", setting))
+    return re.sub(r"[^\w/.\- :]", "_", metric + space + setting)
+
+
 def lower_is_better(name: str) -> bool:
     """Whether a metric sorts from its least value; also one of which no value is better."""
     return metric_kind(name).better != "higher"

@@ -51,6 +51,15 @@ def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:
     return [f"not one comparison: {difference}" for difference in differences]
 
 
+def mixed_runs(lab: Lab, runs: Iterable[str]) -> set[str]:
+    """Return the runs whose code, data or weights, at some attempt, are not those of most runs."""
+    mixed = set[str]()
+    for difference in provenance_differences(provenances_of(lab, runs)):
+        usual = max(difference.runs.values(), key=len)
+        mixed.update(*(own for own in difference.runs.values() if own is not usual))
+    return mixed
+
+
 def measured(folder: RunFolder) -> Iterator[Mapping[str, str]]:
     """Yield what the finished evaluations of a run were made with."""
     for tree in (place.read() or {} for place in folder.evaluations()):

@@ -1,1 +1,1 @@
-"""MLflow as a view of the records."""
+"""Trackers as views of the records: MLflow, and those that accelerate knows."""

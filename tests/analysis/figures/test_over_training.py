@@ -31,6 +31,7 @@ def rows(role: str, cell: str, values: dict[int, float], seconds: float) -> pd.D
             "seed": 0,
             "state": "completed",
             "reason": "",
+            "mixed": False,
             "baseline": "dense",
             "cell": [f"{cell} step={s}" for s in STEPS],
             STEP: steps,

@@ -79,7 +79,8 @@ SETTINGS = ("", " w=1.5", " w=2", " w=2 SG(0.5/0.9)")
 def guided() -> pd.DataFrame:
     """A dense and a routed run of two seeds, FD and cost known for every guidance."""
     frame = pd.DataFrame({"seed": [0, 0, 1, 1], "cell": ["dense", "2->8 s=0.5"] * 2})
-    frame = frame.assign(run=frame.index, role=["baseline", "trial"] * 2, reason="")
+    frame = frame.assign(run=frame.index, role=["baseline", "trial"] * 2)
+    frame = frame.assign(reason="", mixed=False)
     frame["state"], frame["baseline"], frame["steps_done"] = RunState.COMPLETED, None, 400
     for number, setting in enumerate(SETTINGS):
         frame[FD + setting] = 10.0 * number + frame["seed"]

@@ -181,7 +181,7 @@ def test_on_ray_a_bad_trial_ends_early_with_a_checkpoint(in_folder: Path, no_fig
     from tread_lab.cli import main
 
     Path("halved.yaml").write_text(SWEEP)
-    command = ["sweep", "halved.yaml", "--no-mlflow", "--concurrent", "1"]
+    command = ["sweep", "halved.yaml", "--tracker=none", "--concurrent", "1"]
     assert main(command) == 0
     lab = Lab(in_folder / "lab")
     frame = trials_frame(lab, "halved")

@@ -1,0 +1,91 @@
+"""Trackers of accelerate get each run live, once, under its own name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tracking.conftest import Sweeps
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.records.status import RunState
+from tread_lab.specs import UserError
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """What trackers were sent by the name of the run."""
+    from accelerate import tracking
+
+    found: dict[str, list[Any]] = {}
+
+    class Tracker(tracking.GeneralTracker):  # type: ignore[misc]
+        name, requires_logging_directory = "aim", False
+        tracker = None
+
+        def __init__(self, name: str) -> None:
+            super().__init__(_blank=True)
+            self.values = found.setdefault(name, [])
+
+        def start(self) -> None:
+            pass
+
+        def store_init_configuration(self, values: dict[str, Any]) -> None:
+            self.values.append(values)
+
+        def log(self, values: dict[str, float], step: int | None = None) -> None:
+            self.values.append((step, values))
+
+        def finish(self) -> None:
+            self.values.append("finished")
+
+    monkeypatch.setitem(tracking.LOGGER_TYPE_TO_CLASS, "aim", Tracker)
+    return found
+
+
+def test_runs_are_sent_live_and_once(lab: Lab, sweeps: Sweeps, sent: dict[str, list[Any]]) -> None:
+    from tread_lab.tracking.other_trackers import OtherTracker
+
+    dense, routed, _ = sweeps.plan()
+    sweeps.finish(dense)
+    tracker = OtherTracker(lab, "aim", "placement")
+    tracker.sync("placement")
+    assert sent == {}, "ended before"
+    run = sweeps.log(routed, 5, 20)
+    with run.lock():
+        tracker.sync("placement")
+    (values,) = sent.values()
+    assert list(sent) == ["placement/0->2 s=0.5 seed 0"]
+    assert values[0]["start"] == 0 and len(values) == 1 + len(run.entries())
+    run.finish(RunState.COMPLETED, step=40)
+    sweeps.measure(routed)
+    for _ in range(2):
+        tracker.sync("placement")
+    assert values[-1] == "finished" and len(values) == 3 + len(run.entries())
+    assert values[-2][0] == 40 and GAP_HELDOUT in values[-2][1]
+
+
+def test_tensorboard_writes_into_the_lab(lab: Lab, sweeps: Sweeps) -> None:
+    pytest.importorskip("tensorboardX")
+    from tread_lab.tracking.other_trackers import OtherTracker, check_tracker
+
+    check_tracker("tensorboard")
+    _, routed, _ = sweeps.plan()
+    tracker = OtherTracker(lab, "tensorboard", "placement")
+    tracker.sync("placement")
+    sweeps.finish(routed)
+    tracker.sync("placement")
+    assert list(Path(lab.root, "tensorboard").rglob("*tfevents*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [("wnadb", "did you mean 'wandb'"), ("comet_ml", "--tracker comet_ml: comet-ml is not inst")],
+)
+def test_unusable_trackers_are_refused(name: str, line: str) -> None:
+    from tread_lab.tracking.other_trackers import check_tracker
+
+    with pytest.raises(UserError, match=line):
+        check_tracker(name)

@@ -1,0 +1,182 @@
+"""What trackers show of a trial, read from its records: settings, metrics, tags and curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from tread_lab.frames import HIGH, LOW, SweepReader, disturbed_times, is_metric, own_metrics
+from tread_lab.records.durable import modified
+from tread_lab.records.lab import Lab
+from tread_lab.records.log import read_entries
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    IMAGES_PER_S,
+    PEAK_MEMORY,
+    SIMILARITY,
+    TRAIN_FLOPS,
+    TRAIN_SECONDS,
+    metric_kind,
+)
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs.cell import Tree, Trial
+from tread_lab.tracking.pictures import Picture, pictures_of
+
+GAP = (GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH)
+BESIDE = (SIMILARITY, TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY)
+# Columns of a frame that are no settings of a run.
+RECORD = ("run", "role", "state", "reason", "baseline", "cell", "mixed", "steps_done")
+
+
+class ShownSweep:
+    """The trials of a sweep that have begun.
+
+    Attributes:
+        frame: the rows of `trials_frame`.
+        metrics: the columns that are shown: quality, the gap with its interval, and costs.
+    """
+
+    def __init__(self, lab: Lab, plan: StoredPlan) -> None:
+        """Read the records.
+
+        Raises:
+            UserError: an evaluation of a run cannot be understood.
+        """
+        self.lab, self.plan, self.reader = lab, plan, SweepReader(lab, plan)
+        self.frame = self.reader.whole_frame()
+        self.metrics = [c for c in own_metrics(self.frame) if c in (*GAP, *BESIDE) or _quality(c)]
+        self.busy = disturbed_times(self.frame)
+
+    @cached_property
+    def runs(self) -> list[ShownRun]:
+        """One entry per trial, in plan order; the same trial twice is one."""
+        rows = zip(self.plan.trials, self.reader.plan.trials, self.frame.to_dict("records"))
+        found = [ShownRun(self, *one) for one in rows if one[2]["state"] != RunState.PENDING]
+        return list({run.key: run for run in found if run.created}.values())
+
+
+def _quality(column: str) -> bool:
+    return ":" not in column and metric_kind(column).nature == "quality"
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A trial that has begun.
+
+    Attributes:
+        planned: the trial as its plan has it, under the axis values that it was planned with.
+        trial: the same; a baseline has the axis values that tell it from other ones.
+        row: its row in the frame.
+    """
+
+    sweep: ShownSweep
+    planned: Trial[Tree]
+    trial: Trial[Tree]
+    row: Mapping[Any, Any]
+
+    @property
+    def folder(self) -> RunFolder:
+        return self.sweep.lab.run(self.trial.run)
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other one: role, run, creation of the run, and cell."""
+        cell = ",".join(f"{name}={value}" for name, value in sorted(self.planned.cell.items()))
+        return f"{self.trial.role}/{self.trial.run}/{self.created}/{cell}"
+
+    @property
+    def name(self) -> str:
+        """Return `2->8 s=0.5 seed 0`."""
+        return f"{self.row['cell']} seed {self.trial.seed}"
+
+    @property
+    def state(self) -> RunState:
+        return RunState(self.row["state"])
+
+    @property
+    def created(self) -> int:
+        """When the run was created, in milliseconds; 0 before that."""
+        return _milliseconds(modified(self.folder.path / "spec.yaml"))
+
+    @property
+    def ended(self) -> int | None:
+        """When the run was heard of last, in milliseconds; `None` while it is under way."""
+        if self.state is RunState.RUNNING:
+            return None
+        last = (self.folder.path / name for name in ("result.json", "log.jsonl", "spec.yaml"))
+        return _milliseconds(next(filter(None, map(modified, last)), None))
+
+    @property
+    def step(self) -> int:
+        """The step at which the run has ended; 0 before that."""
+        return 0 if pd.isna(self.row["steps_done"]) else int(self.row["steps_done"])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the run and of its cell under their names in frames."""
+        own = {name: x for name, x in self.row.items() if name not in RECORD}
+        return {k: x for k, x in own.items() if not is_metric(k) and not pd.isna(x) and x != ""}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What was measured at the end, and what training cost; a baseline's gap is 0."""
+        own = {n: float(self.row[n]) for n in self.sweep.metrics if not pd.isna(self.row[n])}
+        dense = self.trial.role == "baseline" and self.state is RunState.COMPLETED
+        return own | (dict.fromkeys(GAP, 0.0) if dense and GAP_HELDOUT in self.row else {})
+
+    @property
+    def during(self) -> dict[int, dict[str, float]]:
+        """The same metrics by step before the end."""
+        return {
+            step: {name: x for name, x in values.items() if name in self.sweep.metrics}
+            for step, values in self.sweep.reader.measured_at(self.trial).items()
+        }
+
+    @property
+    def measured(self) -> int:
+        """When the run or its baseline was measured last, in milliseconds."""
+        runs = map(self.sweep.lab.run, {self.trial.run, self.trial.baseline or self.trial.run})
+        return max(_milliseconds(modified(run.path / "evaluations")) for run in runs)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What people filter and group by; the seeds of a cell share the tag `cell`."""
+        origin = (self.folder.origin() or [{}])[-1]
+        return {
+            **{name: str(self.row[name]) for name in ("cell", "role", "state", "reason")},
+            "mixed": "True" if self.row["mixed"] else "",
+            "compared": self.sweep.plan.comparison if self.trial.baseline else "",
+            "disturbed": ", ".join(self.sweep.busy.get(self.trial.run, ())),
+            "signature": self.trial.run,
+            "code": str(origin.get("code") or ""),
+            "device": str(origin.get("device") or ""),
+        }
+
+    def curves(self) -> Iterator[tuple[str, float, int, int]]:
+        """Yield key, value, time in milliseconds and step of the log, one for each key and step.
+
+        A resumed run repeats steps; the first value stays, since what was shown cannot be taken
+        back. Infinity is NaN, because no curve would be seen beside it.
+        """
+        seen = set[tuple[str, int]]()
+        for entry in read_entries(self.folder.log_path):
+            if (entry.key, entry.step) not in seen:
+                seen.add((entry.key, entry.step))
+                value = math.nan if math.isinf(entry.value) else entry.value
+                yield entry.key, value, _milliseconds(entry.time), entry.step
+
+    def pictures(self) -> Iterator[Picture]:
+        """Yield the pictures of the run, none before it has ended."""
+        if self.state.ended:
+            yield from pictures_of(self.folder, self.sweep.reader.names, self.step)
+
+
+def _milliseconds(seconds: float | None) -> int:
+    return round(1000 * (seconds or 0.0))
