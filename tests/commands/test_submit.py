@@ -89,10 +89,10 @@ def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["sedes=[1]"], "neither a run nor a sweep has 'sedes', did you mean 'seeds'?"),
-        (["hour=2"], "did you mean 'hours'?"),
+        (["sedes=[1]"], "unknown key 'sedes'. Try seeds=[1]"),
+        (["hour=2"], "Try hours=2"),
         (["--gpus-per-run=1.5"], "--gpus: 1.5 for a run; several are whole ones"),
-        (["--dry-run"], "unknown argument '--dry-run'"),
+        (["--dry-run"], "--dry-run: unknown argument. Try --plan."),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(
