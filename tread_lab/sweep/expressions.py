@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
-from types import CodeType
+import math
+import operator
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tread_lab.specs.cell import Cell, is_computed, labelled
@@ -19,12 +21,28 @@ from tread_lab.specs.run import RunSpec
 
 Lookup = Callable[[str], Any]
 
+LARGEST = 2**63  # of a whole number that is computed
+
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "round": round}
-_ALLOWED = (
-    *(ast.Expression, ast.Name, ast.Load, ast.List, ast.BoolOp, ast.boolop, ast.Compare),
-    *(ast.cmpop, ast.UnaryOp, ast.Not, ast.USub, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div),
-    *(ast.FloorDiv, ast.Mod),
-)
+_REFUSED = (TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
 _ROUTE = ("start", "end", "length", "rate")
 
 
@@ -38,70 +56,74 @@ def evaluate(text: str, lookup: Lookup) -> Any:
         UserError: not an expression, an unknown name, or operands that do not go together.
     """
     try:
-        return eval(_compiled(text), {"__builtins__": {}}, _Names(lookup))  # checked node by node
-    except UserError:
-        raise
-    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+        return _value(_parsed(text), lookup)
+    except _REFUSED as error:
+        if isinstance(error, UserError):
+            raise
         raise UserError(f"cannot evaluate {shown(text)}: {error}") from None
 
 
-class _Names(dict[str, Any]):
-    """Names as `eval` asks for them."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        super().__init__(_FUNCTIONS)
-        self._lookup = lookup
-
-    def __missing__(self, name: str) -> Any:
-        return self._lookup(name)
-
-
-class _Dotted(ast.NodeTransformer):
-    """Makes a name of `train.lr`, and refuses what an expression may not contain."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.Name:
-        return ast.copy_location(ast.Name(ast.unparse(node), ast.Load()), node)
-
-    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
-        return self.generic_visit(ast.copy_location(ast.List(node.elts, ast.Load()), node))
-
-    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        return node if isinstance(node.value, bool | int | float | str) else self._refused(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        named = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
-        return super().generic_visit(node) if named and node.args else self._refused(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        for part in (node.left, node.right):
-            text = isinstance(part, ast.Constant) and isinstance(part.value, str)
-            if text or isinstance(part, ast.List | ast.Tuple):
-                self._refused(part)  # numbers alone are computed
-        return self.generic_visit(node)
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        return super().generic_visit(node) if isinstance(node, _ALLOWED) else self._refused(node)
-
-    def _refused(self, node: ast.AST) -> Any:
-        what = shown(ast.unparse(node))
-        raise UserError(f"{what} is not allowed here; compare fields and numbers")
-
-
 @functools.lru_cache(maxsize=1024)
-def _compiled(text: str) -> CodeType:
-    """Return the code of `text`.
+def _parsed(text: str) -> ast.expr:
+    """Return the tree of `text`.
 
     Raises:
-        UserError: not an expression, or one with more than fields and numbers.
+        UserError: not an expression.
     """
     try:
-        tree = _Dotted().visit(ast.parse(text.strip(), mode="eval"))
-        return compile(tree, "expression", "eval")
-    except UserError:
-        raise
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         example = "write e.g. 'start < end and rate >= 0.5'"
         raise UserError(f"{shown(text)} is not an expression; {example}") from None
+
+
+def _value(node: ast.expr, lookup: Lookup) -> Any:
+    match node:
+        case ast.Constant(value=value) if isinstance(value, bool | int | float | str):
+            return value
+        case ast.Name() | ast.Attribute():
+            return lookup(ast.unparse(node))
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item, lookup) for item in items]
+        case ast.BoolOp(op=op, values=parts):
+            return _decisive(parts, isinstance(op, ast.Or), lookup)
+        case ast.UnaryOp(op=ast.Not(), operand=part):
+            return not _value(part, lookup)
+        case ast.UnaryOp(op=ast.USub(), operand=part):
+            return _number(operator.neg, _value(part, lookup))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _number(_BINARY[type(op)], _value(left, lookup), _value(right, lookup))
+        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {*_COMPARE}:
+            values = [_value(part, lookup) for part in (left, *rest)]
+            pairs = zip(ops, values, values[1:])
+            return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
+        case ast.Call(func=ast.Name(id=name), args=[_, *_] as parts, keywords=[]) if (
+            name in _FUNCTIONS
+        ):
+            return _number(_FUNCTIONS[name], *(_value(part, lookup) for part in parts))
+    raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
+
+
+def _decisive(parts: Sequence[ast.expr], truth: bool, lookup: Lookup) -> Any:
+    """Return the first operand with the truth that decides `and` or `or`, else the last."""
+    for part in parts:
+        value = _value(part, lookup)
+        if bool(value) is truth:
+            break
+    return value
+
+
+def _number(function: Callable[..., Any], *operands: Any) -> int | float:
+    """Compute a number from numbers; texts and lists are compared only, so that none can grow."""
+    for operand in operands:
+        if not isinstance(operand, int | float):
+            raise TypeError(f"{shown(str(operand))} is not a number")
+    result: int | float = function(*operands)
+    if not math.isfinite(result) or (isinstance(result, int) and abs(result) > LARGEST):
+        raise ValueError("the result is too large")
+    return result
 
 
 class CellNames:
