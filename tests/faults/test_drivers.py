@@ -61,7 +61,7 @@ def test_several_starters_on_a_fresh_store(place: Place) -> None:
     for driver in drivers:
         assert driver.wait() == DONE and "cannot" not in driver.said(), driver.said()
     assert len(attempts(place.lab)) == 6 and set(attempts(place.lab).values()) == {1}
-    check_store(place.lab, runs=6, sweeps=3)
+    check_store(place.lab, runs=6)
     check_quiet(place.lab)
 
 
