@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +21,7 @@ from tread_lab.dashboards.charts import Chart
 from tread_lab.frames import cells_frame
 from tread_lab.records.metric_names import lower_is_better
 from tread_lab.records.status import RunState
+from tread_lab.sweep.search.sampler import quiet
 
 FEWEST = 4  # measured cells, below which importances say nothing
 Draw = Callable[..., Any]
@@ -73,7 +72,7 @@ def study_of(frame: pd.DataFrame, metric: str) -> optuna.Study:
 
 def search_charts(frame: pd.DataFrame, metric: str) -> Iterator[Chart]:
     """Yield Optuna's history, parallel coordinates, importances and slices."""
-    with _quiet():
+    with quiet():
         study = study_of(frame, metric)
         measured = len(study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]))
         axes = {name for trial in study.get_trials(deepcopy=False) for name in trial.params}
@@ -96,16 +95,3 @@ def _distribution(values: pd.Series[Any]) -> BaseDistribution:
 
 def _value(value: Any, distribution: BaseDistribution) -> Any:
     return float(value) if isinstance(distribution, FloatDistribution) else str(value)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Optuna's log lines and its warnings of experimental features."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)

@@ -97,7 +97,7 @@ def propose(
     kind = lookup(SAMPLERS, search.sampler, "search.sampler")
     free = set(range(len(space))) - {observation.cell for observation in observations}
     worst = _worst_values(objectives, observations)
-    with _quiet():
+    with quiet():
         study = optuna.create_study(directions=directions(objectives))
         for o in observations:
             point = dict(space.point(o.cell))
@@ -162,7 +162,7 @@ def _trial(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence Optuna's log lines and its warnings of experimental features."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -186,7 +186,7 @@ def store_study(
     `facts` tell what it shows of a cell beside them.
     """
     distributions = {axis: distribution(space, axis) for axis in space.axes}
-    with _quiet(), replacing(path) as temporary:
+    with quiet(), replacing(path) as temporary:
         temporary.write_bytes(_empty_database())
         storage = RDBStorage(
             f"sqlite:///{temporary}", skip_compatibility_check=True, skip_table_creation=True
