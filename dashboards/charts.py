@@ -57,7 +57,7 @@ def figure(*traces: Any, height: int = 320, **layout: Any) -> go.Figure:
         "height": height,
         "margin": {"l": 60, "r": 20, "t": 28, "b": 45},
         "hoverlabel": {"align": "left"},
-        "legend": {"orientation": "h", "y": -0.22},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "showlegend": False,
     }
     return go.Figure([*traces], {**base, **layout})

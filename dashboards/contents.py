@@ -172,8 +172,10 @@ def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterat
         parts = [*records.compared_parts(metric)] if metric != key or metric == GAP_HELDOUT else []
         for part in parts or [records]:
             question = part.frame.attrs.get("comparison", "") if len(parts) > 1 else ""
+            alone = records.equal_steps is not None and not question
+            held = f", {part.frame.attrs['comparison']}" if alone else ""  # whatever is switched on
             for chart in _of_metric(part.frame, metric, numbers):
-                yield replace(chart, question=question)
+                yield replace(chart, title=chart.title + held, question=question)
 
 
 def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:

@@ -12,7 +12,7 @@ import pandas as pd
 from tread_lab.analysis.figures.kind import quality_metrics
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.sentences import metric_text, routed
-from tread_lab.analysis.figures.similarity import common_evaluation, read_similarity
+from tread_lab.analysis.figures.similarity import Similarity, common_evaluation, read_similarity
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
 from tread_lab.dashboards.tables import COSTS, typeset
@@ -64,7 +64,7 @@ def panel(
         "numbers": numbers(frame, number),
         "curves": _curves(lab, routed(str(name)), runs, baselines),
         "similarity": [
-            Chart(f"Similarity of block outputs, {m.name}", charts.similarity(m))
+            Chart(f"Similarity of block outputs, {_routes(m)}", charts.similarity(m))
             for m in found
             if m is not None
         ],
@@ -153,6 +153,11 @@ def seed_values(frame: pd.DataFrame, column: str) -> pd.DataFrame | None:
     if rows.empty or rows.groupby(["role", "cell"]).size().max() < 2:
         return None
     return pd.DataFrame({"name": rows["cell"], "value": rows[column]}).dropna()
+
+
+def _routes(matrix: Similarity) -> str:
+    """Return `dense`, or `2→8` of a run with that route."""
+    return routed(" + ".join(f"{start}->{end}" for start, end in matrix.routes)) or "dense"
 
 
 def _source(run: RunFolder, folder: Any, *, embed: bool) -> str:

@@ -143,3 +143,9 @@ def test_seeds_and_execution_are_no_differences() -> None:
         ["routes", "none", "2->8 s=0.5"],
         ["train.clip", "absent", "1.0"],
     ]
+
+
+def test_titles_hold_no_marks_of_formulas(paper_lab: Lab) -> None:
+    text = page_file(paper_lab, "placement")
+    assert "Similarity of block outputs, 2→8" in text
+    assert not re.search(r"<h3>[^<]*\$", text)
