@@ -25,7 +25,7 @@ from tread_lab.frames import (
     metric_number,
     over_text,
 )
-from tread_lab.records.attempts import EXIT_REASONS
+from tread_lab.records.attempts import SENTENCES
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
 from tread_lab.records.plan import StoredPlan
@@ -105,12 +105,11 @@ def ending(run: RunFolder, sweep: SweepFolder) -> Tree | None:
     status = run_status(run, sweep.stopped())
     if str(status.state) not in ENDED_BADLY:
         return None
-    reason = EXIT_REASONS.get(status.kind or str(status.state))
     last = status.attempts[-1].traceback if status.attempts else ""
     traceback = last or str((run.result() or {}).get("traceback", ""))
     return {
         "kind": status.kind or str(status.state),
-        "sentence": reason.sentence if reason else "",
+        "sentence": SENTENCES.get(status.kind or str(status.state), ""),
         "advice": ADVICE.get(status.kind, ADVICE[str(status.state)]).format(again=_again(sweep)),
         "traceback": traceback[-4000:],
     }

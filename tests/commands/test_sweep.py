@@ -16,11 +16,11 @@ from tread_lab.cli import main
 from tread_lab.commands import sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
-from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
 from tread_lab.sweep.plan.planned_sweep import load_sweep
+from tread_lab.sweep.runner import InlineRunner, Interrupted
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
 COMMAND = ["sweep", "s.yaml", "evaluate=[]", *OPTIONS]
@@ -71,7 +71,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, drawn: list[str]) -> Any:
         made.beside(lab)
         made.done += [task.spec for task in pretender.done]
 
-    monkeypatch.setattr(InlineExecutor, "run", run)
+    monkeypatch.setattr(InlineRunner, "run", run)
     return made
 
 
@@ -242,7 +242,7 @@ def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pretended.error = error
-    Lab.at("lab").sweep("s").add_stopped(Stopped("run", 5, "of a session with stop_early"))
+    Lab.at("lab").sweep("s").add_judgement(Judgement("run", 5, 0.5))
     assert main(COMMAND) == code
     assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
     assert Lab.at("lab").sweep("s").stopped() == {}, "and an interrupted run is shown as that"

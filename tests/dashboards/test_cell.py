@@ -16,7 +16,7 @@ from tread_lab.dashboards.cell import (
 )
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 
 
 def test_long_curves_have_entries_in_common_and_the_last(lab: Lab) -> None:
@@ -77,8 +77,8 @@ def test_a_failure_has_its_traceback_and_what_to_do(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states={(2, 8): "failed"}))
     plan = lab.sweep("placement").plan()
     run = lab.run(plan.trials[2].run)
-    attempt = run.attempts.open(host="node7", pid=123)
-    run.attempts.close(
+    attempt = run.open_attempt(host="node7", pid=123)
+    run.close_attempt(
         attempt, "oom", reason="out of memory", traceback=f"Traceback {5000 * '.'} here"
     )
     sweep = lab.sweep("placement")
@@ -101,7 +101,7 @@ def test_a_run_that_its_sweep_stopped_is_told_why_and_one_at_work_again_has_not_
     sweep = lab.sweep("placement")
     plan = sweep.plan()
     again, worse = (lab.run(trial.run) for trial in plan.trials[1:3])
-    sweep.add_stopped(Stopped(worse.name, 7, "others are better"))
+    sweep.add_judgement(Judgement(worse.name, 7, 0.5))
     frame = trials_frame(lab, "placement")
     ended = cell(lab, plan, frame, 2)["ended"]
     assert ended["kind"] == "early" and ended["advice"].startswith("It was worse than others")

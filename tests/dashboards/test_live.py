@@ -29,7 +29,7 @@ from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import TRAIN_LOSS
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped, Suggestion
+from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.specs import SamplesSpec
 from tread_lab.specs.cell import Trial
 
@@ -192,7 +192,7 @@ def is_stopped_early(lab: Lab, run: RunFolder) -> None:
     run.reopen()
     run.log_path.parent.mkdir(exist_ok=True)
     run.log_path.touch()
-    lab.sweep("placement").add_stopped(Stopped(run.name, 7, "others are better"))
+    lab.sweep("placement").add_judgement(Judgement(run.name, 7, 0.5))
 
 
 def is_measured_by_another_sweep(lab: Lab, run: RunFolder) -> None:

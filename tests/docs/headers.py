@@ -35,7 +35,7 @@ from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan
-from tread_lab.sweep.trial.task import Task, with_ancestors
+from tread_lab.sweep.task import Task, with_ancestors
 
 FILES = sorted([*ROOT.glob("sweeps/*.yaml"), *ROOT.glob("experiments/*.yaml")])
 EMBEDDED = "fashion16"

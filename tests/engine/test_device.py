@@ -21,8 +21,8 @@ from tread_lab.engine.train import train
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import UserError
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import run_trial
+from tread_lab.sweep.run_task import run_task
+from tread_lab.sweep.task import Task
 
 GPU_1 = torch.device("cuda", 1)
 
@@ -183,6 +183,6 @@ def test_a_peak_that_cannot_be_told_is_left_out_of_the_record(
 ) -> None:
     spec = tiny(steps=2)
     monkeypatch.setattr(devices, "_forget_peak", lambda: False)
-    list(run_trial(lab, Task(spec), CPU))
+    list(run_task(lab, Task(spec), CPU))
     metrics = (lab.run_of(spec).result() or {})["metrics"]
     assert "cost/peak_memory_bytes" not in metrics and "cost/train_flops" in metrics

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tread_lab.sweep.execution.cluster_heartbeat import command_line, kill
 
 from tests.faults.drivers import DONE, Driver, Zygote, eventually, session
 from tests.sweep.plans import carry_out
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.sweep.execution.cluster_heartbeat import command_line, kill
 from tread_lab.sweep.plan.storage import load_plan
 
 PRELUDE = """
@@ -79,8 +79,8 @@ def lost(tmp_path: Path, zygote: Zygote) -> RunFolder:
     with driving(zygote, tmp_path, steps=300) as driver:
         (path,) = (tmp_path / "lab" / "runs").iterdir()
         run = lab.run(path.name)
-        kill(run.attempts.read()[-1].pid)
-        eventually(lambda: len(run.attempts.read()) == 2, 100)
+        kill(run.attempts()[-1].pid)
+        eventually(lambda: len(run.attempts()) == 2, 100)
         daemons = {pid: n for pid, n in offspring(driver.pid).items() if n in DAEMONS}
         assert set(daemons.values()) == set(DAEMONS)
         assert not [c for c in map(command_line, offspring(driver.pid)) if b"monitor.py" in c]
@@ -108,7 +108,7 @@ def test_a_killed_worker_is_replaced_and_a_lost_cluster_ends_the_driver_each_in_
     assert killed.endswith("was killed; the run goes back to the queue, with 2 more of 3 tries")
     assert not more and "tread-lab: the Ray cluster is lost" in screen, screen
     assert "Traceback" not in screen and "ray." not in screen, screen
-    assert [a.ended for a in lost.attempts.read()] == ["died", ""]  # which the next driver ends
+    assert [a.ended for a in lost.attempts()] == ["died", ""]  # which the next driver ends
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_on_a_fresh_cluster_two_processes_complete_what_one_began(
         tasks = load_plan(lab.sweep("one")).tasks
         carry_out(calm, *tasks)
         assert again.wait(280) == DONE, printed(tmp_path)
-    assert [(a.ended, a.devices) for a in lost.attempts.read()] == [
+    assert [(a.ended, a.devices) for a in lost.attempts()] == [
         ("died", 1),
         ("lost", 1),
         ("died", 2),

@@ -17,9 +17,9 @@ from tests.sweep.plans import carry_out, tiny
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
-from tread_lab.sweep.execution.executors import TrialResources
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report
+from tread_lab.sweep.resources import RunResources
+from tread_lab.sweep.run_task import Report
+from tread_lab.sweep.task import Task
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A head that runs nothing, and one node with a core and a GPU that is only pretended."""
     ray = pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
-
     from tread_lab.sweep.execution.ray_cluster import few_daemons
 
     with pytest.MonkeyPatch.context() as patch, few_daemons():
@@ -73,13 +72,13 @@ def test_nodes_are_asked_and_a_run_moves_from_a_lost_one_to_another(
 
     def watch(report: Report) -> None:
         if report.step > 20 and not left:
-            left.append(folder.attempts.read()[-1].node)
+            left.append(folder.attempts()[-1].node)
             (node,) = (n for n in cluster.worker_nodes if n.node_id == left[0])
             cluster.remove_node(node, allow_graceful=False)
             cluster.add_node(num_cpus=1)
 
     RayExecutor().run(lab, [Task(spec)], watch)
-    first, second = folder.attempts.read()
+    first, second = folder.attempts()
     assert (first.ended, second.ended) == ("lost", "completed")
     assert first.node == left[0] != second.node
     ends = "has left the cluster", "cannot be reached"  # as the cluster lists it no more, or still
@@ -95,7 +94,6 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
     lab: Lab, cluster: Any, monkeypatch: pytest.MonkeyPatch, other: Path
 ) -> None:
     import ray
-
     from tread_lab.sweep.execution.ray_executor import RayExecutor
 
     here = os.environ.get("PYTHONPATH", "")
@@ -119,7 +117,7 @@ def test_a_node_with_other_code_is_passed_over_and_costs_no_run_a_try(
             ray.kill(busy)
 
     RayExecutor().run(lab, tasks, watch)
-    attempts = [lab.run(task.run).attempts.read() for task in tasks]
+    attempts = [lab.run(task.run).attempts() for task in tasks]
     assert [[(a.ended, a.node) for a in made] for made in attempts] == [
         [("completed", equal.node_id)]
     ] * 3
@@ -137,13 +135,13 @@ def asked_for_its_devices(cluster: Any) -> None:
     """The node that can have a run is asked; its GPU does not work, which is named."""
     from tread_lab.sweep.execution.ray_probe import cluster_devices
 
-    devices = cluster_devices(TrialResources())
+    devices = cluster_devices(RunResources())
     assert (devices.type, devices.slots, devices.runs_per_device) == ("cpu", 1, 1)
     assert devices.idle_gpus == 1
     with pytest.raises(UserError, match="no node of the cluster has 4 CPU cores and 1 GPU"):
-        cluster_devices(TrialResources(cpus=4, gpus=1))
+        cluster_devices(RunResources(cpus=4, gpus=1))
     (node,) = cluster.worker_nodes
     if not torch.cuda.is_available():
         named = rf"node \S+ \({node.node_id[:12]}\) offers GPUs to Ray, and CUDA does not work"
         with pytest.raises(Unavailable, match=named):
-            cluster_devices(TrialResources(gpus=1))
+            cluster_devices(RunResources(gpus=1))

@@ -126,17 +126,12 @@ def test_a_state_follows_from_the_result_the_lock_and_the_log(lab: Lab) -> None:
     assert run.state() == "interrupted"
 
 
-def test_steps_to_keep_are_added_and_none_is_lost(lab: Lab) -> None:
-    run = lab.run("abc")
+def test_steps_to_keep_are_added(lab: Lab) -> None:
+    run = lab.run_of(tiny())
     assert run.kept_steps() == set()
-    run.keep_steps([])
-    assert not (run.path / "keep_steps.json").exists()
     for steps in ([20, 5], [5], [7]):
-        run.keep_steps(steps)
-    assert (run.kept_steps(), run.asked_steps()) == ({5, 7, 20}, set())
-    run.keep_steps([5], asked=[5])  # which was kept already
-    assert (run.kept_steps(), run.asked_steps()) == ({5, 7, 20}, {5})
-    assert "5" in (run.path / "keep_steps.json").read_text()
+        run.create(tiny(), keep_steps=steps)
+    assert run.kept_steps() == {5, 7, 20}
 
 
 def test_evaluations_of_the_end_are_those_that_name_no_step(lab: Lab) -> None:

@@ -17,7 +17,7 @@ def timed_run(
     """Write what a completed run leaves behind: its device, its attempt and its step time."""
     folder = lab.run_of(spec)
     folder.create(spec)
-    folder.write_origin({"device": model, "model": model, "threads": threads})
-    folder.attempts.open(**attempt)
+    folder.open_attempt(origin={"device": model, "model": model, "threads": threads})
+    folder.open_attempt(**attempt)
     folder.finish(RunState.COMPLETED, step=spec.train.steps, metrics={STEP_SECONDS: seconds})
     return folder

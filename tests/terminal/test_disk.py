@@ -13,8 +13,8 @@ from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
 from tread_lab.specs.units import amount
 from tread_lab.sweep.plan.disk import largest_file
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report
+from tread_lab.sweep.run_task import Report
+from tread_lab.sweep.task import Task
 from tread_lab.terminal import disk
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 

@@ -17,7 +17,7 @@ from tread_lab.records import metric_names
 from tread_lab.records.durable import write_json
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs import RunSpec, encode, signature
 from tread_lab.specs.cell import Tree, Trial
 from tread_lab.tracking.projection import (
@@ -118,7 +118,7 @@ def test_a_trial_is_shown_anew_when_anything_that_is_shown_of_it_changes(sweeps:
     of_the_run: list[Callable[[], object]] = [
         lambda: sweeps.finish(trial, "failed"),
         lambda: folder.write(HELDOUT, {"heldout/loss": 2.0}),
-        lambda: run.write_origin({"code": "def5678", "device": "cpu"}),  # another attempt
+        lambda: run.open_attempt(origin={"code": "def5678", "device": "cpu"}),  # another attempt
         lambda: sweeps.plan(evaluate=(HELDOUT, SIMILARITY, SAMPLES, GUIDED)),
     ]
     of_its_baseline: list[Callable[[], object]] = [
@@ -167,7 +167,7 @@ SOURCE = {"mlflow.source.name": "tread-lab sweep placement", "mlflow.source.type
 def test_a_view_has_all_that_the_records_say_of_a_trial(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.complete()
     run = sweeps.lab.run_of(spec)
-    run.attempts.open(fingerprint={"code": "abc", "plugin our_tread": "1.4"})
+    run.open_attempt(fingerprint={"code": "abc", "plugin our_tread": "1.4"})
     with run.log() as log:
         log(40, **{"train/overflows": float("inf")})  # beside which MLflow shows no curve
     found, entries = view(sweeps, spec), run.entries()
@@ -200,7 +200,7 @@ def test_a_view_of_a_failed_run_has_the_start_of_its_reason_and_no_numbers(sweep
 def test_a_run_under_way_has_no_end_no_files_and_no_evaluations(sweeps: Sweeps) -> None:
     _, spec, _ = sweeps.plan()
     run = sweeps.log(spec, 5, 20)
-    run.write_origin({"code": "def5678", "device": "cuda"})
+    run.open_attempt(origin={"code": "def5678", "device": "cuda"})
     found = view(sweeps, spec, RunState.RUNNING)
     assert (found.status, found.ended, found.measured, found.during) == ("RUNNING", None, {}, ())
     assert found.files == {"spec.yaml": run.path / "spec.yaml"}
@@ -220,7 +220,7 @@ def test_states_are_those_of_the_sweep_and_pending_before_a_spec(sweeps: Sweeps)
     _, begun, pending = sweeps.plan()
     sweeps.log(begun, 5, 20)
     folder = sweeps.lab.sweep("placement")
-    folder.add_stopped(Stopped(signature(begun), 20, "others are better"))
+    folder.add_judgement(Judgement(signature(begun), 20, 0.5))
     plan = sweeps.lab.sweep("placement").plan()
     projection = Projection(sweeps.lab, plan)
     with sweeps.lab.run_of(pending).lock():

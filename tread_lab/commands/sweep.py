@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -20,10 +21,8 @@ from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
 from tread_lab.records.sweep_folder import Stopwatch, hours_text
-from tread_lab.specs.errors import Unavailable, UserError, lookup
-from tread_lab.sweep.execution.early_stopping import EarlyStopping
-from tread_lab.sweep.execution.executor import Interrupted
-from tread_lab.sweep.execution.executors import EXECUTORS, ExecutorKind, TrialResources
+from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.sweep.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_need
 from tread_lab.sweep.plan.forecast import forecast, task_flops
@@ -41,9 +40,11 @@ from tread_lab.sweep.plan.storage import (
     plan_with_costs,
     store_plan,
 )
-from tread_lab.sweep.search.hours import TimedQueue
-from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
-from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue
+from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
+from tread_lab.sweep.resources import RunResources, devices_of, make_runner
+from tread_lab.sweep.run_task import failed_kind, failed_tasks, reopen
+from tread_lab.sweep.runner import Interrupted
+from tread_lab.sweep.task import Task
 from tread_lab.terminal.console import answers, notices, say, show_lines
 from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import sweep_progress
@@ -67,8 +68,7 @@ class _Launch:
     plan: Plan
     begun: Sequence[Task]
     open_tasks: Sequence[Task]
-    kind: ExecutorKind
-    resources: TrialResources
+    resources: RunResources
     devices: Devices
 
     @property
@@ -81,17 +81,14 @@ def sweep(options: Sweep) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
     check_one_device()
     device = visible_device(options.device, ray=options.executor == "ray")
-    kind = lookup(EXECUTORS, options.executor, "--executor")
     lab = Lab.at(options.root)
     if not options.plan:
         lab.check_writable()
     name, spec, experiment = load_sweep(options.file, options.overrides)
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
-    resources = TrialResources(device, options.cpus, gpus, *counts)
-    devices = kind.devices(resources)
-    if devices.idle_gpus:
-        say(f"{devices.idle_gpus} GPUs of the cluster stay idle: --gpus 1 gives a run one")
+    resources = RunResources(device, options.cpus, gpus, *counts)
+    devices = devices_of(options.executor, resources)
     name = options.name or name
     plan = plan_sweep(lab, name, spec, experiment, devices, say=say)
     check_edit(lab.sweep(plan.name), plan)
@@ -102,9 +99,8 @@ def sweep(options: Sweep) -> int:
     EarlyStopping.of(plan, lab)  # refuses what it cannot judge
     retried: list[Task] = []
     begun = started_tasks(plan, lab)
-    if options.retry_failed is not None:
-        kinds = [kind for kind in options.retry_failed.split(",") if kind]
-        retried = _retry_failed(lab, plan, begun, kinds, dry_run=options.plan)
+    if options.retry_failed:
+        retried = _retry_failed(lab, plan, begun, dry_run=options.plan)
     open_tasks = pending_tasks(plan, lab)
     if options.plan:  # which reopens none
         show_lines(notices, check_planned(open_tasks))
@@ -112,7 +108,7 @@ def sweep(options: Sweep) -> int:
         open_tasks += [task for task in retried if task.run not in open_runs]
         place = {task.run: number for number, task in enumerate(begun)}
         open_tasks.sort(key=lambda task: place.get(task.run, len(place)))
-    launch = _Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
+    launch = _Launch(options, lab, plan, begun, open_tasks, resources, devices)
     if not options.plan:
         return _drive(launch)
     if options.as_json:
@@ -137,14 +133,12 @@ def _show(launch: _Launch, out: Console) -> None:
         show_lines(out, [f"hours: {limit}"])
 
 
-def _retry_failed(
-    lab: Lab, plan: Plan, begun: Sequence[Task], kinds: Sequence[str], *, dry_run: bool
-) -> list[Task]:
+def _retry_failed(lab: Lab, plan: Plan, begun: Sequence[Task], *, dry_run: bool) -> list[Task]:
     """Say and return which failed runs are run again; unless it is a dry run reopen them.
 
     Of a search they are of cells that it has suggested: others it may never run.
     """
-    tasks = failed_tasks(lab, begun, kinds)
+    tasks = failed_tasks(lab, begun)
     EarlyStopping.of(plan, lab, again=[task.run for task in tasks])  # before any is reopened
     folders = [lab.run(task.run) for task in tasks]
     names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
@@ -164,15 +158,13 @@ def _drive(launch: _Launch) -> int:
         UserError: a mistake of some runs, raised once the others have ended.
     """
     options, lab, plan = launch.options, launch.lab, launch.plan
-    if plan.stop_early is not None and not launch.kind.side_by_side:
-        raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     show_lines(notices, preflight(open_tasks, launch.devices))
     with folder.lock():
         store_plan(folder, plan)
         folder.keep_command(_command(options, lab))
         if plan.stop_early is None:  # all runs go on
-            folder.stopped_path.unlink(missing_ok=True)
+            shutil.rmtree(folder.judged_path, ignore_errors=True)
         _show(launch, notices)
         queue = _queue(lab, plan, open_tasks)
         mistake = None
@@ -207,8 +199,12 @@ def _command(options: Sweep, lab: Lab) -> list[str]:
 def _execute(launch: _Launch, queue: TimedQueue) -> None:
     """Run the tasks of the queue, with live progress and MLflow beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
-    executor = launch.kind.make(
-        launch.resources, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
+    runner = make_runner(
+        launch.options.executor,
+        launch.resources,
+        runs_per_device=launch.devices.runs_per_device,
+        hang_timeout=launch.options.hang_timeout,
+        early=EarlyStopping.of(plan, lab),
     )
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
@@ -216,8 +212,8 @@ def _execute(launch: _Launch, queue: TimedQueue) -> None:
         if not launch.options.no_mlflow:
             stack.enter_context(live_sync(lab, plan.name))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
-        stack.callback(queue.close)
-        executor.run(lab, queue, DiskWatch(lab, open_tasks, watch))
+        stack.callback(queue.watch.note, now=True)
+        runner.run(lab, queue, DiskWatch(lab, open_tasks, watch))
 
 
 def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:

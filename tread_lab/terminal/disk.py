@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tread_lab.records.lab import Lab
 from tread_lab.specs.units import amount
-from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.disk import free_bytes, largest_file
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report
+from tread_lab.sweep.run_task import Report
+from tread_lab.sweep.runner import ReportHandler
+from tread_lab.sweep.task import Task
 from tread_lab.terminal.console import say
 
 EVERY = 10.0  # seconds between two checks of the disk

@@ -17,7 +17,7 @@ from tread_lab.specs import DataSpec, UserError, decode
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import METRICS
 from tread_lab.sweep.plan.disk import disk_need, free_bytes, largest_file
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 8, "classes": 1}
 MODEL = {"depth": 4, "width": 16, "heads": 2}

@@ -32,7 +32,7 @@ from tread_lab.sweep.plan.forecast import (
     kind_of,
     makespan,
 )
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 RECORD = json.loads((Path(__file__).parent / "recorded_cpu.json").read_text())
 OWN = RECORD["device"]

@@ -20,7 +20,7 @@ from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs import UserError
 from tread_lab.specs.axes import Space
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
@@ -110,7 +110,7 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(lab: 
     for ended in (task, other):
         folder = lab.run_of(ended.spec)
         folder.create(ended.spec)
-        lab.sweep(plan.name).add_stopped(Stopped(folder.name, 5, "made up"))
+        lab.sweep(plan.name).add_judgement(Judgement(folder.name, 5, 0.5))
     with lab.run(task.run).lock():
         queue.ended(task)
         queue.ended(other)

@@ -13,7 +13,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import METRICS, OWN_FEATURES
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 INCEPTION_BYTES = 2048 * 4  # features of one image
 DINOV2_BYTES = 1024 * 4

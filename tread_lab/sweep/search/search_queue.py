@@ -17,8 +17,9 @@ from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.search.sampler import Observation, propose, store_study
-from tread_lab.sweep.trial.task import ListQueue, Task
+from tread_lab.sweep.task import Task
 
 
 class SearchQueue:
