@@ -53,8 +53,6 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	@if [ -x $(BIN)/biome ]; then $(BIN)/biome check dashboards/page; \
-	  else echo "biome is not installed here; dashboards/page is not checked"; fi
 
 setup: $(VENV)/.dev
 

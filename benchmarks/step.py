@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from plain_dit import PlainDiT, PlainRun
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.engine.device import peak_flops, pick
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.run_folder import RunFolder

@@ -54,7 +54,7 @@ LONGEST = (
     "faults/test_nodes.py",
     "end_to_end/test_whole_tasks.py",
     "faults/test_ray_runs.py",
-    "seeing/test_dashboard.py",
+    "seeing/test_page.py",
     "end_to_end/test_sweep.py",
     "tracking/test_live_server.py",
     "docs/test_recipes.py",
@@ -216,10 +216,9 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep in this process draws nothing at its end, nor does a report: figures take seconds."""
+    """A sweep in this process draws nothing at its end: figures take seconds."""
     undrawn = "tread_lab.analysis.figures.catalogue.write_figures"
     monkeypatch.setattr(undrawn, lambda lab, sweep: [])
-    monkeypatch.setattr("tread_lab.analysis.report.report.all_figures", lambda records: ())
 
 
 @pytest.fixture(scope="session")

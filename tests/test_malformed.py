@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.config import load as config
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.specs import UserError, axes, encode
 from tread_lab.specs.cell import evaluate
 from tread_lab.specs.expansion import expand

@@ -16,6 +16,9 @@ from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import cells_frame, delta_column, of_baseline, require_metric, with_delta
 from tread_lab.specs.labels import without_axis
 
+# An axis, what is subtracted from what, mean, low and high of its interval, seeds.
+Effect = tuple[str, str, float, float, float, int]
+
 # What a difference is of -> what the caption calls the largest one.
 KINDS = {"axis": "{axis}", "route": "a route", "interaction": "the one on the other"}
 
@@ -78,6 +81,33 @@ def two_ways(frame: pd.DataFrame, metric: str) -> pd.DataFrame | None:
     ]
     columns = ["kind", "name", "value", "low", "high", "seeds", "axis"]
     return pd.DataFrame(found, columns=columns) if found else None
+
+
+def axis_effects(frame: pd.DataFrame, metric: str) -> list[Effect]:
+    """Return what each axis beside the route does to a metric, averaged over all other settings.
+
+    A row is (axis, `bf16 minus fp32`, mean, low and high of its 95% interval over seeds, seeds). In
+    each seed the values of trials that differ in the axis alone are paired, and averaged.
+
+    Raises:
+        UserError: no such metric.
+    """
+    require_metric(frame, metric)
+    trials = frame[(frame["role"] == "trial") & frame[metric].notna()]
+    found: list[Effect] = []
+    for axis in (axis for axis in other_axes(frame) if trials[axis].nunique() > 1):
+        setting = trials["cell"].map(lambda cell, axis=axis: without_axis(cell, axis))
+        rows = trials.assign(setting=setting, at=trials[axis].map(str))
+        wide = rows.pivot_table(index=["seed", "setting"], columns="at", values=metric, sort=False)
+        first, *others = wide.columns
+        for other in others:
+            of_seeds = (wide[other] - wide[first]).dropna().groupby("seed").mean().to_numpy(float)
+            if len(of_seeds):
+                ends = t_interval(of_seeds) if len(of_seeds) > 1 else (of_seeds[0], np.nan, np.nan)
+                name = f"{other} minus {first}"
+                mean, low, high = map(float, ends)
+                found.append((axis, name, mean, low, high, len(of_seeds)))
+    return found
 
 
 def _to_first(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.Series[float]]]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.analysis.tables import published
-from tread_lab.engine.cost.training import Cost, cost
+from tread_lab.cost.training import Cost, cost
 from tread_lab.frames import delta_column, ranking_caption, require_metric, with_delta
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.specs.decode import decode

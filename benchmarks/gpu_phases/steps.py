@@ -11,8 +11,8 @@ import torch
 from plain_dit import PlainDiT, PlainRun
 
 from gpu_phases.shared import INNER, ROUTE, TINY, Bench
-from tread_lab.engine.cost.memory import cost_on
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
+from tread_lab.engine.memory import cost_on
 from tread_lab.specs import RunSpec
 
 BATCH = {"S": 256, "B": 256, "XL": 256}

@@ -9,7 +9,7 @@ import pytest
 from tread_lab.backbones import BACKBONES, build_backbone
 from tread_lab.backbones.dit import ZEROED
 from tread_lab.backbones.parts import MLPS, NORMS
-from tread_lab.engine.cost.blocks import BLOCK_COSTS, block_cost
+from tread_lab.cost.blocks import BLOCK_COSTS, block_cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode
 from tread_lab.specs.model import BACKBONES as FACTS
 from tread_lab.specs.model import FAMILIES

@@ -32,7 +32,7 @@ from tread_lab.backbones.parts import (
 )
 from tread_lab.backbones.published import from_sit, read_tensors
 from tread_lab.config.load import load_experiment
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.specs import ModelSpec, RunSpec, UserError, decode, encode
 
 DEPTH, D, PATCH, SIDE, C, CLASSES = 3, 48, 2, 4, 4, 7

@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.data.conftest import packed
 from tread_lab.cli import main
 from tread_lab.commands import data
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.encode import Stored
 from tread_lab.prepare.measure import Measured
 from tread_lab.specs import UserError
 
@@ -24,53 +22,6 @@ __all__ = ["packed"]
 
 MEASURED = Measured((1, 2, 2), (3,), np.array([0.5]), np.array([2.0]), 0.0, 2.0, -1.0, 1.0)
 IMAGES = SimpleNamespace(names=range(1234), classes=range(10))
-
-
-def test_options_reach_the_encoding(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(
-        "tread_lab.prepare.images.open_images", lambda *what: calls.append(what) or IMAGES
-    )
-    monkeypatch.setattr(
-        "tread_lab.data.autoencoder.Encoder", lambda name, range: f"encoder {name} {range}"
-    )
-    monkeypatch.setattr(
-        "tread_lab.prepare.encode.encode",
-        lambda *what, **how: calls.append((what[1:], how)) or "steps",
-    )
-    monkeypatch.setattr(data, "show_steps", lambda *what: calls.append(what))
-    monkeypatch.setattr(data, "read_manifest", lambda out: {"a": 1})
-    monkeypatch.setattr(data, "show_packed", lambda *what, **how: calls.append((what, how)))
-    line = "data encode in out --autoencoder sd --size 128 --posterior sample --range unit --flips"
-    line += " --images --captions c --limit 5 --batch 3 --device cpu --skip-damaged"
-    assert main([*line.split(), "--fp32", "--workers", "7", "--licence", "mine", "--json"]) == 0
-    stored = Stored(size=128, posterior="sample", flips=True, images=True, dtype="float32")
-    how = {"devices": [torch.device("cpu")], "batch": 3, "workers": 7}
-    assert calls == [
-        (Path("in"), Path("c"), 5),
-        ((Path("out"), "encoder sd unit", stored), how | {"skip_damaged": True, "licence": "mine"}),
-        ("steps", "images"),
-        ((Path("out"), {"a": 1}), {"as_json": True}),
-    ]
-    assert capsys.readouterr() == ("", "1,234 images of 10 classes in in\n")
-
-
-@pytest.mark.parametrize(
-    ("names", "gpus", "devices"),
-    [
-        (None, 0, ["cpu"]),
-        (None, 2, ["cuda:0", "cuda:1"]),
-        ("cuda:1, cpu", 2, ["cuda:1", "cpu"]),
-    ],
-)
-def test_all_gpus_encode_where_no_device_is_named(
-    names: str | None, gpus: int, devices: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(data, "pick", lambda name: name)
-    assert data._devices(names) == devices
 
 
 @pytest.mark.parametrize(

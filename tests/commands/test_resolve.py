@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 import pytest
-import torch
 
+from tread_lab.commands import resolve
 from tread_lab.commands.resolve import (
     check_one_device,
     gpus_per_run,
@@ -68,7 +68,7 @@ def test_a_rate_is_of_the_stage_before_a_finetune_and_the_finetune_stays() -> No
 def test_the_named_gpu_is_the_only_one_that_workers_see(
     device: Any, ray: bool, visible: Any, left: Any, found: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(resolve, "visible_gpus", lambda: [None] * 3)
     monkeypatch.setenv("RAY_ADDRESS", "")  # names no cluster
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -98,7 +98,7 @@ def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
     expected: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: here)
+    monkeypatch.setattr(resolve, "visible_gpus", lambda: [None] * here)
     assert gpus_per_run(gpus, device) == expected
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -49,44 +48,6 @@ def called(text: str, name: str, *words: object, **variables: object) -> str:
     code = f"{given}\n{found[0]}\n{name} {' '.join(map(str, words))}"
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
-
-
-def test_a_port_that_another_job_has_is_passed_over(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = printed(capsys, *ASKED)
-    with socket.socket() as other:
-        other.bind(("", 0))
-        other.listen()
-        taken = other.getsockname()[1]
-        assert int(called(text, "free_port", taken, python=sys.executable)) > taken
-
-
-@pytest.mark.parametrize(
-    ("failures", "node", "code", "tries"), [(1, 0, 0, 2), (99, 0, 5, 9), (99, 1, 0, 9)]
-)
-def test_a_start_of_ray_that_takes_too_long_is_tried_again(
-    place: Path,
-    capsys: pytest.CaptureFixture[str],
-    failures: int,
-    node: int,
-    code: int,
-    tries: int,
-) -> None:
-    """A cold disk may exceed Ray's half minute; a cluster without its head is lost."""
-    python, log = place / "python", place / "tries"
-    python.write_text(
-        '#!/bin/bash\n[ "$1" = -m ] || exit 1\necho >>tries\n'
-        f"(($(wc -l <tries) > {failures})) || exit 5\n"
-    )
-    python.chmod(0o755)
-    with socket.socket() as head:
-        head.bind(("127.0.0.1", 0))
-        head.listen()
-        variables = {"SLURM_JOB_ID": 1, "SLURM_NODEID": node, "cores": 1, "gpus": 0}
-        variables |= {"host": "127.0.0.1", "port": head.getsockname()[1], "python": python}
-        said = called(printed(capsys, *ASKED), "node", "; echo $?", **variables)
-    assert (said, log.read_text().count("\n")) == (str(code), tries)
 
 
 @pytest.mark.parametrize(

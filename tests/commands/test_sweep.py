@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +14,13 @@ import pytest
 from tests.pretender import Pretender, ended_run
 from tread_lab.analysis.figures import catalogue
 from tread_lab.cli import main
-from tread_lab.commands import sweep
+from tread_lab.commands import drive
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Judgement
+from tread_lab.records.sweep_folder import Stopped
 from tread_lab.specs import UserError
 from tread_lab.specs.errors import Unavailable
-from tread_lab.sweep.plan.planned_sweep import load_sweep
+from tread_lab.sweep.planned_sweep import load_sweep
 from tread_lab.sweep.runner import InlineRunner, Interrupted
 
 OPTIONS = ["--root", "lab", "--executor", "inline", "--device", "cpu", "--no-mlflow"]
@@ -176,29 +177,17 @@ def test_what_no_cell_of_a_search_can_have_is_refused_in_its_plan(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of none of its cells is it certain that it will run."""
-    monkeypatch.setattr("tread_lab.sweep.plan.devices.precisions", lambda device: ("fp32",))
+    monkeypatch.setattr("tread_lab.sweep.plan.devices.CPU", ("fp32",))
     command = [word for word in COMMAND if word != "evaluate=[]"]
     searched = [*command, "--plan", RANDOM, "baseline=null"]
     for words, said in (
         (["axes.precision=[fp32,bf16]"], "has no bf16; choose one of fp32"),
-        (["evaluate=[{heldout_loss: {images: 10001}}]"], "and the data hold out 10000; write "),
         (
             ["axes.train.lr=[0.1,0.2]", "stop_early={grace: 99999}"],
             "stop_early.grace: must be at most",
         ),
     ):
         assert main([*searched, *words]) == 2 and said in capsys.readouterr().err
-
-
-def test_gpus_of_a_cluster_that_runs_leave_idle_are_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    here = sweep.Devices.here
-    idle = staticmethod(lambda *what, **how: sweep.replace(here(*what, **how), idle_gpus=3))
-    monkeypatch.setattr(sweep.Devices, "here", idle)
-    assert main([*COMMAND, "--plan"]) == 0
-    said = "3 GPUs of the cluster stay idle: --gpus 1 gives a run one\n"
-    assert capsys.readouterr().err == said
 
 
 def test_sweep_continues_with_more_hours(
@@ -208,9 +197,9 @@ def test_sweep_continues_with_more_hours(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     synced: list[Any] = []
-    monkeypatch.setattr(sweep, "sync_if_possible", lambda lab, name: synced.append(name))
+    monkeypatch.setattr(drive, "sync_if_possible", lambda lab, name: synced.append(name))
     monkeypatch.setattr(
-        sweep, "live_sync", lambda lab, name: synced.append("live") or nullcontext()
+        drive, "live_sync", lambda lab, name: synced.append("live") or nullcontext()
     )
     followed = [word for word in COMMAND if word != "--no-mlflow"]
     assert main([*followed, BOTH, "hours=1e-9"]) == 0
@@ -242,7 +231,7 @@ def test_a_mistake_of_some_runs_is_raised_after_the_conclusion(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pretended.error = error
-    Lab.at("lab").sweep("s").add_judgement(Judgement("run", 5, 0.5))
+    Lab.at("lab").sweep("s").add_stopped(Stopped("run", 5, "of a session with stop_early"))
     assert main(COMMAND) == code
     assert capsys.readouterr().err.splitlines()[-1] == line and drawn == ["s"] * concluded
     assert Lab.at("lab").sweep("s").stopped() == {}, "and an interrupted run is shown as that"
@@ -266,9 +255,9 @@ def test_the_longest_run_is_first_where_the_order_decides_nothing_else(
     axis = {"train.steps": [100, 300, 200]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axis, "baseline": None}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    plan = sweep.replace(planned.plan, **setting)
+    plan = replace(planned.plan, **setting)
     open_tasks = plan.open_tasks(planned.lab)
-    queue = sweep._queue(planned.lab, plan, open_tasks)
+    queue = drive._queue(planned.lab, plan, open_tasks)
     tasks = [queue.next() for _ in range(3)]
     steps = [task.spec.train.steps for task in tasks if task is not None]
     assert steps == ([300, 200, 100] if longest_first else [100, 300, 200])
@@ -280,8 +269,8 @@ def test_baselines_come_before_longer_runs(setting: dict[str, Any]) -> None:
     axes = {"route": ["2->8"], "train.steps": [100, 300]}
     Path("s.yaml").write_text(json.dumps({"experiment": "tiny", "axes": axes, "seeds": [0, 1]}))
     planned = load_sweep("s.yaml", "evaluate=[]", path="lab")
-    plan = sweep.replace(planned.plan, **setting)
-    queue = sweep._queue(planned.lab, plan, plan.open_tasks(planned.lab))
+    plan = replace(planned.plan, **setting)
+    queue = drive._queue(planned.lab, plan, plan.open_tasks(planned.lab))
     tasks = [task for _ in range(8) if (task := queue.next()) is not None]
     assert [bool(task.spec.routes) for task in tasks] == [False] * 4 + [True] * 4
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from tests.pretender import Pretender
 from tread_lab.cli import main
@@ -63,7 +62,7 @@ def test_a_run_of_two_processes_has_the_losses_of_one(in_folder: Path) -> None:
         (["--gpus", "2", "--processes", "2"], "--processes: on CPUs, say --device cpu; "),
         (
             ["--processes", "3", "train.batch=8", *HOW[:2]],
-            "train.batch: 8 images are no equal shares for 3 devices; make it a multiple such as 9",
+            "train.batch: must be divisible by the number of devices (3), got 8. Try",
         ),
     ],
 )
@@ -74,7 +73,7 @@ def test_an_impossible_number_of_devices_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr("tread_lab.commands.resolve.visible_gpus", lambda: [None] * 8)
     assert main([*SMALL, *words]) == 2
     assert said in capsys.readouterr().err
 

@@ -19,10 +19,9 @@ def test_figures_and_report_print_their_paths(
     monkeypatch.setattr(figures, lambda lab, name: [Path(f"{name}.png"), Path("a.pdf")])
     assert main(["figures", "placement"]) == 0
     assert capsys.readouterr() == ("placement.png\na.pdf\n", "")
-    report = "tread_lab.analysis.report.report.write_report"
-    monkeypatch.setattr(report, lambda lab, name, path: f"{lab.root.name} {name} {path}")
+    monkeypatch.setattr("tread_lab.dashboards.contents.page_file", lambda lab, name: name)
     assert main(["report", "placement", "--output", "there.html"]) == 0
-    assert capsys.readouterr().out == "lab placement there.html\n"
+    assert capsys.readouterr().out == "there.html\n" and Path("there.html").read_text()
 
 
 def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(
@@ -33,7 +32,7 @@ def test_pages_are_served_where_it_is_told_and_mlflow_is_synced_before(
     def served(lab: Any, **how: Any) -> None:
         calls.append((how["host"], how["port"]))
 
-    monkeypatch.setattr("tread_lab.dashboards.app.serve", served)
+    monkeypatch.setattr("tread_lab.dashboards.server.serve", served)
     monkeypatch.setattr("tread_lab.tracking.store.ui", served)
     sync = "tread_lab.commands.mlflow_view.sync_if_possible"
     monkeypatch.setattr(sync, lambda lab, name: calls.append(name))

@@ -111,9 +111,7 @@ def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: P
 )
 def test_a_reference_is_heldout_images_a_name_or_a_file(written: object, meant: object) -> None:
     assert reference_of(written) == meant
-    with pytest.raises(
-        UserError, match=r"^reference: unknown key 'of'|^reference\.of: unknown key"
-    ):
+    with pytest.raises(UserError, match=r"reference: unknown key 'of'|^reference\.of: unknown key"):
         reference_of({"of": written})
     home = ReferenceSpec(name="coco", path=str(Path.home() / "coco.npz"))
     assert reference_of("~/coco.npz") == home
@@ -312,7 +310,7 @@ def test_what_is_typed_counts_before_what_the_file_fixes(in_folder: Path, fixed:
     for typed in ("fixed.train.lr=0.5", "fixed.train={lr: 0.5}", "fixed={train.lr: 0.5}"):
         assert planned(typed) == (60, 0.5)
     wrong = {
-        ("train.steps=sixty",): r"train.steps: expected .*'sixty'",
+        ("train.steps=sixty",): r"train.steps: must be a whole number, got 'sixty'",
         ("trian.steps=7",): r"^trian.steps=7: neither .* has 'trian', did you mean 'train'",
         ("train.lr=2", "fixed.train.lr=0.5"): "^train.lr=2 and fixed.train.lr=0.5 both set",
         ("train=fast",): "^fixed: train: must be a mapping, got 'fast'. Try train.lr=1e-3",

@@ -191,13 +191,3 @@ def test_what_had_to_be_read_is_kept_until_a_file_or_its_size_or_time_changes(
     (tmp_path / "tars").rename(tmp_path / "v1")
     (tmp_path / "tars").symlink_to("v2")
     assert content_digest(spec, cache) == content_digest(spec)
-
-
-def test_a_long_reading_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_SAID", 2)
-    monkeypatch.setattr(content, "_LINE_SECONDS", -1.0)
-    said: list[str] = []
-    content_digest(tars_set(tmp_path), say=said.append)
-    where = f"{tmp_path}/*.tar"
-    assert said[0] == f"{where}: reading 2 B once, to know what the data are"
-    assert said[1:] == [f"{where}: 50% of 2 B read", f"{where}: 100% of 2 B read"]

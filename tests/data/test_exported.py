@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from tread_lab.data.deviation import check_decoded
-from tread_lab.data.exported import KEPT, keep_beside_weights
 from tread_lab.data.source import open_data
 from tread_lab.specs import DataSpec, UserError
 
@@ -43,11 +42,3 @@ def test_what_an_exported_network_gives_has_the_scale_of_its_images(export: Path
     spec = DataSpec(source="images", path=str(export), channels=3, size=1, scale=0.5)
     x_BCHW = torch.tensor([-0.5, 0.0, 0.5]).view(1, 3, 1, 1)
     assert open_data(spec, "heldout").pixels(x_BCHW).flatten().tolist() == [0, 128, 255]
-
-
-def test_what_an_earlier_export_kept_is_gone_with_the_data(tmp_path: Path) -> None:
-    for name in KEPT:
-        (tmp_path / name).touch()
-    spec = DataSpec(source="latents", path=str(tmp_path / "gone"), normalise=True)
-    keep_beside_weights(tmp_path, spec, None)
-    assert not any(tmp_path.iterdir())

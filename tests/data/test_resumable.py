@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +32,6 @@ def content(rows: range) -> dict[str, NDArray[Any]]:
     return {"plain": plain, "labels": k * 7, "bare.f32": np.tile(k[:, None] / 3, 4).astype("f4")}
 
 
-def test_what_the_system_writes_in_pieces_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:5], at))
-    assert np.array_equal(filled(tmp_path).take(np.arange(N))["labels"], 7 * np.arange(N))
-
-
 def filled(folder: Path) -> ResumableArrays:
     arrays = arrays_in(folder)
     arrays.begin("rows")
@@ -65,35 +55,6 @@ def test_what_is_written_is_read_by_number_and_what_is_missing_is_made(tmp_path:
     assert all(np.array_equal(taken[name], expected[name][ids]) for name in ARRAYS)
     assert np.array_equal(np.load(tmp_path / "plain.npy"), expected["plain"])
     assert (tmp_path / "bare.f32").read_bytes() == expected["bare.f32"].tobytes()
-
-
-def test_threads_that_read_at_once_open_the_files_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(tmp_path)
-    arrays, memmap, opened = arrays_in(tmp_path), np.memmap, []
-
-    def slow(*args: Any, **options: Any) -> Any:
-        opened.append(args)
-        time.sleep(0.05)  # the other thread comes now
-        return memmap(*args, **options)
-
-    monkeypatch.setattr(np, "memmap", slow)
-    with ThreadPoolExecutor(2) as pool:
-        taken = [*pool.map(arrays.take, [np.arange(4), np.arange(4, 8)])]
-    assert taken[1]["labels"].tolist() == [28, 35, 42, 49]
-    assert len(opened) == 3
-
-
-def test_files_that_could_not_all_be_opened_are_opened_again(tmp_path: Path) -> None:
-    filled(tmp_path)
-    arrays, away = arrays_in(tmp_path), tmp_path / "away"
-    (tmp_path / "plain.npy").rename(away)
-    for _ in range(2):
-        with pytest.raises(FileNotFoundError):
-            arrays.take(np.arange(4))
-    away.rename(tmp_path / "plain.npy")
-    assert arrays.take(np.arange(4)).keys() == ARRAYS.keys()
 
 
 @pytest.mark.parametrize("lost", ["plain.npy", "bare.f32", "made_with.json"])

@@ -8,7 +8,6 @@ import os
 import re
 import tarfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 import torch
 
 from tests.data.conftest import MEMBERS, npy, opened, write_tar
-from tread_lab.data import shards as module
 from tread_lab.data.scaled import Split
 from tread_lab.data.shards import members, tars_of
 from tread_lab.specs import UserError
@@ -117,25 +115,6 @@ def test_one_sample_is_too_few_to_split(tmp_path: Path) -> None:
     write_tar(tmp_path / "one" / "a.tar", MEMBERS[:2])
     with pytest.raises(UserError, match="holds 1 samples, too few to split"):
         _open(tmp_path / "one")
-
-
-def test_threads_read_at_once_and_tars_stay_open_but_few(
-    shards: Path, packed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def still_open() -> list[str]:
-        files = (file.resolve() for file in Path("/proc/self/fd").iterdir())
-        return sorted(file.name for file in files if file.parent == shards)
-
-    tars, ids = _open(shards), torch.arange(38)
-    for _ in range(3):
-        found = list(ThreadPoolExecutor(4).map(lambda k: tars.take(ids[k : k + 5])[0], range(34)))
-    expected_NCHW, _ = opened("latents", packed, scale=0.5).take(ids)
-    assert all(torch.equal(x, expected_NCHW[k : k + 5]) for k, x in enumerate(found))
-    assert still_open() == ["part-00.tar", "part-01.tar", "part-02.tar"]
-    monkeypatch.setattr(module, "OPEN", 1)
-    tars = _open(shards)
-    tars.take(ids)
-    assert len(still_open()) == 1
 
 
 def test_members_have_a_key_a_part_a_place_and_their_content(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_every_source_of_the_spec_has_code_and_facts() -> None:
 
 
 def test_a_source_without_code_is_an_error_not_tars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES.built_in, "shard_files", SOURCES["shards"])
+    monkeypatch.setitem(SOURCES, "shard_files", SOURCES["shards"])
     spec: Any = DataSpec(**{"source": "shard_files", "path": "nowhere"})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"unknown 'shard_files', did you mean 'shards'"):
         open_data(spec, "train")

@@ -15,7 +15,7 @@ import functools
 import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,7 @@ from tests.docs.pages import ROOT
 from tread_lab.cli import parse
 from tread_lab.commands.resolve import run_spec
 from tread_lab.config import load
-from tread_lab.engine.cost.training import cost
-from tread_lab.records.lab import Lab
+from tread_lab.cost.training import cost
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import count_label, decode_evaluations
 from tread_lab.specs.guidance import in_short
@@ -32,8 +31,6 @@ from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.trials import QUESTIONS
 from tread_lab.specs.units import counted
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.forecast import TrainSeconds
 from tread_lab.sweep.plan.plan import make_plan
 from tread_lab.sweep.task import Task, with_ancestors
 
@@ -96,13 +93,6 @@ def tasks_of(line: str) -> tuple[int, list[Task], str]:
     return _swept(Path.cwd(), options.file, tuple(options.overrides), "data.path" in line)
 
 
-class _ByFlops(TrainSeconds):
-    """Stands for the times of a lab with runs."""
-
-    def _speed(self, spec: RunSpec) -> list[float]:
-        return [0.0, 1.0]
-
-
 @functools.cache
 def _swept(
     folder: Path, file: str, overrides: Sequence[str], on_gpu: bool
@@ -112,9 +102,9 @@ def _swept(
     device = {"type": "cpu", "precisions": CPU}
     if on_gpu:
         device = {"type": "cuda", "precisions": GPU}
-    plan = make_plan(
-        name, sweep, experiment, {"device": device}, _ByFlops(Lab(folder), Devices.here("cpu"))
-    )
+    if sweep.match == "train_seconds":
+        sweep = replace(sweep, match="train_flops")  # stands for the times of a lab with runs
+    plan = make_plan(name, sweep, experiment, {"device": device})
     tasks = list(plan.possible_tasks)
     match = f", {QUESTIONS[plan.match]}" if plan.match else ""
     if sweep.search is None:

@@ -19,17 +19,17 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "misspelt key": ({}, "train tiny trian.steps=3", "did you mean 'train'"),
     "misspelt nested key": ({}, "train tiny train.step=3", "train: unknown key 'step'"),
     "unknown experiment": ({}, "train tinny", "did you mean 'tiny'"),
-    "route outside the depth": ({}, "train tiny --route 2->12", "blocks are 0..11"),
-    "route backwards": ({}, "train tiny --route 8->2", "starts after its end"),
-    "routes overlap": ({}, "train tiny --route 2->6 --route 5->8", "must start after 2->6"),
-    "not a route": ({}, "train tiny --route 2-8", "is not a route"),
+    "route outside the depth": ({}, "train tiny --route 2->12", "within blocks 0..11"),
+    "route backwards": ({}, "train tiny --route 8->2", "must start before its end"),
+    "routes overlap": ({}, "train tiny --route 2->6 --route 5->8", "must start after block 6"),
+    "not a route": ({}, "train tiny --route 2-8", "must be a route"),
     "rate of one": ({}, "train tiny --route 2->8 --rate 1.0", "outside [0, 1)"),
     "rate without a route": ({}, "train tiny --rate 0.5", "there is no route"),
-    "negative steps": ({}, "train tiny train.steps=-5", "steps: must not be negative"),
-    "text for a number": ({}, "train tiny train.lr=fast", "train.lr: expected a number"),
+    "negative steps": ({}, "train tiny train.steps=-5", "train.steps: must be at least 0"),
+    "text for a number": ({}, "train tiny train.lr=fast", "train.lr: must be a number"),
     "infinite number": ({}, "train tiny train.lr=.inf", "finite"),
-    "patch that does not divide": ({}, "train tiny model.patch=3", "does not divide data.size"),
-    "unknown precision": ({}, "train tiny precision=fp8", "not one of fp32"),
+    "patch that does not divide": ({}, "train tiny model.patch=3", "must divide data.size"),
+    "unknown precision": ({}, "train tiny precision=fp8", "must be one of fp32"),
     "not an override": ({}, "train tiny steps", "unknown argument 'steps'|write key=value"),
     "no such device": ({}, "train tiny --device gpu", "no such device"),
     "no data": ({}, "train s2_imagenet256", "data.path"),
@@ -47,7 +47,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "a sampler that nothing uses": (
         {},
         "train tiny evaluate=[heldout_loss] sampler.steps=1e8",
-        "sampler: steps: at most 10,000, got 100,000,000",
+        "sampler.steps: must be in [1, 10000], got 100000000",
     ),
     "no threads": ({}, "train tiny --threads 0", "not positive"),
     "objective that nothing measures": (
@@ -117,6 +117,19 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     _one_line(capsys, expected)
     assert sorted(in_folder.rglob("*")) == before
     assert all((in_folder / name).read_text() == text for name, text in files.items())
+
+
+def test_all_mistakes_of_a_file_are_lines(
+    in_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = "train: {learning_rate: 1, batch: -3}"
+    (in_folder / "e.yaml").write_text(f"model: DiT-S/2\n{train}\nprecision: fp8\n")
+    assert main(["train", "e.yaml"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tread-lab: train.batch: must be at least 1, got -3",
+        "tread-lab: train: unknown key 'learning_rate', did you mean 'lr'?",
+        "tread-lab: precision: must be one of fp32, tf32, bf16, fp16, got 'fp8'",
+    ]
 
 
 @pytest.mark.parametrize("command", ["sweep route_placement", "train tiny", "evaluate abc fd@1k"])

@@ -169,8 +169,7 @@ def test_a_sit_is_a_start_for_flows_alone_and_a_run_of_its_own(lab: Lab, tmp_pat
         check_start(starting_from(tmp_path, lab, process="edm", init_from=start))
     sit = starting_from(tmp_path, lab, process="flow", init_from=start)
     plain = starting_from(tmp_path / "SiT.pt", lab, process="flow")
-    assert signature(sit) != signature(plain) == signature(encode(plain))
-    assert signature(sit) == signature(encode(sit))
+    assert signature(sit) != signature(plain)
     with pytest.raises(UserError, match=r"for a SiT: init_from\.published_as=sit"):
         check_start(plain)
 
@@ -197,7 +196,7 @@ def test_an_export_of_another_process_is_refused(lab: Lab) -> None:
     spec = small_run(**with_parents(tree, lab))
     with pytest.raises(UserError, match=r"must be weights of process=flow, got those of edm\. Try"):
         check_start(spec)
-    with pytest.raises(UserError, match=r"^init_from.run: trains another network \(model, data"):
+    with pytest.raises(UserError, match=r"^init_from.run: must train the same network \(model"):
         small_run(process="flow", init_from={"run": encode(first)})
 
 

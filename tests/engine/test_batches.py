@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
@@ -126,23 +125,6 @@ def test_targets_and_conditions_are_those_of_the_samples_of_the_step() -> None:
     assert asked == [(ids, dropped, (5, 1))]
     assert batch.y_B.tolist() == [k + 100 for k in ids]
     assert batch.target_BNE is not None and batch.target_BNE.tolist() == [k + 1000 for k in ids]
-
-
-def test_batches_of_a_gpu_are_drawn_and_pinned_by_other_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Four tensors and two routes of each; by default a run asks for no such thread."""
-    pinned_by: list[int] = []
-
-    def pin(tensor: Tensor) -> Tensor:
-        pinned_by.append(threading.get_ident())
-        return tensor
-
-    monkeypatch.setattr(Tensor, "pin_memory", pin)
-    spec = small_run(routes=["1->1", "2->2"])
-    assert spec.execution.workers == 0
-    assert len([*Batches(spec, Few(), pin=True).stream(0, 3)]) == 3  # type: ignore[arg-type]
-    assert len(pinned_by) == 3 * (4 + 2) and threading.get_ident() not in pinned_by
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -12,15 +12,14 @@ from torch import nn
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     flat_optimizer,
-    list_checkpoints,
     load_latest,
     load_optimizer,
     load_step,
     load_weights,
     save,
-    step_of,
 )
 from tread_lab.engine.optimizer import adamw
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.specs import TrainSpec, UserError
 
 

@@ -18,7 +18,7 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.plan.preflight import preflight
+from tread_lab.sweep.preflight import preflight
 from tread_lab.sweep.task import Task
 
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
@@ -114,32 +114,17 @@ def test_too_many_graphs_are_an_error_and_no_silence() -> None:
             network(torch.randn(batch, 1, 16, 16), torch.rand(batch), torch.arange(batch), None)
 
 
-@pytest.mark.parametrize(
-    ("model", "asked", "on_cpu", "on_cuda"),
-    [
-        ("DiT-4x32x2/2", "auto", "eager", INDUCTOR),
-        ("DiT-4x32x2/2", "none", "eager", "eager"),
-        ("DiT-4x32x2/2", "blocks", INDUCTOR, INDUCTOR),
-        ("Mamba-4x32x4/2", "blocks", "eager", "eager"),
-    ],
-)
-def test_blocks_are_compiled_on_a_gpu(model: str, asked: str, on_cpu: str, on_cuda: str) -> None:
-    run = spec(model, ["1->2 by rows"], execution={"compile": asked})
-    assert (arithmetic(run, "cpu"), arithmetic(run, "cuda")) == (on_cpu, on_cuda)
-
-
 def test_where_no_c_compiler_works_auto_is_eager_and_blocks_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runs = [spec(execution={"compile": asked}) for asked in ("auto", "blocks")]
-    gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",), 80 * 10**9),))
+    gpu = Devices((DeviceFacts("cuda", "H100", ("bf16",)),))
     assert arithmetic(runs[0], "cuda") == INDUCTOR and preflight([Task(runs[0])], gpu) == []
     monkeypatch.setenv("CC", "false")
     no_compiler.cache_clear()
     try:
         assert arithmetic(runs[0], "cuda") == EAGER
-        (line,) = preflight([Task(runs[0])], gpu)
-        assert "false compiles nothing" in line and line.endswith("install gcc")
+        assert preflight([Task(runs[0])], gpu) == []
         with pytest.raises(UserError, match=r"execution.compile: blocks needs a C compiler: false"):
             preflight([Task(runs[1])], gpu)
     finally:

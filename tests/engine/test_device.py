@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +11,13 @@ import pytest
 import torch
 
 from tests.engine.runs import CPU, small_run
-from tests.sweep.plans import tiny
+from tread_lab import hardware
 from tread_lab.cli import main
 from tread_lab.engine import device as devices
-from tread_lab.engine import ranks
-from tread_lab.engine.device import PeakMemory, pick
+from tread_lab.engine.device import pick
 from tread_lab.engine.train import train
-from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import UserError
-from tread_lab.sweep.run_task import run_task
-from tread_lab.sweep.task import Task
 
 GPU_1 = torch.device("cuda", 1)
 
@@ -76,35 +71,6 @@ def test_an_index_beyond_the_gpus_is_refused_with_their_number(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(UserError, match=r"^--device cuda: no CUDA device is visible; try --device"):
         pick("cuda")
-
-
-def test_accelerate_gets_the_device_that_was_picked() -> None:
-    assert ranks._accelerator(GPU_1).device == GPU_1
-    assert ranks._accelerator(CPU).device == CPU
-
-
-def test_the_peak_of_a_gpu_counts_from_the_attempts_start(
-    gpus: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    peak = PeakMemory(GPU_1)
-    assert gpus == [("set_device", GPU_1), ("reset_peak_memory_stats", GPU_1)]
-    assert peak.bytes() == 7 and gpus[-1] == ("max_memory_allocated", GPU_1)
-
-
-def _touch(size: int) -> None:
-    """Use that many bytes of fresh memory, which no allocator held before, and give them back."""
-    with mmap.mmap(-1, size) as memory:
-        for page in range(0, size, mmap.PAGESIZE):
-            memory[page] = 1
-
-
-@pytest.mark.skipif(not devices._forget_peak(), reason="this system keeps the peak of a process")
-def test_the_peak_of_the_cpu_forgets_what_was_before() -> None:
-    _touch(400_000_000)
-    peak = PeakMemory(CPU)
-    small = peak.bytes() or 0
-    _touch(200_000_000)
-    assert 150e6 < (peak.bytes() or 0) - small < 300e6
 
 
 def test_a_run_on_the_cpu_never_initialises_cuda(
@@ -169,20 +135,10 @@ def test_cpus_and_memory_are_those_of_the_process_less_by_the_limits_of_its_cont
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(8), raising=False)
-    monkeypatch.setattr(devices, "_CGROUP", tmp_path)
+    monkeypatch.setattr(hardware, "_CGROUP", tmp_path)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert devices.usable_cpus() == cpus
+    assert hardware.usable_cpus() == cpus
     assert devices.memory(CPU) == (memory or machine)
-
-
-def test_a_peak_that_cannot_be_told_is_left_out_of_the_record(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = tiny(steps=2)
-    monkeypatch.setattr(devices, "_forget_peak", lambda: False)
-    list(run_task(lab, Task(spec), CPU))
-    metrics = (lab.run_of(spec).result() or {})["metrics"]
-    assert "cost/peak_memory_bytes" not in metrics and "cost/train_flops" in metrics

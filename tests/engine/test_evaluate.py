@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +14,12 @@ from torch import Tensor
 from tests.data.test_content import packed_set
 from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tests.stand_ins import SCALE, write_autoencoder
-from tread_lab.data.autoencoder import Autoencoder, images_at_once
+from tread_lab.data.autoencoder import Autoencoder
 from tread_lab.data.content import content_digest
 from tread_lab.data.embedded import Fashion16
 from tread_lab.engine.checkpoint import save
 from tread_lab.engine.provenance import decoded_with
-from tread_lab.engine.references import all_images, heldout_reference, pixels
+from tread_lab.engine.references import all_images, heldout_reference
 from tread_lab.metrics.extractor import Extractor
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -42,13 +41,6 @@ def folder(lab: Lab) -> RunFolder:
     return lab.run_of(small_run())
 
 
-def test_samples_are_decoded_where_they_were_drawn() -> None:
-    """The device `meta` stands for a GPU: nothing can be copied from it."""
-    data = SimpleNamespace(pixels=lambda x_BCHW: x_BCHW.to(torch.uint8))
-    images = pixels(data, torch.empty(64, 1, 4, 4, device="meta"))  # type: ignore[arg-type]
-    assert images.device.type == "meta" and images.dtype == torch.uint8
-
-
 def test_another_scale_is_another_decoder(tmp_path: Path) -> None:
     pytest.importorskip("diffusers")
     write_autoencoder(tmp_path)
@@ -56,13 +48,6 @@ def test_another_scale_is_another_decoder(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"check data\.decoder_scale"):
         digests.append(Autoencoder(str(tmp_path), scale=0.5).digest)
     assert len({*digests}) == 2
-
-
-def test_full_size_decoding_stays_within_the_memory_of_the_device() -> None:
-    config: Any = SimpleNamespace(block_out_channels=(128, 256, 512, 512))
-    for device, side, images in (("cpu", 32, 8), ("cpu", 8, 128), ("cuda", 32, 64)):
-        latents: Any = SimpleNamespace(shape=(1, 4, side, side), device=torch.device(device))
-        assert images_at_once(config, latents) == images
 
 
 def test_a_record_says_in_which_arithmetic_latents_were_decoded() -> None:

@@ -131,28 +131,6 @@ def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
     assert differing(whole, parts) == [] and last_checkpoint(parts).step == 12
 
 
-def test_a_cache_that_a_run_fills_costs_it_no_time(
-    latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [1000.0]
-
-    def tick(seconds: float = 0.01) -> float:
-        clock[0] += seconds
-        return clock[0]
-
-    monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=tick))
-    opener = alignment.open_encoder
-
-    def slow(*args: Any, **more: Any) -> Any:
-        encoder = opener(*args, **more)
-        return lambda images: (tick(3600), encoder(images))[1]
-
-    monkeypatch.setattr(alignment, "open_encoder", slow)
-    folder = RunFolder(tmp_path / "lab/runs/run")
-    seconds = [progress.seconds for progress in train(spec_of(latents), folder, CPU)]
-    assert clock[0] > 4600 and 0 < max(seconds) < 10
-
-
 def test_the_targets_are_features_of_the_stored_images(
     latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

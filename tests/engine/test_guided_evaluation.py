@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
-from tread_lab.engine.cost.sampling import sample_flops
+from tread_lab.engine.sampling_calls import sample_flops
 from tread_lab.records import metric_names
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import SamplesSpec, UserError, decode

@@ -22,7 +22,6 @@ from tread_lab.engine.precision import (
     RoundedProducts,
     autocast,
     matrix_products,
-    multiplies_bf16,
 )
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.engine.trainer import Trainer
@@ -222,29 +221,6 @@ def test_attention_is_that_of_rounded_queries_keys_and_values() -> None:
         torch.testing.assert_close(out.double(), exact, rtol=PLACE, atol=1e-6)
 
 
-def test_nothing_is_rounded_outside_autocast() -> None:
-    x, w = tensors((5, 24), (9, 24))
-    for enabled in (False, True):
-        with (
-            torch.autocast("cpu", torch.bfloat16, enabled=enabled),
-            RoundedProducts(),
-            torch.autocast("cpu", enabled=False),
-        ):
-            assert torch.equal(F.linear(x, w), x @ w.T)
-
-
-def test_attention_alone_is_rounded_where_linear_maps_have_units() -> None:
-    x, w = tensors((5, 24), (9, 24))
-    q, k, v = tensors(*[(2, 3, 10, 8)] * 3)
-    with torch.autocast("cpu", torch.bfloat16):
-        native = F.linear(x, w)
-        with RoundedProducts(ATTENTION):
-            mixed, attended = F.linear(x, w), F.scaled_dot_product_attention(q, k, v)
-    assert torch.equal(mixed, native)
-    Q, K, V = (cast(t).float() for t in (q, k, v))
-    assert torch.equal(attended, F.scaled_dot_product_attention(Q, K, V).bfloat16())
-
-
 @pytest.mark.parametrize(
     ("own", "kind", "made_by", "products"),
     [
@@ -268,16 +244,3 @@ def test_a_cpu_rounds_products_that_it_has_no_units_for_and_provenance_says_so(
     made = [fingerprint(small_run(precision=kind), device) for device in ("cpu", "cuda")]
     on_gpu = "bf16 kernels" if kind == "bf16" else None
     assert [m.get("products in bf16") for m in made] == [made_by, on_gpu]
-
-
-def test_units_are_known_by_the_cpus_own_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    for capabilities, own in (
-        ({"avx512_f": True, "avx512_bf16": False}, False),
-        ({"avx512_bf16": True}, True),
-        ({"amx_tile": True}, True),
-        ({"neon": True, "bf16": True}, True),
-    ):
-        multiplies_bf16.cache_clear()
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda c=capabilities: c)
-        assert arithmetic.multiplies_bf16() is own
-    multiplies_bf16.cache_clear()

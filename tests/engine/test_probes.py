@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -19,7 +16,6 @@ from torch import Tensor
 from tests.engine.runs import CPU, finished, lab_with_a_run, small_run
 from tread_lab import draws
 from tread_lab.diffusion import build_process
-from tread_lab.engine import probes
 from tread_lab.engine.assemble import Trained, fresh_network
 from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.probes import (
@@ -134,48 +130,6 @@ def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
     assert first.taken == [0, 1, 2, 3]
     assert even.taken == [125, 375, 625, 875] and losses.dense_ML.shape == (4, 1)
     assert similar.taken == [250, 750]
-
-
-def test_similarity_holds_the_streams_of_a_few_images_and_is_that_of_all(
-    model: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with torch.no_grad():
-        for parameter in model.network.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape))  # the blocks differ
-    samples: Any = Noise()
-    whole, levels = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
-    x_BCHW, y_B = samples.take(torch.arange(11))
-    for k, level in enumerate(torch.from_numpy(levels)):
-        streams: dict[int, Tensor] = {}
-        z_BCHW = x_BCHW + level * draws.normal((11, 1, 16, 16), "similarity", k)
-        model.process.predict(
-            partial(model.network, y_B=y_B, observe=streams.__setitem__),
-            z_BCHW,
-            level.expand(11),
-        )
-        for a, b in itertools.product(range(4), repeat=2):
-            cosine = torch.cosine_similarity(streams[a], streams[b], dim=2).mean()
-            assert whole[k, a, b] == pytest.approx(cosine.item(), abs=1e-5)
-    seen: list[int] = []
-    model.network.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
-    image = 4 * 4 * model.spec.tokens * 16  # fp32, 4 blocks of 16
-    monkeypatch.setattr(probes, "STREAMS", 3 * image)
-    parts, _ = finished(layer_similarity(model, samples, SimilaritySpec(images=11, levels=2)))
-    assert seen == [3, 3, 3, 2] * 2
-    assert np.ptp(whole) > 1e-3 and np.abs(parts - whole).max() < 1e-5
-
-
-def test_a_probe_may_be_closed_after_every_level(tmp_path: Path) -> None:
-    folder = lab_with_a_run(tmp_path).run_of(small_run())
-    similarity = SimilaritySpec(images=4, levels=3)
-    for spec in (HeldoutSpec(images=4, levels=3), similarity):
-        with closing(measuring(folder, spec, CPU)) as steps:
-            next(steps)
-        assert not folder.evaluation(spec).done
-        assert len(list(measuring(folder, spec, CPU))) == 3 and folder.evaluation(spec).done
-    record, place = folder.evaluation(similarity).read() or {}, folder.evaluation(similarity).path
-    neighbours = [np.load(place / "similarity.npz")["mean"][l, l + 1] for l in range(3)]
-    assert record["metrics"] == {"similarity/adjacent": pytest.approx(np.mean(neighbours))}
 
 
 def test_more_images_than_are_held_out_are_refused_where_they_are_measured(

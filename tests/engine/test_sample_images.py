@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.engine.runs import CPU, evaluate, finished, lab_with_a_run, last_checkpoint, small_run
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
 from tread_lab.engine import drawing
 from tread_lab.engine.checkpoint import save
 from tread_lab.engine.evaluate import measuring
@@ -89,16 +89,6 @@ def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_re
     rows, ground = grid[4::3, 4::3].reshape(8, 17, 8, 17).transpose(0, 2, 1, 3), grid[1::3, 1::3]
     assert np.array_equal(rows[:, :, :16, :16].reshape(64, 16, 16), images)
     assert (ground[::17] == 255).all() and (ground[:, ::17] == 255).all()
-
-
-def test_images_that_are_drawn_are_done_in_part_until_they_are_described(
-    folder: RunFolder,
-) -> None:
-    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
-    done = list(measuring(folder, SPEC, CPU, cache=folder.cache))
-    drawn, described = [0, 32, 64, 96, 128, 150], [182, 214, 246, 278, 300]
-    assert done == [(images, COUNT) for images in drawn + described]
-    shutil.rmtree(folder.evaluation(SPEC).path)
 
 
 def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -197,15 +187,6 @@ def test_images_of_two_weights_of_one_step_never_mix(
     with pytest.raises(Unavailable, match="with other weights or code"):
         next(older)
     assert starts == [0, 64, 0, 128, 64, 128, 192, 256, 0]
-
-
-def test_of_two_processes_that_make_the_same_images_the_second_takes_the_result_of_the_first(
-    folder: RunFolder, whole: tuple[dict[str, float], bytes]
-) -> None:
-    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
-    second = measuring(folder, SPEC, CPU, cache=folder.cache)
-    next(second)
-    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == finished(second) == whole[0]
 
 
 def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], bytes]) -> None:

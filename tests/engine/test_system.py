@@ -9,8 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import build_network
-from tread_lab.engine.cost.training import cost
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.specs import RunSpec, decode
 from tread_lab.systems.repa.alignment import fresh_projector

@@ -23,6 +23,7 @@ from tread_lab.engine.optimizer import learning_rates
 from tread_lab.engine.train import Diverged, train
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records import metric_names
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError
 
@@ -121,12 +122,12 @@ def test_a_crash_between_checkpoints_and_a_damaged_one_repeat_the_same_numbers(
         pass
     if damaged:
         iterator.close()
-        newest = checkpoint.list_checkpoints(hurt.checkpoints)[0]
+        newest = list_checkpoints(hurt.checkpoints)[0]
         newest.write_bytes(newest.read_bytes()[:-100])
     else:  # no checkpoint is written
         with pytest.raises(RuntimeError, match="crash"):
             iterator.throw(RuntimeError("crash"))
-    kept = [checkpoint.step_of(path) for path in checkpoint.list_checkpoints(hurt.checkpoints)]
+    kept = [step_of(path) for path in list_checkpoints(hurt.checkpoints)]
     assert kept == ([16, 10] if damaged else [10])
     with pytest.warns(UserWarning, match="damaged; the one before") if damaged else nullcontext():
         run_to_end(spec, hurt)
@@ -138,7 +139,7 @@ def test_a_loss_that_is_not_finite_is_a_divergence(tmp_path: Path) -> None:
     with pytest.raises(Diverged, match="at step"):
         run_to_end(tiny(steps=40, train={"lr": 1e30}), folder)
     assert all(math.isfinite(value) for _, value in logged(folder))
-    assert checkpoint.list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
+    assert list_checkpoints(folder.checkpoints) == []  # weights that are no numbers
 
 
 @pytest.mark.parametrize("every", [{"log_every": 100}, {"log_every": 5}])
@@ -155,9 +156,7 @@ def test_first_bad_step_is_named_and_saved_never(
     spec = tiny(steps=9, execution={"checkpoint_every": 3, "keep_checkpoints": 1, **every})
     with pytest.raises(Diverged, match="training loss nan at step 4"):
         run_to_end(spec, folder)
-    assert [p.name[:13] for p in checkpoint.list_checkpoints(folder.checkpoints)] == [
-        "step-00000003"
-    ]
+    assert [p.name[:13] for p in list_checkpoints(folder.checkpoints)] == ["step-00000003"]
     iterator = train(spec, folder, CPU)  # stopped after the bad step, before any check
     assert [progress.step for progress in itertools.islice(iterator, 1)] == [4]
     iterator.close()
@@ -169,7 +168,7 @@ def test_weights_that_overflow_are_not_saved(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     with pytest.raises(Diverged, match="weights that are not finite after step 1"):
         run_to_end(tiny(steps=1, train={"lr": 1e39, "warmup": 0}), folder)
-    assert checkpoint.list_checkpoints(folder.checkpoints) == []
+    assert list_checkpoints(folder.checkpoints) == []
 
 
 def test_a_sample_that_is_not_finite_is_named(

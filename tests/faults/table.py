@@ -33,7 +33,6 @@ NAMES = {
     18: "the same trial twice",
     19: "hung trial",
     20: "evaluation fails",
-    22: "packed trials that do not fit the device",
     23: "the time of a job is up",
 }
 CODES = "\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.compare import Run, attempts, check_quiet, outcome
 from tests.faults.drivers import CRASHED, DONE, KILLED, MISTAKE, Place, Zygote
 from tests.faults.sweeps import SMALL
-from tread_lab.engine.checkpoint import list_checkpoints
+from tread_lab.records.checkpoint_names import list_checkpoints
 
 pytestmark = pytest.mark.slow
 WINDOW = "tread_lab.engine.trainer:Trainer.log_window"

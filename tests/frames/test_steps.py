@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 
 from tests.engine.runs import CPU, evaluate, small_run
-from tests.faults.drivers import eventually
 from tests.sweep.plans import carry_out
 from tests.synthetic import FD, fd_gap, heldout_gap, small, write_sweep
 from tread_lab.compare.gaps import losses_paths
-from tread_lab.dashboards.pages import Pages
+from tread_lab.dashboards.contents import contents
 from tread_lab.frames import (
     equal_steps_frame,
     plan_steps_frame,
@@ -118,11 +117,10 @@ def test_matched_runs_of_a_constant_rate_have_rows_at_equal_steps_too(tmp_path: 
     assert at_six["heldout/loss"].iloc[0] == at_end["heldout/loss"].iloc[0]
     assert at_six["heldout/loss"].iloc[1] != at_end["heldout/loss"].iloc[1]
     assert "step" not in training_frame(lab, "matched", at_end), "two questions are no curve"
-    pages = Pages(lab)
-    eventually(lambda: bool(pages.sweep("matched")["version"]))
-    shown = pages.sweep("matched")
-    assert "dense run at equal training FLOPs" in shown["answer"]["sentence"]
-    assert shown["compared"] == "at equal training FLOPs"
+    shown = contents(lab, "matched")
+    assert "dense run at equal training FLOPs" in shown["answer"].sentence
+    questions = {chart.question for chart in shown["charts"]}
+    assert questions == {"at equal training FLOPs", "at equal steps"}
     worse = at_six["run"].iloc[2]
     for run, step in at_six.attrs["at_step"].items():
         for path in losses_paths(lab.run(run)).values():

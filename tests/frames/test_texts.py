@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
+from tread_lab.analysis.figures.kind import quality_metrics
 from tread_lab.analysis.figures.sentences import metric_text
-from tread_lab.analysis.report import report
 from tread_lab.analysis.tables.paper_tables import to_latex
-from tread_lab.dashboards import cell_map, views
-from tread_lab.dashboards.cell import cell as panel
-from tread_lab.dashboards.table import ranking_table
+from tread_lab.dashboards.contents import contents
+from tread_lab.dashboards.panel import numbers as panel_numbers
+from tread_lab.dashboards.tables import COSTS
 from tread_lab.frames import delta_column, ranked_cells, ranking_key, trials_frame
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.durable import read_json, write_json
@@ -30,9 +30,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
-    TRAIN_FLOPS,
 )
-from tread_lab.records.plan import StoredPlan
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.ranking import show_ranking
 from tread_lab.tracking.sweep_run import Ranking
@@ -105,7 +103,7 @@ def surfaces(
     lab: Lab, name: str, metric: str, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[tuple[str, Shown]]:
     """Everything that shows numbers of cells, as people or pages read it."""
-    frame, plan = trials_frame(lab, name), lab.sweep(name).plan().with_baseline_cells
+    frame = trials_frame(lab, name)
     key = ranking_key(frame)
     if key is None or (metric and metric not in frame):
         return
@@ -113,19 +111,12 @@ def surfaces(
     yield "terminal", of_terminal(lab, name, ranked, key, capsys)
     yield "MLflow", of_mlflow(frame, key, ranked)
     chosen = metric or key
-    numbers = ranking(frame, chosen, beside=[m for m in views.choices(frame) if m != chosen])
+    numbers = ranking(frame, chosen, beside=[m for m in quality_metrics(frame) if m != chosen])
     cells, texts = [cell for _, cell in numbers.attrs["cells"]], formatted(numbers, chosen)
     yield "Markdown", of_rows(chosen, cells, *lines(to_markdown(texts), "|"))
     yield "LaTeX", of_rows(chosen, cells, *lines(to_latex(texts), "&"))
-    tree = ranking_table(frame, metric)
-    names = cell_map.cells(frame, None, plan)["name"]
-    yield (
-        "dashboard",
-        of_rows(chosen, [names[k] for k in tree["cells"]], tree["heads"], tree["rows"]),
-    )
-    yield "map", of_maps(frame, plan)
-    yield "panel", of_panels(lab, frame, plan)
-    yield "report", of_report(lab, name, key, ranked)
+    yield "page", of_page(lab, name, key)
+    yield "panel", of_panels(frame)
 
 
 def of_rows(key: str, cells: list[str], heads: list[str], rows: list[list[str]]) -> Shown:
@@ -171,58 +162,38 @@ def of_mlflow(frame: pd.DataFrame, key: str, cells: list[str]) -> Shown:
     yield from of_rows(key, cells, *lines(found.markdown.split("\n\n")[1], "|"))
 
 
-def of_maps(frame: pd.DataFrame, plan: StoredPlan) -> Shown:
-    for metric in {*views.choices(frame)[:4], TRAIN_FLOPS} & set(frame):
-        tree = cell_map.cells(frame, metric, plan)
-        shown = metric if tree["meaning"]["shows"] == "value" else delta_column(metric)
-        for cell, text, over in zip(tree["name"], tree["text"], tree["over"]):
-            yield cell, shown, text
-            if "±" in text:
-                yield cell, f"over {shown}", over
-        points = tree["pareto"] or {"cell": [], "texts": [], "prices": []}
-        for k, text, price in zip(points["cell"], points["texts"], points["prices"]):
-            yield tree["name"][k], points["metric"], text
-            head = "FLOPs / dense" if price.endswith(" of dense") else TRAIN_FLOPS
-            yield tree["name"][k], head, price.removesuffix(" of dense")
+def of_panels(frame: pd.DataFrame) -> Shown:
+    """The numbers of selected cells."""
+    texts = {metric_text(metric): metric for metric in (*quality_metrics(frame), *COSTS)}
+    for number, name in enumerate(frame[["role", "cell"]].drop_duplicates()["cell"]):
+        for label, value, _, difference, over in panel_numbers(frame, number):
+            metric = texts.get(label)
+            if metric is not None and value:
+                yield name, metric, value
+            if metric is not None and "±" in difference and metric not in COSTS:
+                yield name, delta_column(metric), difference
+                yield name, f"over {delta_column(metric)}", over
 
 
-def of_panels(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> Shown:
-    """The numbers of cells with one seed, which are those of the cell."""
-    if frame["seed"].nunique() > 1:
-        return
-    for number in range(3):
-        tree = panel(lab, plan, frame, number)
-        for row in tree["metrics"]:
-            texts, delta = row["texts"], delta_column(row["metric"])
-            yield tree["cell"], row["metric"], texts["value"]
-            if tree["role"] == "trial" and row["compared"] != "value":
-                yield tree["cell"], delta, texts["delta"]
-            if row["over"]:
-                yield tree["cell"], f"over {delta}", row["over"]
-
-
-def of_report(lab: Lab, name: str, key: str, cells: list[str]) -> Shown:
-    frame = trials_frame(lab, name)
-    tables = html_tables(report.render(report.contents(lab, name)))
-    heads, *rows = tables["ranking"]
-    yield from of_rows(key, cells, heads, rows)
-    named = {metric_text(metric): metric for metric in report.COSTS}
-    heads, *rows = tables.get("cost") or [[]]
-    for cell, *texts in rows:
-        for head, text in zip(heads[1:], texts):
+def of_page(lab: Lab, name: str, key: str) -> Shown:
+    found = contents(lab, name)
+    names, table = found["names"], found["ranking"]
+    yield from of_rows(key, [names[k] for k in table.cells], table.heads, table.rows)
+    named = {metric_text(metric): metric for metric in COSTS}
+    for cell, *texts in found["cost"].rows if found["cost"] else ():
+        for head, text in zip(found["cost"].heads[1:], texts):
             if head in named:
                 yield cell, named[head], text.removesuffix(" (disturbed)")
-    best, plan = views.best(frame), lab.known_sweep(name).plan()
-    said = report.answer(lab, frame, plan)
-    sentence = plain(said.sentence)
-    number = r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)"
-    found = re.search(f", a gap of {number}", sentence)
-    if best is None or found is None:
+    said, number = (
+        found["answer"],
+        r"([^\s;]+?(?: ± [^\s;]+?)?)(?: \(95% over (.+?)\))?[.;]?(?: |$)",
+    )
+    gap = re.search(f", a gap of {number}", plain(said.sentence))
+    if not said.cell or gap is None:
         return
-    cell = frame[["role", "cell"]].drop_duplicates()["cell"].iloc[best]
-    yield cell, GAP_HELDOUT, found[1]
-    if "±" in found[1]:
-        yield cell, f"over {GAP_HELDOUT}", found[2]
+    yield said.cell, GAP_HELDOUT, gap[1]
+    if "±" in gap[1]:
+        yield said.cell, f"over {GAP_HELDOUT}", gap[2]
 
 
 def lines(text: str, mark: str) -> tuple[list[str], list[list[str]]]:

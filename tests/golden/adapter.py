@@ -31,10 +31,10 @@ from tread_lab.compare.best_set import (
 from tread_lab.compare.gaps import Losses, loss_gaps
 from tread_lab.compare.intervals import pairing_kept, t_interval
 from tread_lab.config.load import load_experiment
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import trained
-from tread_lab.engine.cost.sampling import sample_flops
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.drawing import _denoiser
+from tread_lab.engine.sampling_calls import sample_flops
 from tread_lab.engine.system import condition_of
 from tread_lab.frames import (
     better_than_dense,

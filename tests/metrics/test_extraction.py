@@ -39,18 +39,6 @@ def opened(monkeypatch: pytest.MonkeyPatch, space: Described) -> Extraction:
     return Extraction("inception", device=CPU)
 
 
-def test_a_hundred_images_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    space = Described()
-    extraction = opened(monkeypatch, space)
-    found = extraction(IMAGES)
-    assert (space.batches, extraction.made_by) == ([100, 100, 50], "digest")
-    assert torch.equal(found["pool"], IMAGES[:, 0, 0, :1].float())
-    assert torch.equal(found["logits"], 2 * found["pool"])
-    with pytest.raises(UserError) as caught:
-        extraction(IMAGES.expand(-1, 2, -1, -1))
-    assert str(caught.value) == "metrics: 'inception' takes images of 1 or 3 channels, not 2"
-
-
 def test_an_entry_is_named_for_all_that_decides_its_features(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,25 +63,6 @@ def test_every_metric_of_the_spec_has_code_behind_it() -> None:
     logits_NK = torch.randn(40, 3)
     seen: Any = SimpleNamespace(generated={"pool": -logits_NK, "logits": logits_NK})
     assert MEASURES["is_shuffled"](seen) == shuffled_inception_score(logits_NK)
-
-
-def test_references_come_batch_by_batch_once(
-    real: Tensor, reference: Tensor, tmp_path: Path
-) -> None:
-    asked: list[int] = []
-
-    def batches() -> Iterator[Tensor]:
-        for part in reference.split(200):
-            asked.append(len(part))
-            yield part
-
-    streamed = Reference("data-decoder-400", batches)
-    fresh = score(real, reference, metrics=ALL, extractor=OWN)
-    for _ in range(2):
-        assert score(real, streamed, metrics=ALL, extractor=OWN, cache=tmp_path) == fresh
-    assert asked == [200, 200]
-    (entry,) = tmp_path.iterdir()
-    assert entry.name.startswith("data-decoder-400-1x16x16-fashion16-v1-")
 
 
 class Layers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import zipfile
 from collections.abc import Callable
@@ -60,13 +59,6 @@ def test_moments_and_images_are_those_of_the_file(tmp_path: Path, arrays: Arrays
     batches = list(file.batches(30))
     assert [len(batch) for batch in batches] == [30, 30, 30, 10]
     assert np.array_equal(np.concatenate(batches), arrays["arr_0"].transpose(0, 3, 1, 2))
-
-
-def test_compressed_files_are_read_alike(tmp_path: Path, arrays: Arrays) -> None:
-    np.savez_compressed(tmp_path / "x.npz", arr_0=arrays["arr_0"])
-    file = open_reference(spec(tmp_path / "x.npz"), ALL)
-    assert not file.moments  # they come from the images, as in ADM's evaluator
-    assert np.array_equal(next(file.batches(100)), arrays["arr_0"].transpose(0, 3, 1, 2))
 
 
 def test_only_what_the_metrics_need_is_asked_for(tmp_path: Path, arrays: Arrays) -> None:
@@ -189,22 +181,3 @@ def test_images_are_looked_at_where_moments_are_not_enough(tmp_path: Path, array
         (["kid"], (100, 100, 0)),
     ):
         assert tuple(described_images(s, metrics) for s in (whole, images, moments)) == counts
-
-
-@pytest.mark.parametrize(
-    ("version", "channels", "read"),
-    [((1, 0), 3, True), ((2, 0), 1, True), ((3, 0), 3, False)],
-)
-def test_arrays_of_numpys_first_two_versions_are_read(
-    tmp_path: Path, version: tuple[int, int], channels: int, read: bool
-) -> None:
-    content, images = io.BytesIO(), np.zeros((100, 8, 8, channels), np.uint8)
-    np.lib.format.write_array(content, images, version=version)
-    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
-        archive.writestr("README.txt", "of our places")
-        archive.writestr("arr_0.npy", content.getvalue())
-    if read:
-        assert open_reference(spec(tmp_path / "x.npz"), ALL).shape == images.shape
-    else:
-        with pytest.raises(UserError, match=r"an array of \.npy version 3\.0"):
-            open_reference(spec(tmp_path / "x.npz"), ALL)

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ import torch
 from tread_lab.data.autoencoder import Encoder
 from tread_lab.data.captions import read_captions
 from tread_lab.data.latents import read_manifest
-from tread_lab.prepare import packed
 from tread_lab.prepare.encode import Stored, encode
 from tread_lab.prepare.images import DamagedImage, centre_crop, open_images
 from tread_lab.prepare.packed import Steps
@@ -120,28 +118,6 @@ def test_devices_and_interruptions_change_no_byte(
     assert encoded(images, whole, autoencoder, posterior="sample") == 0
 
 
-def test_a_slow_device_holds_no_other_one_up(
-    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, begun = itertools.count(), itertools.count(1)
-    almost_all, real = threading.Event(), Encoder.on
-
-    def on(encoder: Encoder, device: torch.device) -> Any:
-        moments, first = real(encoder, device), next(made) == 0
-
-        def after_others(x_BCHW: torch.Tensor) -> Any:
-            if first:
-                assert almost_all.wait(timeout=5)
-            elif next(begun) == 9:  # of eleven chunks
-                almost_all.set()
-            return moments(x_BCHW)
-
-        return after_others
-
-    monkeypatch.setattr(Encoder, "on", on)
-    assert encoded(images, tmp_path / "out", autoencoder, devices=[CPU, CPU]) == 12
-
-
 def test_another_setting_is_refused_and_says_which(
     images: Path, tmp_path: Path, autoencoder: Path
 ) -> None:
@@ -234,23 +210,6 @@ def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
         encoded(images, out, autoencoder)
     monkeypatch.undo()
     encoded(images, out, autoencoder)
-    assert digests(whole) == digests(out)
-
-
-def test_an_end_while_it_is_completed_costs_nothing(
-    images: Path, tmp_path: Path, autoencoder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    (images / "n00000000" / "n00000000_0.png").write_bytes(b"damaged")
-    encoded(images, whole, autoencoder, skip_damaged=True, flips=True)
-    for name in ("write_manifest", "_write_beside"):
-        monkeypatch.setattr(packed, name, lambda *arguments: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            encoded(images, out, autoencoder, skip_damaged=True, flips=True)
-        assert read_manifest(out) is None
-        monkeypatch.undo()
-    (out / ".building").joinpath("latents.npy").write_bytes((out / "latents.npy").read_bytes())
-    encoded(images, out, autoencoder, skip_damaged=True, flips=True)
     assert digests(whole) == digests(out)
 
 

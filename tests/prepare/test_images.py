@@ -6,9 +6,6 @@ import errno
 import io
 import json
 import os
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +15,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from tests.data.conftest import Member, write_tar
-from tread_lab.prepare.images import DamagedImage, centre_crop, open_images, read_ahead
+from tread_lab.prepare.images import DamagedImage, centre_crop, open_images
 from tread_lab.specs import UserError
 
 
@@ -187,33 +184,6 @@ def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -
         open_images(tmp_path / "empty")
     write_tar(tmp_path / "empty" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
     assert len(open_images(tmp_path / "empty").names) == 1  # as beside `lost+found`
-
-
-def test_two_batches_are_read_while_one_is_worked_on_and_no_more() -> None:
-    taken: list[int] = []
-
-    def batches() -> Iterator[list[int]]:
-        for place in range(6):
-            taken.append(place)
-            yield [place]
-
-    started = [threading.Event() for _ in range(6)]
-    with ThreadPoolExecutor(2) as readers:
-        reading = read_ahead(readers, lambda place: started[place].set(), batches())
-        next(reading)
-        assert taken == [0, 1, 2]
-        assert started[1].wait(20) and started[2].wait(20)
-        assert not started[3].is_set()
-        next(reading)
-        assert taken == [0, 1, 2, 3]
-
-
-def test_what_reading_raised_is_raised_at_its_turn() -> None:
-    with ThreadPoolExecutor(2) as readers:
-        reading = read_ahead(readers, lambda number: 12 // (number - 3), [[1, 2], [4], [3], [5]])
-        assert [next(reading), next(reading)] == [([1, 2], [-6, -12]), ([4], [12])]
-        with pytest.raises(ZeroDivisionError):
-            next(reading)
 
 
 def _reference(pixels: np.ndarray, size: int) -> np.ndarray:

@@ -63,7 +63,7 @@ def test_a_spec_is_written_once_in_the_order_of_its_fields(lab: Lab) -> None:
     assert run.spec() == SPEC
     lines = (run.path / "spec.yaml").read_text().splitlines()
     keys = [line.partition(":")[0] for line in lines if not line.startswith((" ", "-"))]
-    assert keys[:4] == ["model", "data", "process", "routes"]
+    assert keys[:4] == ["execution", "model", "data", "process"]
 
 
 def test_a_lab_that_is_only_read_must_be_a_folder(in_folder: Path) -> None:

@@ -106,8 +106,8 @@ def test_a_run_that_several_suggestions_share_stands_once_and_in_order() -> None
 
 
 def test_parents_stand_before_the_runs_that_start_from_them_and_the_eldest_first() -> None:
-    eldest = {"train": {"steps": 1}}
-    parent = {"train": {"steps": 2}, "init_from": {"run": eldest}}
+    eldest = {"model": "DiT-S/2", "train": {"steps": 1}}
+    parent = {"model": "DiT-S/2", "train": {"steps": 2}, "init_from": {"run": eldest}}
     child = trial("child", "dense 1", init_from={"run": parent})
     others = (trial("b", "dense 0"), trial("a", "dense 1"))
     plan = StoredPlan("s", "", "", (child, *others), (), {})
@@ -136,9 +136,10 @@ def test_times_and_the_space_of_a_search_are_written_where_there_are_any() -> No
 
 
 def test_an_evaluation_at_several_steps_is_planned_once_and_listed_as_written() -> None:
-    loss = encode(HeldoutSpec(images=8))
+    spec = HeldoutSpec(images=8)
+    loss = encode(spec)
     plan = StoredPlan("s", "", "", (), (loss, {**loss, "step": 5}), {})
-    assert plan.planned == [signature(loss)]
+    assert plan.planned == [signature(spec)]
     assert plan.evaluations_as_written == [
         {"heldout_loss": {"images": 8, "levels": 8, "step": None, "pick": "first"}},
         {"heldout_loss": {"images": 8, "levels": 8, "step": 5, "pick": "first"}},

@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.browser import Browser, Page, browser, find_chromium
 from tests.synthetic import Synthetic, write_sweep
-from tread_lab.dashboards.app import DashboardServer
+from tread_lab.dashboards.server import DashboardServer
 from tread_lab.records.lab import Lab
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"

@@ -335,11 +335,11 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
     [
         ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
         ({"axes": {"xyz": [1]}}, "axes.xyz: no such field (known: bypass, captions, data, exe"),
-        ({"fixed": {"route": "2"}}, "fixed: '2' is not a route"),
+        ({"fixed": {"route": "2"}}, "must be a route, got '2'"),
         ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
         ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
         ({"trials": [{"depth": 3}]}, "trials.depth: no such field, did you mean 'model.depth'?"),
-        ({"trials": [3]}, "trials[0]: expected a mapping"),
+        ({"trials": [3]}, "trials[0]: must be a mapping"),
         ({"axes": {"seed": [1]}}, "axes.seed: write `seeds: [0, 1]`"),
         (
             {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
@@ -394,7 +394,7 @@ def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthand
         ({"fixed": {"train": {"stepss": 3}}}, "train: unknown key 'stepss'"),
         (
             {"axes": {"rate": [0.5]}},
-            "routes[0]: missing key 'start': a route has a start and an end, as route=2->8 gives",
+            "routes[0]: missing key 'start'",
         ),
         ({"variants": {"m": ["a", "b"]}}, "variants.m: expected {name: {field: value}}"),
         ({"variants": {"m": {"a": {"then": {"rotes": []}}}}}, "did you mean 'routes'"),
@@ -415,9 +415,12 @@ def test_mistakes_are_one_line_with_their_place(sweep: dict[str, Any], said: str
 @pytest.mark.parametrize(
     ("sweep", "line"),
     [
-        ({"fixed": {"train.batch": 0}, "axes": {"rate": [0]}}, "train: batch: must .* 0"),
+        ({"fixed": {"train.batch": 0}, "axes": {"rate": [0]}}, "train.batch: must .* 0"),
         ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
-        ({}, "axes at start=4, end=3: routes.* starts after its end; .*; leave it out by `where`"),
+        (
+            {},
+            "axes at start=4, end=3: routes.* must start before its end.*leave it out by `where`",
+        ),
     ],
 )
 def test_only_a_mistake_of_one_cell_is_told_with_the_cell(sweep: dict[str, Any], line: str) -> None:

@@ -59,7 +59,7 @@ def test_the_childs_name_includes_the_parents_and_nothing_of_its_execution() -> 
 def test_weights_of_another_network_are_refused(
     parent: dict[str, Any], child: dict[str, Any]
 ) -> None:
-    with pytest.raises(UserError, match="another network"):
+    with pytest.raises(UserError, match="must train the same network"):
         run_of({**RUN, **parent, "then": child})
 
 

@@ -82,22 +82,6 @@ def test_a_rate_over_sampling() -> None:
     assert [str(r) for r in (cosine, decode(RateSpec, 0.5))] == ["0.6->0", "0.5"]
 
 
-@pytest.mark.parametrize(
-    ("tree", "said"),
-    [
-        ({"wieght": 2}, "unknown key 'wieght', did you mean 'weight'?"),
-        ("two", "guidance.weight: expected a number, got 'two'"),
-        ({"weak": {"rate": "0.6-0"}}, "guidance.weak.rate: '0.6-0' is not a rate; write 0.5"),
-        ({"weak": {"label": "null"}}, "guidance.weak.label: 'null' is not one of class, none"),
-        ({"weight": 2, "interval": [2, 1]}, "guidance: interval: [2.0, 1.0] ends before it starts"),
-    ],
-)
-def test_mistakes_are_one_line_with_their_path(tree: Any, said: str) -> None:
-    with pytest.raises(UserError, match=r"^[^\n]*$") as error:
-        guidance(tree)
-    assert said in str(error.value)
-
-
 def test_a_rate_takes_the_runs_own_routes_or_those_given() -> None:
     own, given = guidance(SG), guidance({**SG, "routes": ["1->B-2"]})
     assert [str(r) for r in routes_taken(run("2->8"), own)] == ["2->8"]
@@ -154,16 +138,6 @@ def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
             check_branches(own, guidance(tree), None)
 
 
-@pytest.mark.parametrize("value", [True, "a", "0.1->0.2->0.3", None, [0.5], "->"])
-def test_a_rate_is_a_number_or_two_with_an_arrow(value: Any) -> None:
-    with pytest.raises(UserError, match=r"is not a rate; write 0.5, or 0.6->0 for a cosine"):
-        RateSpec.from_shorthand(value)
-    assert RateSpec.from_shorthand("0.6->0") == {"first": 0.6, "last": 0.0}
-    assert RateSpec.from_shorthand(0.5) == RateSpec.from_shorthand("0.5") == {
-        "first": 0.5, "last": 0.5
-    }  # fmt: skip
-
-
 def test_rates_of_guidances_routes_have_no_effect_and_a_strong_rate_keeps_routes() -> None:
     with_rate = guidance({**SG, "routes": [{"start": 2, "end": 8, "rate": 0.7}]})
     assert with_rate == guidance({**SG, "routes": ["2->8"]})
@@ -181,10 +155,10 @@ def test_a_path_is_dropped_in_a_network_of_two_paths() -> None:
 
 
 def test_routes_at_inference_must_fit_the_network() -> None:
-    with pytest.raises(UserError, match=r"guidance: routes\[0\].selection: random tears the rows"):
+    with pytest.raises(UserError, match=r"guidance: routes\[0\].selection: must keep the rows"):
         scan = {"backbone": "rwkv", "depth": 12, "width": 8}
         routes_taken(run(model=scan), guidance({**SG, "routes": ["2->8"]}))
-    with pytest.raises(UserError, match=r"leaves the network: blocks are 0..11"):
+    with pytest.raises(UserError, match=r"within blocks 0..11 of the network"):
         routes_taken(run(), guidance({**SG, "routes": ["2->12"]}))
     sprint, rows = run("2->8", bypass="sprint"), guidance({**SG, "routes": ["2->8 by rows"]})
     with pytest.raises(UserError, match=r"with bypass sprint the end of the route is a part of"):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.four_sweeps import same_as_stored
-from tread_lab.specs import UserError
 from tread_lab.specs.recipe import EmaSpec, TrainSpec
 from tread_lab.systems.repa.spec import RepaSpec
 
@@ -20,12 +18,6 @@ def test_the_aligned_block_follows_the_depth_or_is_written_as_positions_are() ->
         for block in written
     ]
     same_as_stored(Path(__file__).parent / "stored" / "aligned.txt", "\n".join(lines) + "\n")
-
-
-@pytest.mark.parametrize("written", [4, -1, "B-5", 1.0])
-def test_a_block_outside_the_network_is_not_aligned(written: Any) -> None:
-    with pytest.raises(UserError, match=r"repa.block: -?\d leaves the network: blocks are 0..3"):
-        RepaSpec(block=written).block_of(4)
 
 
 def test_after_a_halflife_half_of_the_first_weights_is_left() -> None:

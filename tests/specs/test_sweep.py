@@ -13,7 +13,7 @@ from tread_lab.specs.sweep import SearchSpec, StopEarlySpec, SweepSpec
 def test_a_mistake_in_a_search_is_named() -> None:
     with pytest.raises(UserError, match=r"^search: unknown key 'trails', did you mean 'trials'"):
         decode(SearchSpec, {"trails": 3}, "search")
-    with pytest.raises(UserError, match=r"^search: objectives: .* must be distinct"):
+    with pytest.raises(UserError, match=r"^search.objectives: .* must be distinct"):
         decode(SearchSpec, {"objectives": ["gap/heldout", "gap/heldout"]}, "search")
 
 

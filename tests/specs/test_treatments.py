@@ -57,7 +57,7 @@ def test_a_share_of_the_initial_weights_is_said() -> None:
 
 
 def test_a_decay_beside_a_half_life_is_refused() -> None:
-    with pytest.raises(UserError, match=r"train.ema: decay: has no effect beside a half-life"):
+    with pytest.raises(UserError, match=r"train.ema.decay: has no effect beside a half-life"):
         run(train={"ema": {"decay": 0.5, "halflife": 0.1}})
 
 

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.backbones.float64 import woken
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import build_network, fresh_network
-from tread_lab.engine.cost.training import cost
 from tread_lab.routing import BatchRoute, Routing, draw_routing
-from tread_lab.specs import RunSpec, decode, encode, signature
+from tread_lab.specs import RunSpec, decode
 from tread_lab.systems.maskdit.decoder import MaskDecoder
 from tread_lab.systems.sprint.fusion import Fusion
 
@@ -134,14 +134,6 @@ def test_the_decoder_starts_with_a_zero_adapter_as_maskdit_does() -> None:
     bypass = {**MASK, "adapter": "xavier"}
     xavier = fresh_network(spec_of("mask", bypass=bypass)).re_enter.adapter.weight.detach()
     assert 0.9 * (6 / 48) ** 0.5 < float(xavier.abs().max()) <= (6 / 48) ** 0.5  # D 32, E 16
-
-
-def test_masked_runs_of_before_are_not_runs_with_a_zero_adapter() -> None:
-    """Earlier specs of a mask decoder had no adapter field; their signature must not come back."""
-    spec = spec_of("mask")
-    tree = encode(spec)
-    del tree["bypass"]["adapter"]
-    assert signature(spec) != signature(tree)
 
 
 def test_the_decoder_sees_all_places_at_their_positions() -> None:

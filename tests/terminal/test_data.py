@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from tests.terminal.conftest import Screen
 from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
-from tread_lab.specs.units import amount
-from tread_lab.terminal import progress
-from tread_lab.terminal.data import show_measured, show_packed, show_steps
+from tread_lab.terminal.data import show_measured, show_packed
 from tread_lab.terminal.progress import progress_line
 
 MANIFEST: dict[str, Any] = {
@@ -52,17 +47,6 @@ def test_progress_says_damage_and_after_two_seconds_rate_and_time_left(
     resumed = step._replace(done=step.done + earlier, total=step.total + earlier)
     line = line.replace(f"{step.done:,}/{step.total:,}", f"{resumed.done:,}/{resumed.total:,}")
     assert progress_line(resumed, "images", seconds, earlier=earlier) == line
-
-
-def test_progress_of_an_archive_is_in_bytes_and_no_time_is_left_of_one_that_has_grown() -> None:
-    lines = [
-        progress_line(step, "packed", 86.0, amount)
-        for step in ((3_200_000_000, 14_300_000_000), (20, 10))
-    ]
-    assert lines == [
-        "3.2 GB/14.3 GB packed, 37.2 MB/s, 5 min left",
-        "20 B/10 B packed, 0.233 B/s, 0 s left",
-    ]
 
 
 def test_a_packed_set_is_shown_with_its_settings(screen: Screen) -> None:
@@ -105,43 +89,9 @@ def test_measured_values_are_a_table_and_scales(screen: Screen) -> None:
     screen("for scripts", show_measured, MEASURED, as_json=True)
 
 
-def test_what_no_number_can_say_is_null_in_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
-    damaged = replace(MEASURED, mean_C=np.array([0.5, np.nan]), deviation=np.nan, lowest=-np.inf)
-    show_measured(damaged, as_json=True)
-    tree = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert (tree["mean_C"], tree["deviation"], tree["lowest"]) == ([0.5, None], None, None)
-    assert tree["scale"] == {"edm": None, "flow": None}
-
-
 def steps(clock: Any, *seconds: float) -> Iterator[Steps]:
     """Steps of 100 samples each, at these seconds after the start."""
     yield Steps(0, 1000)
     for number, second in enumerate(seconds, start=1):
         clock.now = 100.0 + second
         yield Steps(100 * number, 1000)
-
-
-def test_a_log_has_a_line_of_progress_every_20_seconds(clock: Any, screen: Screen) -> None:
-    for title, seconds in (("41 s", (19.9, 20.0, 39.9, 40.0, 41.0)), ("5 s", (0.0, 5.0))):
-        clock.now = 100.0
-        screen(f"a build of {title}", show_steps, steps(clock, *seconds), "images")
-
-
-def test_a_terminal_has_a_bar_of_each_step(clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(force_terminal=True, file=io.StringIO(), width=100)
-    said, updates = list[str](), list[dict[str, Any]]()
-
-    class Bars(progress.Progress):
-        def update(self, *_: Any, **values: Any) -> None:
-            updates.append(values)
-
-    monkeypatch.setattr(progress, "notices", console)
-    monkeypatch.setattr(progress, "say", said.append)
-    monkeypatch.setattr(progress, "Progress", Bars)
-    show_steps(steps(clock, 1.0, 30.0), "images")
-    assert [(step["completed"], step["description"]) for step in updates] == [
-        (0, "0/1,000 images"),
-        (100, "100/1,000 images"),
-        (200, "200/1,000 images, 6.67/s, 2 min left"),
-    ]
-    assert said == ["200 images in 30 s"]

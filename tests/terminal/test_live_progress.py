@@ -17,7 +17,7 @@ from rich.progress import Progress
 from tests.pretender import Pretender
 from tests.sweep.plans import tiny
 from tests.terminal.conftest import Screen
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs import decode
 from tread_lab.specs.evaluation import HeldoutSpec

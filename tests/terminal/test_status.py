@@ -17,7 +17,7 @@ from rich.table import Table
 from tests.synthetic import PAPER_PLACEMENTS, small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.config.load import load_experiment
-from tread_lab.engine.cost import training
+from tread_lab.cost import training
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_status import RunStatus
 from tread_lab.records.status import RunState

@@ -14,12 +14,12 @@ from tread_lab.commands.options import DONE, UNFINISHED, Evaluate
 from tread_lab.commands.resolve import check_one_device, together, visible_device
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.data.source import Samples, open_data
-from tread_lab.engine.checkpoint import list_checkpoints, step_of
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import measuring, open_evaluations, record_of
 from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
@@ -32,8 +32,8 @@ from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.signature import signature
 from tread_lab.sweep.plan.plan import started_tasks
-from tread_lab.sweep.plan.preflight import check_references
 from tread_lab.sweep.plan.storage import load_plan
+from tread_lab.sweep.preflight import check_references
 from tread_lab.sweep.runner import UserErrors
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements

@@ -185,8 +185,9 @@ class Figures(Named):
 
 @dataclass(kw_only=True)
 class Report(Named):
-    """write one HTML file about a sweep"""
+    """write one HTML file about a sweep, or about two side by side"""
 
+    other: str | None = argument("a second sweep, compared cell by cell", nargs="?")
     output: Path | None = option("the file (default: report.html beside the plan)")
 
 

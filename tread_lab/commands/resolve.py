@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import torch
-
-from tread_lab.engine.device import pick
-from tread_lab.engine.ranks import HereProcesses, OneProcess, Processes
+from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.fields import run_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
+
+if TYPE_CHECKING:
+    from tread_lab.engine.ranks import Processes
 
 
 def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float | None) -> RunSpec:
@@ -70,11 +71,13 @@ def together(gpus: int | None, processes: int | None, device: str | None) -> Pro
     Raises:
         UserError: this machine has not so many GPUs, or the device is of the other kind.
     """
-    if processes and (gpus or pick(device).type != "cpu"):
+    from tread_lab.engine.ranks import HereProcesses, OneProcess  # torch
+
+    if processes and (gpus or (device != "cpu" and visible_gpus())):
         raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
     if gpus and device not in (None, "cuda"):
         raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
-    here = torch.cuda.device_count() if gpus else 0
+    here = len(visible_gpus()) if gpus else 0
     if gpus and gpus > here:
         raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
     count = gpus or processes or 1
@@ -100,8 +103,8 @@ def visible_device(device: str | None, *, ray: bool = False) -> str | None:
     if os.environ.get("RAY_ADDRESS"):
         raise UserError(f"--device {name}: the cluster gives each run its GPU; say --device cuda")
     index = int(name[5:])
-    if index >= torch.cuda.device_count():
-        return device  # `pick` refuses it and says how many there are
+    if index >= len(visible_gpus()):
+        return device  # it is refused where devices are asked
     listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     whole = listed == [""]
     os.environ["CUDA_VISIBLE_DEVICES"] = str(index) if whole else listed[index].strip()
@@ -114,4 +117,4 @@ def gpus_per_run(gpus: float | None, device: str | None) -> float:
         return gpus
     if device is not None:
         return float(device.startswith("cuda"))
-    return float(torch.cuda.is_available())
+    return float(bool(visible_gpus()))

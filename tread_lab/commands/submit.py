@@ -5,18 +5,16 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from tread_lab.commands.declare import words_of
 from tread_lab.commands.options import DONE, Driven, Slurm
 from tread_lab.config.load import find_sweep, load_sweep
-from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import AMPERE
+from tread_lab.cost.training import cost
+from tread_lab.hardware import AMPERE
 from tread_lab.records.lab import Lab
 from tread_lab.specs.expansion import expand
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.resources import RunResources
 
 _BODY = Path(__file__).with_name("slurm.sh")
@@ -29,7 +27,7 @@ def slurm(options: Slurm) -> int:
         UserError: the sweep file has a mistake.
     """
     name, sweep, experiment = load_sweep(options.file, options.overrides)
-    expand(sweep, experiment, {"device": {"type": "cuda", "precisions": [*AMPERE]}}, _price(sweep))
+    expand(sweep, experiment, {"device": {"type": "cuda", "precisions": [*AMPERE]}}, _flops)
     lab = Lab.at(options.root).root
     options = dataclasses.replace(options, root=str(lab))
     share = options.gpus_per_run
@@ -68,6 +66,5 @@ def slurm(options: Slurm) -> int:
     return DONE
 
 
-def _price(sweep: SweepSpec) -> Callable[[RunSpec], float] | None:
-    """Return what stands for what `match` makes equal: seconds are known in the job alone."""
-    return None if sweep.match is None else lambda spec: cost(spec).train_flops
+def _flops(spec: RunSpec) -> float:
+    return cost(spec).train_flops

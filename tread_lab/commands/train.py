@@ -11,17 +11,16 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.treatments import check_treatments, ema_notices
-from tread_lab.sweep.plan.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.disk import disk_need
+from tread_lab.sweep.data_digests import DataDigests
+from tread_lab.sweep.plan.devices import Devices, check_precisions
+from tread_lab.sweep.plan.disk import disk_line
 from tread_lab.sweep.plan.plan import with_whole_parents
-from tread_lab.sweep.plan.preflight import check_references, check_sampled, preflight
+from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import WorkerInfo, failed_tasks, reopen
 from tread_lab.sweep.runner import InlineRunner, Interrupted
 from tread_lab.sweep.task import Task, is_complete, with_ancestors
 from tread_lab.terminal.console import notices, say, show_lines
-from tread_lab.terminal.disk import DiskWatch, disk_lines
 from tread_lab.terminal.live_progress import run_progress
 from tread_lab.terminal.status import show_run
 
@@ -36,7 +35,7 @@ def train(options: Train) -> int:
     lab = Lab.at(options.root)
     loaded = load_experiment(options.experiment, options.overrides)
     spec = run_spec(with_whole_parents(loaded, lab), options.route, options.rate)
-    spec = DataDigests(lab, say=say).named(spec)
+    spec = DataDigests(lab, say).named(spec)
     evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
     task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
     if options.retry_failed:
@@ -61,12 +60,12 @@ def _complete(lab: Lab, task: Task, runner: InlineRunner) -> None:
     if is_complete(lab, task):
         return
     open_tasks = [task for task in with_ancestors([task]) if not is_complete(lab, task)]
-    check_sampled(open_tasks)
     check_treatments(task.spec for task in open_tasks)
     here, per_run = Devices.here(runner.device), runner.worker.processes.count
     devices = replace(here, per_run=per_run)
+    check_precisions((task.spec.precision for task in open_tasks), devices)
     show_lines(notices, preflight(open_tasks, devices))
     show_lines(notices, ema_notices(task.spec for task in open_tasks))
-    show_lines(notices, disk_lines(disk_need(open_tasks), lab))
+    show_lines(notices, [disk_line(open_tasks, lab)])
     with run_progress(open_tasks, lab) as watch:
-        runner.run(lab, ListQueue(open_tasks), DiskWatch(lab, open_tasks, watch))
+        runner.run(lab, ListQueue(open_tasks), watch)

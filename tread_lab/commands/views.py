@@ -18,16 +18,27 @@ def figures(options: Figures) -> int:
 
 
 def report(options: Report) -> int:
-    """Write the report, by default beside the plan, and print its path; return the exit code."""
-    from tread_lab.analysis.report.report import write_report
+    """Write the page of a sweep, or of two side by side, print its path; return the exit code."""
+    from tread_lab.dashboards.contents import page_file
+    from tread_lab.dashboards.versus import versus_file
+    from tread_lab.records.durable import write_text
 
-    print(write_report(Lab.existing(options.root), options.name, path=options.output))
+    lab = Lab.existing(options.root)
+    folder = lab.known_sweep(options.name)
+    if options.other is None:
+        path, text = folder.path / "report.html", page_file(lab, folder.name)
+    else:
+        path = folder.path / f"report-{options.other}.html"
+        text = versus_file(lab, folder.name, options.other)
+    path = options.output or path
+    write_text(path, text)
+    print(path)
     return DONE
 
 
 def dashboard(options: Dashboard) -> int:
     """Serve the dashboard, also of a lab without a sweep; return the exit code."""
-    from tread_lab.dashboards.app import serve
+    from tread_lab.dashboards.server import serve
 
     serve(Lab.at(options.root), host=options.host, port=options.port, say=say)
     return DONE

@@ -20,13 +20,13 @@ from tread_lab.diffusion import Process, build_process
 from tread_lab.engine.checkpoint import (
     Checkpoint,
     DamagedCheckpoint,
-    list_checkpoints,
     load_latest,
     load_step,
     load_weights,
 )
 from tread_lab.engine.device import use
 from tread_lab.engine.system import Condition, network_arguments
+from tread_lab.records.checkpoint_names import list_checkpoints
 from tread_lab.records.lab import digest_of
 from tread_lab.records.run_folder import EXPORTED, RunFolder
 from tread_lab.specs.errors import UserError

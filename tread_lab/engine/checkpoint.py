@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 import warnings
 from collections.abc import Collection, Mapping
@@ -15,11 +14,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.durable import replacing
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import in_words
 
-_NAME = re.compile(r"step-(\d{8})-([0-9a-f]{16})\.safetensors")
 _SETTLED = 2 * 10**9  # ns after which a change of a file is sure to change its time
 _found_whole: set[tuple[Path, tuple[int, ...]]] = set()  # files by this process, and their stamps
 
@@ -75,12 +74,6 @@ def _written(folder: Path, checkpoint: Checkpoint) -> Path:
     path = folder / f"step-{checkpoint.step:08d}-{_digest(staging)}.safetensors"
     staging.replace(path)
     return path
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Checkpoint files, newest step first."""
-    paths = [path for path in folder.glob("step-*.safetensors") if _NAME.fullmatch(path.name)]
-    return sorted(paths, key=lambda path: path.name, reverse=True)
 
 
 def newest_whole_step(folder: Path) -> int:
@@ -162,11 +155,6 @@ def _read(path: Path) -> Checkpoint | None:
 def _tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safe_open(path, framework="pt") as file:
         return {n: file.get_tensor(n) for n in file.keys()}, file.metadata() or {}  # noqa: SIM118
-
-
-def step_of(path: Path) -> int:
-    """Return the step in a checkpoint's name."""
-    return int(path.name.split("-")[1])
 
 
 def _digest_in(path: Path) -> str:

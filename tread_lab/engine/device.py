@@ -7,26 +7,19 @@ import ctypes
 import functools
 import gc
 import os
-import platform
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 
+from tread_lab.hardware import AMPERE, OLDER, PEAK_FLOPS, SLOWER, limits, of_gpu, processor
+from tread_lab.hardware import CPU as CPU_PRECISIONS
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import counted
 
 T = TypeVar("T")
 
-# Dense bf16 peak in FLOP/s by datasheet; MFU is given only where the peak is known.
-PEAK_FLOPS = {"A100": 312e12, "H100": 989e12, "H200": 989e12, "H800": 989e12}
-SLOWER = {"H100 PCIe": 756e12, "H800 PCIe": 756e12, "H100 NVL": 835e12, "H200 NVL": 835e12}
-# Bytes of a GPU as CUDA counts them, of the largest common variant.
-MEMORY = {"A100": 79 * 2**30, "H100": 79 * 2**30, "H200": 139 * 2**30, "H800": 79 * 2**30}
-AMPERE = ("fp32", "tf32", "bf16", "fp16")  # precisions of a GPU from that generation on
 CONTEXT = 10**9  # bytes of a GPU for CUDA's context, kernels and library workspaces; an upper guess
-_CGROUP = Path("/sys/fs/cgroup")  # limits of a container, as version 2 and version 1 name them
 
 
 def pick(name: str | None = None) -> torch.device:
@@ -65,22 +58,6 @@ def _current_gpu() -> int:
     """Return the process's current device: 0 until CUDA is initialised, which asking would do."""
     begun: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return torch.cuda.current_device() if begun else 0
-
-
-def usable_cpus() -> float:
-    """Return how many CPUs this process may use: those it is bound to, less by a quota."""
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    v1 = _limits("cpu/cpu.cfs_quota_us") + _limits("cpu/cpu.cfs_period_us")
-    quotas = [q for q in (_limits("cpu.max"), v1) if len(q) == 2 and q[0] > 0]
-    return min([float(bound or 1), *(quota / period for quota, period in quotas)])
-
-
-def _limits(name: str) -> list[int]:
-    """Return the numbers in a file of the cgroup; none where it is absent or says `max`."""
-    try:
-        return [int(word) for word in (_CGROUP / name).read_text().split()]
-    except (OSError, ValueError):
-        return []
 
 
 def use(device: torch.device, *, deterministic: bool = False) -> None:
@@ -151,9 +128,9 @@ def precisions(device: torch.device) -> tuple[str, ...]:
     """Return the precisions that the device computes in itself, emulation not counted."""
     if device.type == "cuda":
         ampere = torch.cuda.get_device_capability(device) >= (8, 0)
-        return AMPERE if ampere else ("fp32", "fp16")
+        return AMPERE if ampere else OLDER
     if device.type == "cpu":
-        return ("fp32", "bf16", "fp16")
+        return CPU_PRECISIONS
     return ("fp32",)
 
 
@@ -173,32 +150,17 @@ def name(device: torch.device) -> str:
     """Return the device as people know it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_processor()}, {counted(torch.get_num_threads(), 'thread')}"
+    return f"{processor()}, {counted(torch.get_num_threads(), 'thread')}"
 
 
 def model(device: torch.device) -> str:
     """Return the model of a GPU or of this machine's processor, by which speeds compare."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-
-
-@functools.cache
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
 
 
 def peak_flops(device: torch.device) -> float | None:
     """Return the dense bf16 peak in FLOP/s; `None` if it is not known."""
     return of_gpu(SLOWER | PEAK_FLOPS, name(device))
-
-
-def of_gpu(table: Mapping[str, T], label: str) -> T | None:
-    """Return what a table has of a GPU of this name; it has nothing of a part of one (MIG)."""
-    return next((x for part, x in table.items() if part in label and " MIG " not in label), None)
 
 
 class PeakMemory:
@@ -244,5 +206,5 @@ def memory(device: torch.device) -> int:
     """Bytes for runs: a GPU's own less what CUDA itself takes, this machine's or container's."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory) - CONTEXT
-    limits = _limits("memory.max") + _limits("memory/memory.limit_in_bytes")
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *limits])
+    allowed = limits("memory.max") + limits("memory/memory.limit_in_bytes")
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *allowed])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tread_lab.diffusion import build_process
-from tread_lab.engine.cost.sampling import called_at, terms_called
+from tread_lab.engine.sampling_calls import called_at, terms_called
 from tread_lab.sampling.guidance import Term
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import SamplerSpec

@@ -20,7 +20,6 @@ from tread_lab.data.content import check_content
 from tread_lab.data.npy import write_npz
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import Trained, trained
-from tread_lab.engine.cost.sampling import sample_flops
 from tread_lab.engine.drawing import Drawing, draw_open, whole
 from tread_lab.engine.precision import matrix_products
 from tread_lab.engine.probes import (
@@ -33,6 +32,7 @@ from tread_lab.engine.provenance import decoded_with, measured_with
 from tread_lab.engine.ranks import Ranks
 from tread_lab.engine.references import file_reference, heldout_reference
 from tread_lab.engine.sample_images import SampleImages, remove_images
+from tread_lab.engine.sampling_calls import sample_flops
 from tread_lab.engine.system import condition_of
 from tread_lab.metrics.reference_file import ReferenceFile, open_reference
 from tread_lab.metrics.requirements import check_requirements

@@ -27,7 +27,6 @@ from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.guidance import beyond_weight
 from tread_lab.specs.labels import run_label
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import signature
 from tread_lab.specs.yaml_text import dump_yaml
 
 SPEC, CARD = "spec.yaml", "README.md"
@@ -199,7 +198,7 @@ def _measured(folder: RunFolder, spec: RunSpec, step: int) -> Iterator[str]:
         tree = evaluation.read()  # `None` where it is damaged
         if tree is not None and int(tree.get("step", at)) == step:
             for metric, value in sorted(tree["metrics"].items()):
-                name = names.name(metric, signature(tree["spec"]), tree["spec"])
+                name = names.name(metric, evaluation.path.name, tree["spec"])
                 yield f"| `{name}` | {value_text(name, float(value))} | {_how(tree['spec'])} |"
 
 

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from tread_lab.cost.added import Priced, priced_systems
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.systems import SYSTEMS, load
 
 if TYPE_CHECKING:
     import torch
@@ -24,54 +23,7 @@ if TYPE_CHECKING:
     from tread_lab.routing.select import Routing
 
 
-Tokens = tuple[int, ...]  # of an image in each block, from the first to the last
-
-
-@dataclass(frozen=True)
-class Added:
-    """What a part adds.
-
-    Attributes:
-        parameters, positions: trained values, and those of fixed tables.
-        macs: tokens in each block -> MACs of one image's forward pass.
-        activations: values of the residual width, and of what matrix products read and write, that
-            one image keeps for the backward pass.
-        unsampled: those of the parameters that no sampling needs.
-    """
-
-    parameters: int = 0
-    positions: int = 0
-    macs: Callable[[Tokens], int] = lambda tokens: 0
-    activations: tuple[int, int] = (0, 0)
-    unsampled: int = 0
-
-    def activation_bytes(self, low: int) -> int:
-        """Return the bytes of the activations; matrix products work on `low` bytes a value."""
-        return 4 * self.activations[0] + low * self.activations[1]
-
-
-NOTHING = Added()
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What stands beside the network while it trains, and is not sampled.
-
-    Attributes:
-        auxiliary: what is trained with the network.
-        averages_network: whether an average of the network without its last layer sees all tokens
-            of every batch, in a forward pass alone.
-        averaged: what is averaged beside it.
-        buffers: values that are neither trained nor averaged from trained ones.
-    """
-
-    auxiliary: Added = NOTHING
-    averages_network: bool = False
-    averaged: Added = NOTHING
-    buffers: int = 0
-
-
-class System:
+class System(Priced):
     """A published system: what it adds to the runs that ask for it. By default nothing.
 
     Each is the `SYSTEM` of a module `tread_lab.systems.<name>.system`, or of a package that adds it
@@ -95,18 +47,6 @@ class System:
             UserError: it would be made otherwise than when the run was trained.
         """
         return None
-
-    def added(self, spec: RunSpec, c_out: int) -> Added:
-        """Return what the sampled network costs more; `c_out` channels leave it."""
-        return NOTHING
-
-    def beside(self, spec: RunSpec) -> Beside:
-        """Return the cost of what is trained or averaged beside the network."""
-        return Beside()
-
-    def passes_again(self, spec: RunSpec) -> bool:
-        """Return whether a routed step has a second, dense pass of the network."""
-        return False
 
     def files(self, spec: RunSpec) -> Hashable:
         """Return what of a spec names the files that this system reads."""
@@ -134,10 +74,6 @@ class System:
 
     def measured_with(self, spec: RunSpec) -> Mapping[str, str]:
         """Return the same of what decides an evaluation."""
-        return {}
-
-    def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
-        """Return the size of each cache that a run reads; equal keys are one cache of a lab."""
         return {}
 
 
@@ -232,14 +168,7 @@ class Condition(Protocol):
 
 def systems_of(spec: RunSpec) -> tuple[System, ...]:
     """Return the systems that a run asks for, in the order in which they join its steps."""
-    asked = {part.system for part in spec.systems.values()}
-    return tuple(_system(name) for name in SYSTEMS if name in asked)
-
-
-@functools.cache
-def _system(name: str) -> System:
-    system: System = load(name, "system", "SYSTEM")
-    return system
+    return cast(tuple[System, ...], priced_systems(spec))
 
 
 def network_arguments(spec: RunSpec) -> dict[str, Any]:

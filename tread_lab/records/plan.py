@@ -19,7 +19,7 @@ from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.expansion import ExcludedCells
 from tread_lab.specs.labels import ancestors, with_baseline_cells
-from tread_lab.specs.run import RunSpec
+from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.specs.trials import (
     QUESTIONS,
@@ -247,7 +247,7 @@ def _excluded(trees: Iterable[Tree] | None) -> tuple[ExcludedCells, ...]:
 
 def _plan(tree: Tree) -> StoredPlan:
     for trial in tree["trials"][:1]:  # all have those of the file
-        RunSpec.before_decoding(trial["spec"])
+        import_plugins(trial["spec"].get("execution", {}).get("plugins", ()))
     return StoredPlan(
         name=tree["name"],
         question=tree.get("question") or "",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
-from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import check_positive, lookup
+from tread_lab.specs.bounds import Count, Positive
+from tread_lab.specs.decode import settle, unhashed
 from tread_lab.specs.registry import Registry
 
 SD_SCALE = 0.18215  # of the Stable Diffusion autoencoder: latent = encoding x 0.18215
@@ -89,13 +89,13 @@ class DataSpec:
     """
 
     source: Annotated[str, SOURCES] = "fashion16"
-    path: str | None = None
-    channels: int = 1
-    size: int = 16
-    classes: int = 10
-    scale: float | None = None
-    decoder_scale: float | None = None
-    deviation: float | None = None
+    path: str | None = unhashed(None)
+    channels: Count = 1
+    size: Count = 16
+    classes: Count = 10
+    scale: Positive | None = None
+    decoder_scale: Positive | None = None
+    deviation: Positive | None = unhashed(None)
     posterior: Literal["sampled", "mean"] = "sampled"
     flips: bool = True
     normalise: bool | None = None
@@ -104,7 +104,6 @@ class DataSpec:
 
     def __post_init__(self) -> None:
         """Write out what is implied, and forget what has no effect: equal data are equal specs."""
-        check_positive(self, "channels", "size", "classes", "scale", "decoder_scale", "deviation")
         holds, defaults = self.holds, {field.name: field.default for field in fields(self)}
         settle(self, **{n: defaults[n] for n in OPTIONS if n not in holds.options})
         if self.normalise == holds.normalised:
@@ -123,7 +122,7 @@ class DataSpec:
     @property
     def holds(self) -> Source:
         """What the source holds."""
-        return lookup(SOURCES, self.source, "data.source")
+        return SOURCES[self.source]
 
     @property
     def is_embedded(self) -> bool:

@@ -1,4 +1,4 @@
-"""Strict decoding of plain trees into frozen dataclasses, with dotted paths and suggestions."""
+"""Strict decoding of plain trees into frozen dataclasses: dotted paths, all mistakes at once."""
 
 from __future__ import annotations
 
@@ -6,63 +6,76 @@ import contextlib
 import dataclasses
 import functools
 import math
+import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.errors import Mistakes, UserError, shown, suggest
 from tread_lab.specs.systems import Variants
 
 T = TypeVar("T")
+
+_WORDS = {
+    bool: "true or false",
+    float: "a number",
+    int: "a whole number",
+    str: "a text",
+    tuple: "a list",
+}
+_RANGE = re.compile(r"[-+.\de]+(:|\.\.)[-+.\de]+.*")  # `1e-3:1e-2`, which axes alone have
 
 
 def decode(cls: type[T], tree: Any, path: str = "") -> T:
     """Build the frozen dataclass `cls` from a plain tree of dicts, lists and scalars.
 
-    A dataclass may accept a shorthand by a static method `from_shorthand(value) -> dict`, called
-    for a scalar in place of a mapping. A static method `before_decoding(tree)` is called first.
-    Its `LACKING` says what to do where a key is missing.
+    Fields are decoded in their order. A dataclass may accept a shorthand by a static method
+    `from_shorthand(value) -> dict`, called for a scalar in place of a mapping. A type
+    `Annotated[hint, check]` is refused by what `check(value)` raises.
 
     Raises:
-        UserError: an unknown key, a missing key or a value of the wrong type, with its dotted path.
+        UserError: every unknown key, missing key and wrong value, each with its dotted path.
     """
     if isinstance(tree, cls):
         return tree
-    fields = fields_of(typing.cast(Any, cls))
-    prefix = f"{path}." if path else ""
-    try:
-        tree = _opened(cls, tree)
-        for key in tree:
-            if key not in fields:
-                raise UserError(f"unknown key {key!r}{suggest(key, fields)}")
-        for name, (_, required) in fields.items():
-            if required and name not in tree:
-                raise UserError(f"missing key {name!r}{getattr(cls, 'LACKING', '')}")
-        if (prepare := getattr(cls, "before_decoding", None)) is not None:
-            prepare(tree)
-    except UserError as error:
-        raise error.at(path) from None
-    values = {name: _value(fields[name][0], tree[name], f"{prefix}{name}") for name in tree}
+    fields, values, wrong = fields_of(typing.cast(Any, cls)), dict[str, Any](), Mistakes()
+    tree = _opened(cls, tree, path)
+    for name in dict.fromkeys((*fields, *tree)):
+        with wrong:
+            if name in tree:
+                values[name] = decode_field(cls, name, tree[name], path)
+            elif fields[name][1]:
+                raise UserError(f"missing key {name!r}").at(path)
+    wrong.check()
     try:
         return cls(**values)
     except UserError as error:
-        raise error.at(path) from None
+        raise UserError(*(_dotted(path, line, fields) for line in error.args)) from None
+
+
+def decode_field(cls: type, name: str, value: Any, path: str = "") -> Any:
+    """Decode one field of the frozen dataclass `cls`.
+
+    Raises:
+        UserError: as `decode`, with the field's name in front.
+    """
+    fields = fields_of(cls)
+    if name not in fields:
+        raise UserError(f"unknown key {name!r}{suggest(str(name), fields)}").at(path)
+    return _value(fields[name][0], value, f"{path}.{name}" if path else name)
+
+
+def _dotted(path: str, line: str, fields: Mapping[str, Any]) -> str:
+    """Return a line about a dataclass with its path: `model` and `heads: ...` are `model.heads`."""
+    of_field = re.split(r"\W", line, maxsplit=1)[0] in fields
+    return f"{path}{'.' if of_field else ': '}{line}" if path else line
 
 
 def settle(spec: object, **fields: Any) -> None:
     """Set fields of a frozen dataclass while it is made."""
     for name, value in fields.items():
         object.__setattr__(spec, name, value)
-
-
-def decode_field(cls: type, name: str, value: Any) -> Any:
-    """Decode one field of the frozen dataclass `cls`.
-
-    Raises:
-        UserError: as `decode`, with the field's name in front.
-    """
-    return _value(fields_of(cls)[name][0], value, name)
 
 
 @functools.cache
@@ -76,91 +89,89 @@ def fields_of(cls: Any) -> dict[str, tuple[Any, bool]]:
     }
 
 
-def unhashed(default: Any) -> Any:
-    """Declare a field of this machine alone, such as a folder: signatures leave it out."""
-    return dataclasses.field(default=default, metadata={"unhashed": True})
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field; `MISSING` of one that must be given."""
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()
 
 
-def encode(value: Any, *, hashed: bool = False) -> Any:
-    """Return the plain tree of a dataclass: dicts, lists and scalars, in field order.
+def unhashed(default: Any = dataclasses.MISSING, factory: Any = dataclasses.MISSING) -> Any:
+    """Declare a field that changes where and how a run is executed, never what it learns, such as
+    a folder: signatures leave it out."""
+    return dataclasses.field(default=default, default_factory=factory, metadata={"unhashed": True})
 
-    Args:
-        hashed: whether to leave out what `unhashed` declares.
-    """
+
+def encode(value: Any) -> Any:
+    """Return the plain tree of a dataclass: dicts, lists and scalars, in field order."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: encode(getattr(value, field.name), hashed=hashed)
-            for field in dataclasses.fields(value)
-            if not (hashed and field.metadata.get("unhashed"))
-        }
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
-        return [encode(item, hashed=hashed) for item in value]
+        return [encode(item) for item in value]
     if isinstance(value, Mapping):
-        return {key: encode(item, hashed=hashed) for key, item in value.items()}
+        return {key: encode(item) for key, item in value.items()}
     return value
 
 
-def _opened(cls: Any, tree: Any) -> Mapping[str, Any]:
+def _opened(cls: Any, tree: Any, path: str) -> Mapping[str, Any]:
     """Return the mapping of a dataclass; a shorthand is written out."""
     if isinstance(tree, Mapping):
         return tree
     if tree is None or isinstance(tree, list | tuple) or not hasattr(cls, "from_shorthand"):
-        raise UserError(f"expected a mapping, got {shown(tree)}")
-    written: Mapping[str, Any] = cls.from_shorthand(tree)
+        raise UserError(f"must be a mapping, got {shown(tree)}").at(path)
+    try:
+        written: Mapping[str, Any] = cls.from_shorthand(tree)
+    except UserError as error:
+        raise error.at(path) from None
     return written
 
 
 def _value(hint: Any, value: Any, path: str) -> Any:
-    form = get_origin(hint) or hint
-    if form in _FORMS:
-        return _FORMS[form](get_args(hint), value, path)
+    """Decode a value of any type that a field may have."""
+    form, parts = get_origin(hint) or hint, get_args(hint)
+    if form is Annotated:
+        return _annotated(parts, value, path)
+    if form in (Union, types.UnionType):
+        return _union(parts, value, path)
+    if form is tuple:
+        return _tuple(parts, value, path)
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type, hint), value, path)
-    return _scalar(hint, value, path)
+    if form is Literal and (value not in parts or type(value) not in map(type, parts)):
+        raise UserError(f"must be one of {', '.join(map(str, parts))}, got {shown(value)}").at(path)
+    if form in (dict, Mapping):
+        if not isinstance(value, Mapping):
+            raise UserError(f"must be a mapping, got {shown(value)}").at(path)
+        return dict(value)
+    return value if form in (Any, Literal) else _scalar(hint, value, path)
 
 
-def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
-    if value not in choices or type(value) not in map(type, choices):
-        raise UserError(f"{shown(value)} is not one of {', '.join(map(str, choices))}").at(path)
-    return value
-
-
-def _annotated(hint_and_kind: tuple[Any, ...], value: Any, path: str) -> Any:
-    """Decode one of several classes, or a name of a registry."""
-    hint, kind = hint_and_kind
-    if isinstance(kind, Variants):
+def _annotated(parts: tuple[Any, ...], value: Any, path: str) -> Any:
+    """Decode one of several classes, or a value that a check accepts."""
+    hint, check = parts
+    if isinstance(check, Variants):
         none = value is None and type(None) in get_args(hint)
-        return None if none else _variant(kind, value, path)
-    name: str = _scalar(hint, value, path)
-    if name not in kind:
-        raise UserError(f"unknown {name!r}{suggest(name, kind)}").at(path)
-    return name
-
-
-def _variant(variants: Variants, value: Any, path: str) -> Any:
-    classes = variants.classes
-    if not classes:
-        raise UserError(f"no system that joins a run by {variants.field!r} is here").at(path)
-    if len(classes) > 1:
-        return _tagged(classes, value, path)
-    return _value(classes[0], value, path)
-
-
-def _mapping(_: tuple[Any, ...], value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise UserError(f"expected a mapping, got {shown(value)}").at(path)
-    return dict(value)
+        return None if none else _tagged(check.classes, value, path)
+    decoded = _value(hint, value, path)
+    try:
+        check(decoded)
+    except UserError as error:
+        raise error.at(path) from None
+    return decoded
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise UserError(f"expected a list, got {shown(value)}").at(path)
+        raise UserError(f"must be a list, got {shown(value)}").at(path)
     if hints[-1] is Ellipsis:
         hints = hints[:1] * len(value)
     if len(value) != len(hints):
-        raise UserError(f"expected {len(hints)} values, got {len(value)}").at(path)
-    items = enumerate(zip(hints, value))
-    return tuple(_value(hint, item, f"{path}[{k}]") for k, (hint, item) in items)
+        raise UserError(f"must be {len(hints)} values, got {len(value)}").at(path)
+    items, wrong = list[Any](), Mistakes()
+    for k, (hint, item) in enumerate(zip(hints, value)):
+        with wrong:
+            items.append(_value(hint, item, f"{path}[{k}]"))
+    wrong.check()
+    return tuple(items)
 
 
 def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
@@ -172,58 +183,43 @@ def _union(options: tuple[Any, ...], value: Any, path: str) -> Any:
         return _value(options[0], value, path)
     if all(map(dataclasses.is_dataclass, options)):
         return _tagged(options, value, path)
-    form = tuple if isinstance(value, list) else type(value)
-    for option in options:
-        if (get_origin(option) or option) is form:
-            return _value(option, value, path)
+    forms = [get_origin(option) or option for option in options]
+    own = tuple if isinstance(value, list) else type(value)
+    if own in forms:
+        return _value(options[forms.index(own)], value, path)
     for option in options:
         with contextlib.suppress(UserError):
             return _value(option, value, path)
-    forms = (get_origin(option) or option for option in options)
     names = " or ".join(_WORDS.get(form, form.__name__) for form in forms)
-    raise UserError(f"expected {names}, got {shown(value)}").at(path)
+    raise UserError(f"must be {names}, got {shown(value)}").at(path)
 
 
 def _tagged(options: tuple[Any, ...], value: Any, path: str) -> Any:
     """Decode one of several dataclasses by its `kind`, which may stand alone; the first without."""
     if isinstance(value, options):
         return value
+    if not hasattr(options[0], "kind"):
+        return decode(options[0], value, path)
     tree = {"kind": value} if isinstance(value, str) else value
     if not isinstance(tree, Mapping):
-        raise UserError(f"expected a mapping or a kind, got {shown(value)}").at(path)
-    kinds = {getattr(option, "kind", option.__name__): option for option in options}
-    kind = tree.get("kind", next(iter(kinds)))
+        raise UserError(f"must be a mapping or a kind, got {shown(value)}").at(path)
+    kinds = {option.kind: option for option in options}
+    kind = tree.get("kind", options[0].kind)
     if not isinstance(kind, str) or kind not in kinds:
         raise UserError(f"unknown kind {kind!r}{suggest(str(kind), kinds)}").at(path)
     return decode(kinds[kind], tree, path)
 
 
-_FORMS: dict[Any, Callable[[tuple[Any, ...], Any, str], Any]] = {
-    Annotated: _annotated,
-    Any: lambda _, value, path: value,
-    Literal: _literal,
-    Mapping: _mapping,
-    Union: _union,
-    dict: _mapping,
-    tuple: _tuple,
-    types.UnionType: _union,
-}
-_WORDS = {
-    bool: "true or false",
-    float: "a number",
-    int: "a whole number",
-    str: "a text",
-    tuple: "a list",
-}
-
-
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and type(value) in (int, float):
         if not math.isfinite(value):
-            raise UserError(f"expected a finite number, got {value}").at(path)
+            raise UserError(f"must be a finite number, got {value}").at(path)
         return float(value) + 0.0  # -0.0 is 0.0
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint:
-        raise UserError(f"expected {_WORDS[hint]}, got {shown(value)}").at(path)
+        several = hint in (int, float) and isinstance(value, str) and _RANGE.fullmatch(value)
+        first, _, last = re.split(r"(:|\.\.)", str(value), maxsplit=1) if several else ("", "", "")
+        remedy = f". Try axes.{path}={first}..{last.split()[0]} log" if several else ""
+        raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
     return value

@@ -4,29 +4,60 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from types import TracebackType
 from typing import TypeVar
 
 T = TypeVar("T")
 
-_LONGEST = 1_000  # characters of the line
+_LONGEST = 1_000  # characters of a line
+
+# Names of other tools and papers -> the name here.
+SYNONYMS = {
+    **{"learning_rate": "lr", "batch_size": "batch", "wd": "weight_decay", "grad_clip": "clip"},
+    **{
+        "max_norm": "clip",
+        "gradient_clipping": "clip",
+        "ema_decay": "ema",
+        "lr_scheduler": "schedule",
+    },
+    **dict.fromkeys(("epochs", "max_steps", "num_steps", "iterations", "train_steps"), "steps"),
+    **dict.fromkeys(("selection_rate", "mask_ratio", "masking_ratio", "drop_rate"), "rate"),
+    **{"warmup_steps": "warmup", "num_inference_steps": "steps", "guidance_scale": "guidance"},
+    **dict.fromkeys(("dtype", "mixed_precision", "amp", "bf16", "fp16"), "precision"),
+    **{"image_size": "size", "resolution": "size", "num_classes": "classes", "arch": "model"},
+    **{"dataset": "source", "data_path": "path", "data_dir": "path", "num_workers": "workers"},
+    **dict.fromkeys(("n_trials", "num_samples", "count", "run_cap"), "trials"),
+    **{"parameters": "axes", "params": "axes", "grid": "axes", "method": "search"},
+    **dict.fromkeys(("metric", "metrics", "goal", "direction"), "objectives"),
+    **{"grace_period": "grace", "reduction_factor": "reduction", "early_terminate": "stop_early"},
+    **{"scheduler": "stop_early", "time_budget_s": "hours", "timeout": "hours"},
+    **{"random_seed": "seed", "checkpoint": "init_from", "resume_from": "init_from"},
+}
 
 
 class UserError(ValueError):
-    """A mistake in what the user wrote; the command line prints it as one line and exits with 2."""
+    """Mistakes in what the user wrote; the command line prints a line for each and exits with 2."""
 
-    def __init__(self, message: str) -> None:
-        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(message))
-        super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
+    def __init__(self, *messages: str) -> None:
+        super().__init__(*map(_one_line, messages))
 
     exit_code = 2
 
+    def __str__(self) -> str:
+        return "; ".join(self.args)
+
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows: the one line."""
-        return [str(self)]
+        """Return what a notebook shows: the lines."""
+        return [*self.args]
 
     def at(self, path: str) -> UserError:
-        """The same mistake with the dotted path `path` in front of it."""
-        return UserError(f"{path}: {self}" if path else str(self))
+        """The same mistakes with `path` in front of each."""
+        return UserError(*(f"{path}: {line}" for line in self.args)) if path else self
+
+
+def _one_line(message: object) -> str:
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(message))
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 class NotFinite(UserError):
@@ -42,6 +73,23 @@ class Unavailable(UserError):
     when it is back."""
 
     exit_code = 3
+
+
+class Mistakes(list[str]):
+    """Collects the mistakes that are raised within it, to raise all of them together."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: TracebackType | None) -> bool:
+        found = isinstance(error, UserError)
+        self += error.args if isinstance(error, UserError) else ()
+        return found
+
+    def check(self) -> None:
+        """Raise a `UserError` of all mistakes, if there is one."""
+        if self:
+            raise UserError(*dict.fromkeys(self))
 
 
 def first_line(error: BaseException) -> str:
@@ -60,28 +108,21 @@ def lookup(table: Mapping[str, T], name: str, what: str) -> T:
     return table[name]
 
 
-def check_positive(spec: object, *names: str) -> None:
-    """Refuse fields that are not above 0; `None` is none of them."""
-    for name in names:
-        value = getattr(spec, name)
-        if value is not None and not value > 0:
-            raise UserError(f"{name}: must be positive, got {value}")
-
-
-def check_not_negative(spec: object, *names: str) -> None:
-    """Refuse fields below 0; `None` is none of them."""
-    for name in names:
-        value = getattr(spec, name)
-        if value is not None and value < 0:
-            raise UserError(f"{name}: must not be negative, got {value}")
+def near(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name, dotted or not, that is meant: by its last part, by what other tools
+    call it, or by its letters."""
+    names, leaf = sorted(known, key=len), name.rpartition(".")[2]
+    for last in (leaf, SYNONYMS.get(leaf.lower())):
+        if found := [one for one in names if one.rpartition(".")[2] == last]:
+            return found[0]
+    return next(iter(difflib.get_close_matches(name, names, n=1)), None)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return `, did you mean 'x'?` for a near miss, else the list of valid names."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    if near:
-        return f", did you mean {near[0]!r}?"
+    if (meant := near(str(name), known)) is not None:
+        return f", did you mean {meant!r}?"
     return f" (known: {', '.join(known)})" if known else ""
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any, Literal, get_args
 
-from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, check_positive, lookup, shown
+from tread_lab.specs.bounds import Count, Positive, within
+from tread_lab.specs.decode import decode, settle
+from tread_lab.specs.errors import UserError, shown
 from tread_lab.specs.guidance import GuidanceSpec
 from tread_lab.specs.metrics import METRICS, ReferenceSpec
 from tread_lab.specs.recipe import DDPM_LEVELS
@@ -17,21 +18,23 @@ from tread_lab.specs.registry import Registry
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 
-Step = int | str | None  # steps, a share of all steps such as `50%`, or the end
 END = "end"
 AT = "at"  # between an evaluation and its steps, and the key of the steps in a mapping
 BASELINE = "baseline"  # the step at which a run's baseline ends: its own end but under `match`
 _STEP = re.compile(r"(\d{1,9})(k?)|(\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%", flags=re.IGNORECASE)
-_EXAMPLE = "steps are written as in `fd@1k at 250, 50%, end`"
 
 
-def check_step(step: Step) -> None:
+def _is_step(step: int | str | None) -> None:
     """Refuse what is neither a positive step, nor a share such as `50%`, nor `None`."""
-    if step is not None and (isinstance(step, bool) or step_of(step) != step):
-        raise UserError(f"step: {shown(step)} is no step; {_EXAMPLE}")
+    if step is not None and step_of(step) != step:
+        raise UserError(f"must be a step, got {shown(step)}. Try 250 or 50%.")
 
 
-def step_of(written: Any) -> Step:
+# A step of a run, a share of all steps such as `50%`, or `None` for the end.
+Step = Annotated[int | str | None, _is_step]
+
+
+def step_of(written: Any) -> int | str | None:
     """Return the step that `250`, `50k`, `50%`, `baseline` or `end` means; the last is `None`.
 
     Raises:
@@ -41,17 +44,15 @@ def step_of(written: Any) -> Step:
     if text in (END, BASELINE):
         return BASELINE if text == BASELINE else None
     match = _STEP.fullmatch(text)
-    if match is None or isinstance(written, bool):
-        raise UserError(f"{shown(written)} is no step; {_EXAMPLE}")
-    if float(match[1] or match[3]) == 0:
-        raise UserError(f"{shown(written)} is no step; the first one is 1")
+    if match is None or float(match[1] or match[3]) == 0:
+        raise UserError(f"must be a step, got {shown(written)}. Try 250, 50% or end.")
     if match[3] is None:
         return int(match[1]) * (1000 if match[2] else 1)
     share = float(match[3])
     return None if share == 100 else f"{share:g}%"
 
 
-def steps_of(written: Any) -> tuple[Step, ...]:
+def steps_of(written: Any) -> tuple[int | str | None, ...]:
     """Return the steps of `250, 50%, end`, of a list of such, or of one number; each once.
 
     Raises:
@@ -60,10 +61,7 @@ def steps_of(written: Any) -> tuple[Step, ...]:
     if isinstance(written, str):
         written = re.split(r"[,\s]+", written.strip().rstrip(","))
     items = written if isinstance(written, list | tuple) else [written]
-    steps = tuple(dict.fromkeys(map(step_of, items)))
-    if not steps:
-        raise UserError(f"{AT}: has no steps; {_EXAMPLE}")
-    return steps
+    return tuple(dict.fromkeys(map(step_of, items or [""])))
 
 
 def joined(items: Sequence[Any]) -> list[Any]:
@@ -114,7 +112,7 @@ def without_step(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def end_signature(tree: Mapping[str, Any]) -> str:
     """Return the signature of an evaluation's tree at the end of a run: equal for all its steps."""
-    return signature({**tree, "step": None})
+    return signature(decode(KINDS[tree["kind"]], without_step(tree)))
 
 
 def in_words(steps: Sequence[int]) -> str:
@@ -123,10 +121,9 @@ def in_words(steps: Sequence[int]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-SOLVERS = Registry("solver", dict.fromkeys(("heun", "heun_full", "euler", "ddim", "ddpm", "sde")))
-# Solvers of one process -> that process.
-CHAINS = {"ddpm": "ddpm", "ddim": "ddpm", "sde": "flow", "heun_full": "flow"}
-MOST_STEPS = 10_000  # of a sampler; published ones take up to 1,000
+# Solver -> the one process that it belongs to; `None` for the solvers of any.
+_OF_PROCESS = {"ddim": "ddpm", "ddpm": "ddpm", "sde": "flow", "heun_full": "flow"}
+SOLVERS = Registry[str | None]("solver", {"heun": None, "euler": None, **_OF_PROCESS})
 RESPACED = ("ddpm", "ddim")  # solvers that go in even steps of t
 SIT_LAST_STEP = 0.04  # of SiT's published SDE sampler
 
@@ -151,27 +148,23 @@ class SamplerSpec:
     """
 
     solver: Annotated[str, SOLVERS] = "heun"
-    steps: int = 40
-    sigma_min: float = 0.002
-    sigma_max: float = 80.0
-    rho: float = 7.0
+    steps: Annotated[int, within("[1, 10000]")] = 40
+    sigma_min: Positive = 0.002
+    sigma_max: Positive = 80.0
+    rho: Positive = 7.0
     guidance: GuidanceSpec = field(default_factory=GuidanceSpec)
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "fp32"
     labels: Literal["uniform", "balanced"] = "uniform"
     seed: int = 100_000
-    last_step: float | None = None
+    last_step: Annotated[float, within("(0, 1)")] | None = None
 
     def __post_init__(self) -> None:
-        check_positive(self, "steps", "rho")
-        if self.steps > MOST_STEPS:
-            raise UserError(f"steps: at most {MOST_STEPS:,}, got {self.steps:,}")
         last: float | None = SIT_LAST_STEP if self.last_step is None else self.last_step
-        last = last if self.solver == "sde" else None
-        if last is not None and not 0 < last < 1:
-            raise UserError(f"last_step: {last} is outside (0, 1)")
-        settle(self, last_step=last)
-        if not 0 < self.sigma_min < self.sigma_max:
-            raise UserError("sigma_min: must be positive and below sigma_max")
+        settle(self, last_step=last if self.solver == "sde" else None)
+        if self.sigma_min >= self.sigma_max:
+            raise UserError(
+                f"sigma_min: must be below sigma_max ({self.sigma_max:g}), got {self.sigma_min:g}"
+            )
 
 
 def respaced(n: int) -> list[int]:
@@ -188,15 +181,14 @@ def respaced(n: int) -> list[int]:
 def check_solver(run: RunSpec, sampler: SamplerSpec) -> None:
     """Refuse a solver that the process of `run` does not have."""
     kind = run.process.kind
-    chain = CHAINS.get(sampler.solver, kind)
-    if chain != kind:
-        own = [name for name in SOLVERS.built_in if CHAINS.get(name, kind) == kind]
+    own = [name for name, process in SOLVERS.items() if process in (None, kind)]
+    if sampler.solver not in own:
         raise UserError(
-            f"sampler.solver: {sampler.solver} takes the steps of {chain}, and the process is"
-            f" {kind}; choose one of {', '.join(own)}"
+            f"sampler.solver: must be one of {', '.join(own)} for the process {kind}, got"
+            f" {sampler.solver}"
         )
     if kind == "ddpm" and sampler.steps > DDPM_LEVELS:
-        raise UserError(f"sampler.steps: ddpm has {DDPM_LEVELS:,} levels, got {sampler.steps:,}")
+        raise UserError(f"sampler.steps: must be at most {DDPM_LEVELS} levels, got {sampler.steps}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,15 +204,10 @@ class HeldoutSpec:
     """
 
     kind: Literal["heldout_loss"] = "heldout_loss"
-    images: int = 512
-    levels: int = 8
-    step: int | str | None = None
+    images: Annotated[int, within("[2, inf)")] = 512
+    levels: Count = 8
+    step: Step = None
     pick: Literal["first", "even"] = "first"
-
-    def __post_init__(self) -> None:
-        check_step(self.step)
-        if self.images < 2 or self.levels < 1:
-            raise UserError("images: at least 2, levels: at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,15 +221,10 @@ class SimilaritySpec:
     """
 
     kind: Literal["layer_similarity"] = "layer_similarity"
-    images: int = 64
-    levels: int = 8
-    step: int | str | None = None
+    images: Count = 64
+    levels: Count = 8
+    step: Step = None
     pick: Literal["first", "even"] = "first"
-
-    def __post_init__(self) -> None:
-        check_step(self.step)
-        if self.images < 1 or self.levels < 1:
-            raise UserError("images and levels: at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,21 +244,16 @@ class SamplesSpec:
 
     kind: Literal["samples"] = "samples"
     metrics: tuple[Annotated[str, METRICS], ...] = ()
-    count: int = 64
+    count: Count = 64
     sampler: SamplerSpec = field(default_factory=SamplerSpec)
-    step: int | str | None = None
+    step: Step = None
     reference: ReferenceSpec | None = None
 
     def __post_init__(self) -> None:
-        check_step(self.step)
-        for name in self.metrics:
-            lookup(METRICS, name, "metrics")
         settle(self, metrics=tuple(dict.fromkeys(self.metrics)))
-        check_positive(self, "count")
         for name in self.metrics:
             if self.count < (fewest := METRICS[name].fewest):
-                few = f"count: {self.count} images are too few for {name}"
-                raise UserError(f"{few}, which needs {fewest}")
+                raise UserError(f"count: must be at least {fewest} for {name}, got {self.count}")
 
 
 EvaluationSpec = HeldoutSpec | SimilaritySpec | SamplesSpec

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from tread_lab.specs.bounds import Count, NotNegative, Rate
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.decode import decode, settle
-from tread_lab.specs.errors import UserError, check_not_negative, check_positive
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import RouteSpec, check_selections, resolve_routes, spans_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import short
@@ -23,13 +24,8 @@ class RateSpec:
         last: rate of the last network call.
     """
 
-    first: float = 0.0
-    last: float = 0.0
-
-    def __post_init__(self) -> None:
-        for rate in (self.first, self.last):
-            if not 0 <= rate < 1:
-                raise UserError(f"{rate} is outside [0, 1): at 1 no token would be left")
+    first: Rate = 0.0
+    last: Rate = 0.0
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -39,7 +35,7 @@ class RateSpec:
         except (TypeError, ValueError):
             rates = []
         if len(rates) not in (1, 2) or isinstance(value, bool):
-            raise UserError(f"{value!r} is not a rate; write 0.5, or 0.6->0 for a cosine")
+            raise UserError(f"must be a rate, got {value!r}. Try 0.5, or '0.6->0' for a cosine.")
         return {"first": rates[0], "last": rates[-1]}
 
     def at(self, progress: float) -> float:
@@ -70,13 +66,12 @@ class BranchSpec:
 
     label: Literal["class", "none"] | None = None
     rate: RateSpec = field(default_factory=RateSpec)
-    step: int | None = None
+    step: Count | None = None
     path: Literal["full", "dropped"] = "full"
 
     def __post_init__(self) -> None:
-        check_positive(self, "step")
         if self.path == "dropped" and not self.rate.zero:
-            raise UserError(f"path: dropped leaves no tokens for the rate {self.rate}")
+            raise UserError(f"path: must be full with a rate, got dropped and {self.rate}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +97,7 @@ class GuidanceSpec:
             effect, those of the branches do.
     """
 
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     strong: BranchSpec = field(default_factory=BranchSpec)
     weak: BranchSpec = field(default_factory=BranchSpec)
     interval: tuple[float, float] | None = None
@@ -111,9 +106,8 @@ class GuidanceSpec:
 
     def __post_init__(self) -> None:
         """Write out what is implied, and forget what has no effect: equal sums are equal specs."""
-        check_not_negative(self, "weight")
         if self.interval is not None and self.interval[0] > self.interval[1]:
-            raise UserError(f"interval: {list(self.interval)} ends before it starts")
+            raise UserError(f"interval: must be [lowest, highest], got {list(self.interval)}")
         strong, weak = self.strong, self.weak
         alike = (strong.rate, strong.step) == (weak.rate, weak.step)
         unlabelled = alike or weak.path == "dropped"

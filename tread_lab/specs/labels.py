@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from tread_lab.specs.cell import AnySpec, Cell, Spec, Trial, axis_label
-from tread_lab.specs.decode import encode
+from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.fields import dotted
 from tread_lab.specs.recipe import PlainLoss
 from tread_lab.specs.routes import RouteBypass, RouteSpec
@@ -87,7 +87,7 @@ def run_labels(trials: Sequence[Trial[Spec]]) -> dict[str, str]:
 def settings_of(trials: Iterable[Trial[Spec]]) -> dict[str, str]:
     """Return run -> `settings_signature`, which the seeds of a cell share."""
     specs = {trial.run: trial.spec for trial in trials}
-    return {run: settings_signature(spec) for run, spec in specs.items()}
+    return {run: settings_signature(decode(RunSpec, spec)) for run, spec in specs.items()}
 
 
 def kind_of(trial: Trial[Spec], settings: dict[str, str]) -> Kind:
@@ -205,7 +205,7 @@ def ancestors(spec: OneSpec) -> Iterator[tuple[str, OneSpec]]:
         parent = start.get("run")
     if parent is not None:
         yield from ancestors(parent)
-        yield signature(parent), parent
+        yield signature(decode(RunSpec, parent)), parent
 
 
 def _label(role: str, cell: Mapping[str, Any], spec: Spec) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
+from tread_lab.specs.decode import unhashed
 from tread_lab.specs.errors import UserError, lookup
 from tread_lab.specs.registry import Registry
 
@@ -175,11 +176,13 @@ class ReferenceSpec:
     """
 
     name: str
-    path: str | None = None
+    path: str | None = unhashed(None)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name) or self.name == HELDOUT:
-            raise UserError(f"name: {self.name!r} is no name of statistics, such as imagenet256")
+            raise UserError(
+                f"name: must be letters and digits, got {self.name!r}. Try imagenet256."
+            )
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from tread_lab.specs.bounds import Count, Natural, Positive, within
 from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, check_positive, lookup, suggest
+from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.registry import Registry
 
-DEEPEST = 10_000  # blocks
 # DiT paper, table 1: depth, width, heads
 SIZES = {"S": (12, 384, 6), "B": (12, 768, 12), "L": (24, 1024, 16), "XL": (28, 1152, 16)}
 # The word before a size, as in `DiT-S/2`; that of a plugin is its name.
@@ -90,54 +90,49 @@ class ModelSpec:
     """
 
     backbone: Annotated[str, BACKBONES] = "dit"
-    depth: int
-    width: int
-    heads: int = 0
-    patch: int = 2
-    mlp_ratio: float = 4.0
+    depth: Annotated[int, within("[1, 10000]")]
+    width: Count
+    heads: Natural = 0
+    patch: Count = 2
+    mlp_ratio: Positive = 4.0
     norm: Literal["layer", "rms"] = "layer"
     mlp: Literal["gelu", "swiglu"] = "gelu"
     rope: bool = False
     qk_norm: bool = False
-    state: int = STATE
+    state: Count = STATE
     init: Literal["adaln_zero", "official_code"] = "adaln_zero"
     relative_bias: bool = False
     trained_positions: bool = False
 
     def __post_init__(self) -> None:
-        check_positive(self, "depth", "width", "patch", "mlp_ratio", "state")
-        if self.depth > DEEPEST:
-            raise UserError(f"depth: {self.depth} blocks are more than {DEEPEST:,}")
-        if self.heads < 0:
-            raise UserError(f"heads: must be positive, got {self.heads}")
-        options = lookup(BACKBONES, self.backbone, "backbone").options
+        options = BACKBONES[self.backbone].options
         self._check_options(options)
         if "heads" in options:
             self._check_heads()
         if self.width % 4:
-            raise UserError(f"width: {self.width} is not a multiple of 4 (2-D positions need it)")
+            raise UserError(f"width: must be a multiple of 4, for 2-D positions, got {self.width}")
         scanned = {"heads": 0, "mlp_ratio": 4.0}
         settle(self, **{name: value for name, value in scanned.items() if name not in options})
 
     def _check_options(self, options: Sequence[str]) -> None:
-        chosen = {name: value for name, value in OPTIONS.items() if getattr(self, name) == value}
-        if self.state != STATE:
-            chosen["state"] = self.state
-        for name, value in chosen.items():
-            if name in options:
-                continue
-            owner = " and ".join(b for b, own in BACKBONES.built_in.items() if name in own.options)
-            raise UserError(f"{name}: {value} is an option of {owner}; {self.backbone} has none")
+        chosen = [name for name, value in OPTIONS.items() if getattr(self, name) == value]
+        chosen += ["state"] if self.state != STATE else []
+        for name in chosen:
+            if name not in options:
+                owner = next(b for b, own in BACKBONES.items() if name in own.options)
+                raise UserError(f"{name}: requires the backbone {owner}, got {self.backbone}")
 
     def _check_heads(self) -> None:
         if self.heads == 0:
-            raise UserError("missing key 'heads': attention needs a number that divides the width")
+            raise UserError(f"heads: must divide the width. Try heads={usual_heads(self.width)}.")
         if self.width % self.heads:
-            raise UserError(f"heads: {self.heads} does not divide the width {self.width}")
+            raise UserError(f"heads: must divide the width {self.width}, got {self.heads}")
         if self.rope and self.width // self.heads % 4:
-            raise UserError(f"rope: a head of {self.width // self.heads} is not a multiple of 4")
+            raise UserError(
+                f"rope: must have heads of a multiple of 4, got {self.width // self.heads}"
+            )
         if self.rope and self.relative_bias:
-            raise UserError("relative_bias: attention with rotary positions has none; choose one")
+            raise UserError("relative_bias: must be false with rotary positions. Try rope=false.")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -179,18 +174,17 @@ class ModelSpec:
     @property
     def scans(self) -> bool:
         """Whether tokens are read in order, so that only whole rows may leave."""
-        return lookup(BACKBONES, self.backbone, "backbone").scans
+        return BACKBONES[self.backbone].scans
 
     @property
     def takes_text(self) -> bool:
         """Whether tokens of a text, which have no place in the image, may stand in its blocks."""
-        texts = lookup(BACKBONES, self.backbone, "backbone").texts
-        return texts and not (self.rope or self.relative_bias)
+        return BACKBONES[self.backbone].texts and not (self.rope or self.relative_bias)
 
     @property
     def hidden(self) -> int:
         """h, the hidden width of the MLP."""
-        return int(lookup(MLP_SHARE, self.mlp, "model.mlp") * int(self.width * self.mlp_ratio))
+        return int(MLP_SHARE[self.mlp] * int(self.width * self.mlp_ratio))
 
 
 def depth_of(name: str) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from tread_lab.specs.bounds import Count, Natural, NotNegative, Positive, Rate, Share, within
 from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, check_not_negative, check_positive
-from tread_lab.specs.registry import Registry
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.registry import Registry, import_plugins
 from tread_lab.specs.systems import SystemSpec, Variants
 
 if TYPE_CHECKING:
@@ -22,11 +23,8 @@ class EDMSpec:
 
     kind: Literal["edm"] = "edm"
     p_mean: float = -1.2
-    p_std: float = 1.2
-    sigma_data: float = 0.5
-
-    def __post_init__(self) -> None:
-        check_positive(self, "p_std", "sigma_data")
+    p_std: Positive = 1.2
+    sigma_data: Positive = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +39,7 @@ class FlowSpec:
 
     kind: Literal["flow"] = "flow"
     time: Literal["logit_normal", "uniform"] = "logit_normal"
-    direction: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_not_negative(self, "direction")
+    direction: NotNegative = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +108,8 @@ class EnsembleLoss(Loss):
 
     kind: Literal["ensemble"] = "ensemble"
     form: Literal["equation", "code"] = "equation"
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     noise_weight: Literal["dsm", "both", "none"] = "dsm"
-
-    def __post_init__(self) -> None:
-        check_not_negative(self, "weight")
 
     def resolved(self, run: RunSpec) -> EnsembleLoss:
         """Return the loss with `dsm` for `both` where they are one: lambda is 0, or the process
@@ -144,13 +136,10 @@ class EmaSpec:
         halflife: half-life as a fraction of all steps; replaces `decay` where given.
     """
 
-    decay: float = 0.9999
-    halflife: float | None = None
+    decay: Rate = 0.9999
+    halflife: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_positive(self, "halflife")
-        if not 0 <= self.decay < 1:
-            raise UserError(f"decay: {self.decay} is outside [0, 1)")
         if self.halflife is not None and self.decay != EmaSpec.decay:
             raise UserError(
                 f"decay: has no effect beside a half-life, got {self.decay}. Write halflife: null,"
@@ -172,6 +161,22 @@ class EmaSpec:
         return self.at(steps) ** steps
 
 
+StepOrShare = Annotated[int | float, within("[0, inf)")]
+
+
+def step_at(field: str, value: float, steps: int) -> int:
+    """Return a step as written; a fraction of all steps is rounded to the nearest step.
+
+    Raises:
+        UserError: a fraction above 1.
+    """
+    if isinstance(value, float) and value <= 1:
+        return round(value * steps)
+    if not float(value).is_integer():
+        raise UserError(f"{field}: must be a step or a fraction, got {value}. Try 30 or 0.04.")
+    return int(value)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainSpec:
     """The training recipe; defaults are the paper's (supplement A.1).
@@ -185,31 +190,20 @@ class TrainSpec:
         label_drop: probability that a label is replaced by the null class.
     """
 
-    steps: int = 400_000
-    batch: int = 256
-    lr: float = 1e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    steps: Natural = 400_000
+    batch: Count = 256
+    lr: Positive = 1e-4
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    eps: Positive = 1e-8
+    weight_decay: NotNegative = 0.0
     schedule: Annotated[str, SCHEDULES] = "constant"
-    warmup: int | float = 0
-    clip: float | None = None
+    warmup: StepOrShare = 0
+    clip: Positive | None = None
     ema: EmaSpec = field(default_factory=EmaSpec)
-    label_drop: float = 0.1
+    label_drop: Share = 0.1
 
     def __post_init__(self) -> None:
-        check_positive(self, "batch", "lr", "eps", "clip")
-        check_not_negative(self, "steps", "warmup", "weight_decay")
-        if isinstance(self.warmup, float):
-            share = self.warmup if self.warmup.is_integer() else self.warmup * self.steps
-            if not self.warmup.is_integer() and self.warmup > 1:
-                raise UserError(f"warmup: {self.warmup} is no step; write 30 or a fraction: 0.04")
-            settle(self, warmup=round(share))
-        if not 0 <= self.label_drop <= 1:
-            raise UserError(f"label_drop: {self.label_drop} is outside [0, 1]")
-        for beta in self.betas:
-            if not 0 <= beta < 1:
-                raise UserError(f"betas: {beta} is outside [0, 1)")
+        settle(self, warmup=step_at("warmup", self.warmup, self.steps))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,21 +224,23 @@ class ExecutionSpec:
         plugins: modules that register what the run names; `plugins` of its file.
     """
 
-    micro_batch: int | None = None
-    log_every: int = 100
-    checkpoint_every: int = 5_000
-    keep_checkpoints: int = 2
-    keep_steps: tuple[int, ...] = ()
-    workers: int = 0
+    micro_batch: Count | None = None
+    log_every: Count = 100
+    checkpoint_every: Count = 5_000
+    keep_checkpoints: Count = 2
+    keep_steps: tuple[Count, ...] = ()
+    workers: Natural = 0
     compile: Literal["auto", "blocks", "none"] = "auto"
     deterministic: bool = False
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_positive(self, "micro_batch", "log_every", "checkpoint_every", "keep_checkpoints")
-        check_not_negative(self, "workers")
-        if any(step < 1 for step in self.keep_steps):
-            raise UserError(f"keep_steps: {list(self.keep_steps)} must be positive steps")
+        import_plugins(self.plugins)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Import them in each process that the run is sent to."""
+        import_plugins(state["plugins"])
+        vars(self).update(state)
 
     @property
     def kernels(self) -> tuple[str, bool]:

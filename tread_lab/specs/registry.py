@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tread_lab.specs.errors import UserError, first_line
+from tread_lab.specs.errors import UserError, first_line, suggest
 
 Entry = TypeVar("Entry")
 Added = TypeVar("Added")
 
 
-class Registry(Mapping[str, Entry]):
+class Registry(dict[str, Entry]):
     """The names of one kind, each with its entry.
 
     Args:
@@ -26,17 +26,13 @@ class Registry(Mapping[str, Entry]):
     def __init__(
         self, noun: str, built_in: Mapping[str, Entry], facts: Registry[Any] | None = None
     ) -> None:
+        super().__init__(built_in)
         self.noun, self.built_in, self._facts = noun, dict(built_in), facts
-        self._added: dict[str, Entry] = {}
 
-    def __getitem__(self, name: str) -> Entry:
-        return self.built_in[name] if name in self.built_in else self._added[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self.built_in, *self._added))
-
-    def __len__(self) -> int:
-        return len(self.built_in) + len(self._added)
+    def __call__(self, name: str) -> None:
+        """Refuse a name that no entry has, as the type of a field declares it."""
+        if name not in self:
+            raise UserError(f"unknown {self.noun} {name!r}{suggest(name, self)}")
 
     def register(self, name: str, facts: object = None) -> Callable[[Added], Added]:
         """Return a decorator that adds what it decorates under a name.
@@ -53,7 +49,7 @@ class Registry(Mapping[str, Entry]):
         def add(entry: Any) -> Any:
             if self._facts is not None:
                 self._facts.register(name)(facts)
-            self._added[name] = entry
+            self[name] = entry
             return entry
 
         return add
@@ -66,8 +62,6 @@ def import_plugins(names: Iterable[str]) -> None:
         UserError: one cannot be imported; names it.
     """
     for name in names:
-        if name in sys.modules:
-            continue
         if (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)
         try:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from tread_lab.specs.bounds import Rate
 from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, lookup, suggest
+from tread_lab.specs.errors import UserError, shown, suggest
 from tread_lab.specs.registry import Registry
 from tread_lab.specs.systems import SystemSpec, Variants
 
@@ -87,7 +88,7 @@ class Bypass(SystemSpec):
             UserError: there are several.
         """
         if len(routes) != 1:
-            raise UserError(f"bypass: {self.kind} needs exactly one route, got {len(routes)}")
+            raise UserError(f"bypass: {self.kind} requires one route, got {len(routes)}")
         return routes[0]
 
     def dropped(self, *, routed: bool) -> float:
@@ -162,15 +163,8 @@ class RouteSpec:
 
     start: Position
     end: Position
-    rate: float = 0.5
+    rate: Rate = 0.5
     selection: Annotated[str, SELECTIONS] = "random"
-
-    LACKING: ClassVar[str] = ": a route has a start and an end, as route=2->8 gives them"
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rate < 1:
-            why = ": at 1 no token would be left" if self.rate >= 1 else ""
-            raise UserError(f"rate: {self.rate} is outside [0, 1){why}")
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -179,7 +173,8 @@ class RouteSpec:
         start, arrow, rest = written.partition("->")
         end, _, selection = rest.partition(" by ")
         if not (start.strip() and arrow and end.strip()) or len(written) > 100:
-            raise UserError(f"{value!r} is not a route; write '2->8' or {{start: 2, end: B-4}}")
+            quoted = " (a shell takes an unquoted > for a file)" if written[-1:] == "-" else ""
+            raise UserError(f"must be a route, got {shown(value)}{quoted}. Try '2->8'.")
         ends = {"start": _number(start.strip()), "end": _number(end.strip())}
         return {**ends, "selection": selection.strip()} if selection else ends
 
@@ -188,10 +183,10 @@ class RouteSpec:
         start, end = block_index(self.start, depth), block_index(self.end, depth)
         if not 0 <= start < depth or not 0 <= end < depth:
             raise UserError(
-                f"route {start}->{end} leaves the network: blocks are 0..{depth - 1} (B={depth})"
+                f"must be within blocks 0..{depth - 1} of the network, got {start}->{end}"
             )
         if start > end:
-            raise UserError(f"route {start}->{end} starts after its end; both ends are inclusive")
+            raise UserError(f"must start before its end, got {start}->{end}. Try {end}->{start}.")
         same = (type(self.start), type(self.end)) == (int, int)
         return self if same else dataclasses.replace(self, start=start, end=end)
 
@@ -235,7 +230,7 @@ def block_index(position: Position, depth: int) -> int:
         return int(value * depth + 0.5)
     match = re.fullmatch(r"B ?- ?(\d{1,9})", value) if isinstance(value, str) else None
     if match is None:
-        raise UserError(f"{position!r} is not a position; write 2, B-4, 1/6 or 0.25")
+        raise UserError(f"must be a position, got {position!r}. Try 2, B-4, 1/6 or 0.25.")
     return depth - int(match[1])
 
 
@@ -258,8 +253,8 @@ def resolve_routes(routes: Sequence[RouteSpec], depth: int) -> tuple[RouteSpec, 
             raise error.at(f"routes[{k}]") from None
         if resolved and route.blocks[0] <= resolved[-1].blocks[-1]:
             raise UserError(
-                f"routes[{k}]: {route} must start after {resolved[-1]} has ended;"
-                " list routes in order, without overlap"
+                f"routes[{k}]: must start after block {resolved[-1].end}, where the route before"
+                f" ends, got {route}"
             )
         resolved.append(route)
     return tuple(route for route in resolved if route.rate > 0)
@@ -269,28 +264,28 @@ def check_selections(routes: Sequence[RouteSpec], tokens: int, *, scans: bool) -
     """Refuse selections that the network or its grid of `tokens` cannot have."""
     for k, route in enumerate(routes):
         where, side = f"routes[{k}]", math.isqrt(tokens)
-        facts = lookup(SELECTIONS, route.selection, "selection")
+        facts = SELECTIONS[route.selection]
         if scans and not facts.keeps_order:
             raise UserError(
-                f"{where}.selection: {route.selection} tears the rows that a scan reads in order;"
-                " write selection: rows, or `2->8 by rows`"
+                f"{where}.selection: must keep the rows that a scan reads, got {route.selection}."
+                f" Try '{route} by rows'."
             )
         if side % facts.side:
             raise UserError(
-                f"{where}.selection: {route.selection} needs a grid whose side is a multiple of"
-                f" {facts.side}, this one has {side} x {side} tokens"
+                f"{where}.selection: {route.selection} requires a grid whose side is a multiple of"
+                f" {facts.side}, got {side} x {side} tokens. Try selection: random."
             )
         if route.routed(tokens) == 0:
-            least, how = route.unit(tokens) / tokens, f"{tokens} tokens by {route.selection}"
             raise UserError(
-                f"{where}.rate: {route.rate:g} routes nothing of {how}; at least {least:g} does"
+                f"{where}.rate: must route a token of {tokens}, got {route.rate:g}."
+                f" Try {route.unit(tokens) / tokens:g}."
             )
 
 
 def _number(text: Position) -> Position:
     """Return 3 for `3`, 0.25 (a fraction of the depth) for `0.25` and `1/4`, else the text."""
     if isinstance(text, float) and not 0 <= text <= 1:
-        raise UserError(f"{text} is not a position; a fraction of the depth lies in [0, 1]")
+        raise UserError(f"must be a block or a fraction of the depth in [0, 1], got {text}")
     if not isinstance(text, str):
         return text
     if re.fullmatch(r"-?\d{1,9}", text):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from tread_lab.specs.bounds import Natural
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, check_not_negative, lookup
+from tread_lab.specs.decode import settle, unhashed
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.recipe import (
     LOSSES,
@@ -18,10 +19,11 @@ from tread_lab.specs.recipe import (
     Loss,
     PlainLoss,
     ProcessSpec,
+    StepOrShare,
     TrainSpec,
     outputs,
+    step_at,
 )
-from tread_lab.specs.registry import import_plugins
 from tread_lab.specs.routes import (
     BYPASSES,
     Bypass,
@@ -59,16 +61,16 @@ class InitSpec:
 
     run: RunSpec | None = None
     weights: Literal["ema", "model"] = "ema"
-    file: str | None = None
+    file: str | None = unhashed(None)
     digest: str | None = None
     published_as: Literal["sit"] | None = None
-    unlabelled: bool = False
+    unlabelled: bool = unhashed(False)
 
     def __post_init__(self) -> None:
         if (self.run is None) == (self.file is None):
-            raise UserError("say either run or file")
+            raise UserError("must be either a run or a file")
         if self.published_as is not None and self.file is None:
-            raise UserError("published_as: says what a file is; name it by `file`")
+            raise UserError("published_as: requires a file. Try init_from.file=WEIGHTS.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,47 +95,35 @@ class RunSpec:
         seed: names every random draw of the run together with (step, sample).
     """
 
+    # First, because its plugins register what other fields name.
+    execution: ExecutionSpec = unhashed(factory=ExecutionSpec)
     model: ModelSpec
     data: DataSpec = field(default_factory=DataSpec)
     process: ProcessSpec = field(default_factory=EDMSpec)
     routes: tuple[RouteSpec, ...] = ()
     bypass: Annotated[Bypass, BYPASSES] = field(default_factory=RouteBypass)
-    routes_from: int | float = 0
-    routes_until: int | float | None = None
+    routes_from: StepOrShare = 0
+    routes_until: StepOrShare | None = None
     loss: Annotated[Loss, LOSSES] = field(default_factory=PlainLoss)
     repa: Annotated[SystemSpec | None, Variants("repa")] = None
     init_from: InitSpec | None = None
     train: TrainSpec = field(default_factory=TrainSpec)
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = "bf16"
     fp32_block: Literal["off", "j", "j+1"] = "j+1"
-    seed: int = 0
-    execution: ExecutionSpec = field(default_factory=ExecutionSpec)
+    seed: Natural = 0
     captions: Annotated[ConditionSpec | None, Variants("captions")] = None
-
-    @staticmethod
-    def before_decoding(tree: Mapping[str, Any]) -> None:
-        """Import the modules that register what the run names."""
-        execution = tree.get("execution")
-        import_plugins((execution.get("plugins") or ()) if isinstance(execution, Mapping) else ())
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Import them in each process that the run is sent to."""
-        import_plugins(state["execution"].plugins)
-        vars(self).update(state)
 
     def __post_init__(self) -> None:
         if self.data.size % self.model.patch:
             raise UserError(
-                f"model.patch: {self.model.patch} does not divide data.size {self.data.size}"
+                f"model.patch: must divide data.size ({self.data.size}), got {self.model.patch}"
             )
-        check_not_negative(self, "seed")
         settle(self, **self._resolved())
         settle(self, **{name: part.resolved(self) for name, part in self.systems.items()})
         if self.parent is not None and self.parent.network != self.network:
             raise UserError(
-                "init_from.run: trains another network (model, data, process or bypass);"
-                " to go on densely after masking or sprint keep routes and bypass and say"
-                " routes_until: 0"
+                "init_from.run: must train the same network (model, data, process, bypass). To"
+                " continue densely after masking or sprint, keep routes and try routes_until=0."
             )
 
     def _resolved(self) -> dict[str, Any]:
@@ -143,8 +133,10 @@ class RunSpec:
         """
         routes = resolve_routes(self.routes, self.model.depth)
         check_selections(routes, self.tokens, scans=self.model.scans)
-        first, last = self._step("routes_from"), self._step("routes_until")
-        if last is not None and last >= self.train.steps:
+        steps, last = self.train.steps, self.routes_until
+        first = step_at("routes_from", self.routes_from, steps)
+        last = None if last is None else step_at("routes_until", last, steps)
+        if last is not None and last >= steps:
             last = None
         if not routes:
             resolved = {"routes": (), "routes_from": 0, "routes_until": None, "fp32_block": "off"}
@@ -167,15 +159,6 @@ class RunSpec:
         parts = (getattr(self, name) for name in BESIDE)
         return [str(part) for part in parts if part is not None and part.in_label]
 
-    def _step(self, name: str) -> int | None:
-        """Return a step as written; a fraction of all steps is rounded to the nearest step."""
-        value: float | None = getattr(self, name)
-        if value is None:
-            return None
-        if value < 0 or (isinstance(value, float) and value > 1):
-            raise UserError(f"{name}: {value} is no step; write 500 or a fraction such as 0.9")
-        return value if isinstance(value, int) else round(value * self.train.steps)
-
     @property
     def tokens(self) -> int:
         """N, the tokens of one sample."""
@@ -194,7 +177,7 @@ class RunSpec:
     @property
     def fp32_blocks(self) -> frozenset[int]:
         """The blocks around the end j of every route that stay in fp32."""
-        after = lookup(_FP32_AFTER, self.fp32_block, "fp32_block")
+        after = _FP32_AFTER[self.fp32_block]
         blocks = (route.blocks[-1] + offset for route in self.routes for offset in after)
         return frozenset(block for block in blocks if block < self.model.depth)
 

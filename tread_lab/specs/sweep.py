@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tread_lab.specs.axes import numbers
+from tread_lab.specs.bounds import Count, Natural, Positive, within
 from tread_lab.specs.decode import settle
-from tread_lab.specs.errors import UserError, check_not_negative, check_positive
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
@@ -58,15 +59,13 @@ class SearchSpec:
     """
 
     sampler: Literal["tpe", "gp", "random"] = "tpe"
-    trials: int = 20
+    trials: Count = 20
     objectives: tuple[str, ...] = ()
-    seed: int = 0
-    startup: int = 8
-    parallel: int = 2
+    seed: Natural = 0
+    startup: Count = 8
+    parallel: Count = 2
 
     def __post_init__(self) -> None:
-        check_positive(self, "trials", "startup", "parallel")
-        check_not_negative(self, "seed")
         if len(set(self.objectives)) != len(self.objectives):
             raise UserError(f"objectives: {list(self.objectives)} must be distinct")
 
@@ -85,13 +84,8 @@ class StopEarlySpec:
             grace x reduction^k, none beyond steps / reduction.
     """
 
-    grace: int | None = None
-    reduction: int = 3
-
-    def __post_init__(self) -> None:
-        if self.reduction < 2:
-            raise UserError(f"reduction: at least 2, got {self.reduction}")
-        check_positive(self, "grace")
+    grace: Count | None = None
+    reduction: Annotated[int, within("[2, inf)")] = 3
 
     @staticmethod
     def from_shorthand(value: Any) -> dict[str, Any]:
@@ -152,14 +146,13 @@ class SweepSpec:
     evaluate: tuple[Any, ...] | None = None
     sampler_axes: Any = field(default_factory=dict)
     search: SearchSpec | None = None
-    hours: float | None = None
+    hours: Positive | None = None
     stop_early: StopEarlySpec | None = None
     match: Literal["train_flops", "train_seconds"] | None = None
     controls: tuple[dict[str, Any], ...] = ()
     plugins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_positive(self, "hours")
         if "data.path" in str(self.where):
             raise UserError("where: data.path is no value; list the cells under `trials`")
         if self.match is not None and self.baseline is None:

@@ -21,7 +21,7 @@ import torch
 from ray import cloudpickle, tune
 from ray.tune.search import Searcher
 
-from tread_lab.engine.device import pick
+from tread_lab.engine.device import model, pick, precisions
 from tread_lab.engine.provenance import decisive, fingerprint, of_nodes
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import Unavailable, UserError, first_line
@@ -119,7 +119,8 @@ def cluster_devices(resources: RunResources) -> Devices:
 
 
 def _facts(device: str) -> DeviceFacts:
-    return DeviceFacts.of(_working(device))
+    working = _working(device)
+    return DeviceFacts(working.type, model(working), precisions(working))
 
 
 def _working(device: str) -> torch.device:

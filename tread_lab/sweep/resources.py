@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tread_lab.hardware import gpus, usable_cpus
 from tread_lab.specs.errors import UserError
 
 if TYPE_CHECKING:  # the command line lists the names at once
@@ -119,18 +120,16 @@ def devices_of(executor: str, resources: RunResources) -> Devices:
         UserError: a run is to have more than there is.
         Unavailable: the cluster at RAY_ADDRESS does not answer.
     """
-    import torch
-
     from tread_lab.sweep.plan.devices import Devices
 
     if executor == "ray" and os.environ.get("RAY_ADDRESS"):
         from tread_lab.sweep.ray_runner import cluster_devices
 
         return cluster_devices(resources)
-    gpus = torch.cuda.device_count() if resources.gpus else 0
-    if resources.gpus > gpus:
-        raise UserError(f"--gpus: must be at most {gpus} on this machine, got {resources.gpus:g}")
-    slots = resources.slots(cpus_here(), gpus) if executor == "ray" else 1
+    found = len(gpus()) if resources.gpus else 0
+    if resources.gpus > found:
+        raise UserError(f"--gpus: must be at most {found} on this machine, got {resources.gpus:g}")
+    slots = resources.slots(cpus_here(), found) if executor == "ray" else 1
     if not slots:
         raise UserError(f"--cpus: must be at most {cpus_here()} here, got {resources.cores}")
     here = Devices.here(resources.device or resources.worker_device)
@@ -142,6 +141,4 @@ def cpus_here() -> int:
 
     Ray is given as many: by itself it counts all, or what it takes for the limits of a container.
     """
-    from tread_lab.engine.device import usable_cpus
-
     return max(1, int(usable_cpus()))

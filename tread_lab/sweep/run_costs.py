@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.engine.device import peak_flops
 from tread_lab.records import metric_names
 from tread_lab.records.log import Entry

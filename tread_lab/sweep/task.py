@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tread_lab.engine.checkpoint import list_checkpoints, step_of
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState

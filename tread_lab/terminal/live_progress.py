@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counts_text, duration

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import state_in_sweep
 from tread_lab.specs.decode import encode

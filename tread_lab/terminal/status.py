@@ -26,7 +26,6 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import run_label, run_labels
-from tread_lab.specs.signature import signature
 from tread_lab.specs.units import counted, counts_text, duration, quantity
 from tread_lab.terminal.console import (
     ROWS,
@@ -225,9 +224,11 @@ def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
 def _evaluated(folder: RunFolder) -> Iterator[tuple[dict[str, float], dict[str, int]]]:
     """Yield the metrics of each evaluation by name, and `{step: 250}`, empty for the end."""
     names = MetricNames(folder.evaluation_defaults())
-    for tree in filter(None, (evaluation.read() for evaluation in folder.evaluations())):
-        spec = tree["spec"]
-        values = {names.name(k, signature(spec), spec): v for k, v in tree["metrics"].items()}
+    for evaluation in folder.evaluations():
+        if (tree := evaluation.read()) is None:
+            continue
+        spec, own = tree["spec"], evaluation.path.name
+        values = {names.name(k, own, spec): v for k, v in tree["metrics"].items()}
         yield values, {} if spec.get("step") is None else {"step": int(spec["step"])}
 
 

@@ -4,51 +4,35 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from tests.four_sweeps import ENDINGS
 from tests.synthetic import (
     FD,
-    PAPER_PLACEMENTS,
-    sample_images,
     small,
     write_sweep,
 )
-from tread_lab.analysis.figures.catalogue import sweep_records
 from tread_lab.analysis.figures.curves import (
     Curves,
     best_rate,
     rates_caption,
-    selection_rates,
 )
 from tread_lab.analysis.figures.over_training import over_training
 from tread_lab.analysis.figures.placements import placements
 from tread_lab.analysis.figures.points import bare_rows
-from tread_lab.analysis.figures.samples import how_drawn, sample_rows, sheet
-from tread_lab.analysis.figures.style import as_bytes, figure
+from tread_lab.analysis.figures.samples import sample_rows
+from tread_lab.analysis.figures.style import figure
 from tread_lab.analysis.figures.time_to_equal import (
     cost_to_reach,
     draw_time_to_equal,
     published_time_to_equal,
 )
-from tread_lab.analysis.report.answer import answer
 from tread_lab.analysis.tables import published
+from tread_lab.dashboards.answer import answer
 from tread_lab.frames import steps_frame, trials_frame
 from tread_lab.records.durable import write_json
-from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import SamplesSpec, decode, encode
-
-
-def test_a_figure_has_room_for_the_names_of_all_curves(tmp_path: Path) -> None:
-    routes = [(start, end) for end in range(12) for start in range(end)][:40]
-    lab = write_sweep(tmp_path, small(routes=routes, rates=(0.25, 0.5), images=2, levels=1))
-    drawn = next(selection_rates.draw(sweep_records(lab, lab.sweep("placement"))))
-    assert as_bytes(drawn.figure, "png")  # without a warning that the layout collapsed
 
 
 def test_a_cell_has_a_curve_over_stages_only_if_all_its_seeds_completed(tmp_path: Path) -> None:
@@ -81,56 +65,6 @@ def test_published_factors_are_the_printed_ones() -> None:
     assert not any(box.y0 < level < box.y1 for box in boxes for level in levels)
     curves = [line.get_transform().transform_path(line.get_path()) for line in ax.lines]
     assert not any(curve.intersects_bbox(box, filled=False) for curve in curves for box in boxes)
-
-
-def test_samples_share_columns_and_keep_an_ending_of_every_kind(
-    paper_lab: Lab, paper_frame: pd.DataFrame
-) -> None:
-    rows = sample_rows(paper_lab, paper_frame)
-    assert rows is not None and rows.rows[0].name == "dense"
-    assert {row.state for row in rows.rows if row.images is None} == set(ENDINGS.values())
-    for row in rows.rows:
-        if row.images is not None and row.name != "dense":
-            i, j = map(int, row.name.removesuffix(" s=0.5").split("->"))
-            assert np.array_equal(row.images, sample_images((i, j))[:12])
-    assert sheet(rows).shape == (8 * 7, 12 * 7, 1)  # eight rows at most
-    done = paper_frame["state"] == "completed"
-    six = paper_frame["cell"].isin(paper_frame[done]["cell"].unique()[:6])
-    few = sample_rows(paper_lab, paper_frame[six | ~done])
-    assert few is not None and len(few.rows) == 8
-
-
-@pytest.mark.parametrize(
-    ("tree", "said"),
-    [
-        (1, "without guidance"),
-        (2, "guidance w = 2"),
-        ({"weight": 1.5, "weak": {"step": 250}}, "guidance w = 1.5 AG(250)"),
-        ({"weight": 2, "interval": [0.2, 5]}, "guidance w = 2 interval=[0.2, 5.0]"),
-        ({"strong": {"rate": 0.5}, "routes": ["1->2"]}, "without guidance routed(0.5) routes=1->2"),
-    ],
-)
-def test_pictures_and_cards_say_how_images_were_guided(tree: Any, said: str) -> None:
-    spec = encode(decode(SamplesSpec, {"sampler": {"steps": 4, "guidance": tree}}))
-    assert how_drawn(spec) == f"{said}, heun 4 steps"
-
-
-def test_samples_of_other_sizes_or_labels_are_not_shown_and_eight_rows_are(tmp_path: Path) -> None:
-    """Six kinds of rows without images leave room for two with."""
-    endings = dict(
-        zip(PAPER_PLACEMENTS, ("failed", "diverged", "stopped", "pending", "interrupted"))
-    )
-    lab = write_sweep(tmp_path, small(routes=PAPER_PLACEMENTS, states=endings, pictures=True))
-    frame = trials_frame(lab, "placement")
-    changes = {(0, 8): {"arr_0": np.zeros((16, 8, 8, 1))}, (0, 9): {"arr_1": np.ones(16)}}
-    for (start, end), arrays in changes.items():
-        run = frame.loc[frame["route"] == f"{start}->{end}", "run"].iloc[0]
-        (path,) = lab.run(run).path.glob("evaluations/*/samples.npz")
-        np.savez(path, **{**np.load(path), **arrays})
-    rows = sample_rows(lab, frame)
-    assert rows is not None and sheet(rows).shape == (8 * 7, 12 * 7, 1)
-    assert [row.name for row in rows.rows[:2]] == ["dense", "2->8 s=0.5"]
-    assert {row.state for row in rows.rows[2:]} == {*endings.values(), "unmeasured"}
 
 
 def test_samples_of_a_stopped_run_are_not_shown_as_those_of_a_trained_one(tmp_path: Path) -> None:

@@ -6,15 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tread_lab.analysis.figures.curves import Curves
 from tread_lab.analysis.figures.over_training import (
     caption,
-    draw_over_training,
     over_training,
     training_metrics,
 )
-from tread_lab.analysis.figures.points import bare_rows
-from tread_lab.analysis.figures.style import figure, legend_height
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
 from tread_lab.analysis.figures.time_to_equal import time_to_equal
 from tread_lab.frames import STEP
@@ -139,17 +135,3 @@ def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
         assert text.endswith(
             ". The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
         )
-
-
-@pytest.mark.parametrize("count", [2, 24])
-def test_a_legend_stands_in_the_figure_and_on_no_name_of_an_axis(count: int) -> None:
-    names = [f"0->{k} s=0.5 spend=0.25 another" for k in range(count)]
-    drawn = [bare_rows(curve=name, dense=False, x=[1.0, 2.0], value=[2.0, 1.0]) for name in names]
-    fig, (ax,) = figure(height=legend_height(count))
-    draw_over_training(Curves(FD, pd.concat(drawn, ignore_index=True)), ax, over="training steps")
-    fig.draw_without_rendering()
-    legend = ax.get_legend()
-    assert legend is not None
-    box, page = legend.get_window_extent(), fig.bbox
-    assert not box.overlaps(ax.xaxis.label.get_window_extent())
-    assert box.x0 >= page.x0 and box.x1 <= page.x1 and box.y0 >= page.y0 and box.y1 <= page.y1

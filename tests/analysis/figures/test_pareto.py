@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,48 +25,6 @@ def test_a_front_is_what_no_other_beats() -> None:
     value = np.array([5.0, 4.0, 3.0, 3.0, 1.0])
     assert list(pareto_front(cost, value)) == [True, False, True, False, True]
     assert list(pareto_front(cost, -value, lower=False)) == [True, False, True, False, True]
-
-
-@pytest.mark.parametrize(
-    ("spread", "more"), [(1.0, ""), (2e-4, ""), (1.0, " precision=bf16 method=another")]
-)
-def test_names_cover_neither_the_front_nor_a_point_nor_each_other(
-    spread: float, more: str, paper_frame: pd.DataFrame
-) -> None:
-    points = pareto(paper_frame)
-    points.rows["cost"] = 1 + spread * (points.rows["cost"] - 1)
-    points.rows["name"] += np.where(points.rows["name"] == "2->8 s=0.5", more, "")
-    _, (ax,) = figure()
-    draw_front(points, ax)
-    ax.figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in ax.texts if text.get_text()]
-    (steps,) = (line for line in ax.lines if line.get_label() == "front")
-    front = steps.get_transform().transform_path(steps.get_path())
-    assert not any(front.intersects_bbox(box, filled=False) for box in boxes)
-    dots = ax.transData.transform(points.measured[["cost", "value"]])
-    assert not any(box.contains(*dot) for box in boxes for dot in dots)
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    assert all(box.x1 <= ax.figure.bbox.x1 and box.x0 >= ax.bbox.x0 for box in boxes)
-    ticks = [tick.label1.get_window_extent() for tick in ax.xaxis.get_major_ticks()]
-    assert not any(a.overlaps(b) for a, b in itertools.pairwise(ticks))
-    assert ax.xaxis.get_offset_text().get_text() == ""
-    names = [text.get_text().replace(r"$\to$", "->") for text in ax.texts]
-    assert names == ["0->9", "0->8", f"2->8{more}", "dense"]  # all cells have the rate 0.5
-
-
-@pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
-def test_names_of_points_at_one_level_stand_within_the_axes(
-    metric: str, sign: int, guided: pd.DataFrame
-) -> None:
-    worse = 90.0 * (guided["role"] == "trial")
-    values = {f"{metric}{s}": sign * (worse - 1e-2 * n) for n, s in enumerate(SETTINGS)}
-    frame = guided.drop(columns=[f"{FD}{s}" for s in SETTINGS]).assign(**values)
-    frame.attrs["planned"] = [*values]
-    _, (ax,) = figure()
-    draw_front(guidance_front(frame, metric), ax)
-    ax.figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in ax.texts]
-    assert len(boxes) == 4 and all(ax.bbox.y0 < box.y0 and box.y1 < ax.bbox.y1 for box in boxes)
 
 
 @pytest.mark.parametrize("metric", ["gap/train", "similarity/adjacent", "cost/train_seconds"])

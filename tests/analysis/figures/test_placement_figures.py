@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,15 +15,12 @@ from tread_lab.analysis.figures.placement_figures import (
     draw_legend,
     draw_route_grid,
     draw_route_spans,
-    grids,
 )
 from tread_lab.analysis.figures.placements import best_route, placements
 from tread_lab.analysis.figures.points import Points, bare_rows
 from tread_lab.analysis.figures.style import (
     BETTER_TO_WORSE,
-    COLUMN,
     LESS_TO_MORE,
-    PAGE,
     Axes,
     figure,
     ink_on,
@@ -79,19 +74,6 @@ def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
     assert baseline_title(paper_frame, "gap/heldout").startswith("dense baseline: held-out loss = ")
     other = paper_frame.rename(columns={"heldout/loss": "heldout/loss images=32"})
     assert baseline_title(other, "gap/heldout") == ""
-
-
-def test_a_map_of_many_ends_has_the_width_of_the_page(paper_frame: pd.DataFrame) -> None:
-    places = placements(paper_frame, "gap/heldout")
-    routes = np.arange(len(places.rows))
-    wide = places.rows.assign(end=routes + places.rows["start"].max())
-    widths = []
-    for rows in (wide, places.rows.assign(start=routes - len(routes))):
-        one = replace(places, rows=rows)
-        records: Any = SimpleNamespace(frame=paper_frame, placed=[("gap/heldout", one)])
-        (drawn,) = grids.draw(records)
-        widths.append(drawn.figure.get_figwidth())
-    assert widths == [PAGE, COLUMN]
 
 
 def test_where_every_route_is_worse_the_best_is_the_least_harmful(

@@ -11,9 +11,8 @@ import pytest
 from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.search.test_sampler import planned as searched
-from tests.sweep.timed import timed_run
 from tread_lab.config.load import load_sweep, shipped_folder
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Judgement, Suggestion
@@ -28,7 +27,7 @@ from tread_lab.sweep.plan.plan import (
     plan_sweep,
     started_tasks,
 )
-from tread_lab.sweep.plan.storage import plan_with_costs, store_plan
+from tread_lab.sweep.plan.storage import plan_with_costs
 
 THEN = {"routes": [], "train": {"steps": 4, "warmup": 0}}
 PLANS = Path(__file__).parent / "plans"
@@ -78,28 +77,6 @@ def test_matched_trials_execute_the_flops_of_their_baseline_to_a_step(
             assert abs(steps_off(plan.price, trial.spec, dense)) <= 1
 
 
-def test_matched_seconds_stay_those_that_the_sweep_was_planned_by(lab: Lab) -> None:
-    tree = {"experiment": "tiny", "axes": {"route": ["0->1"]}, "match": "train_seconds"}
-    sweep, base = decode(SweepSpec, tree), Experiment(name="tiny", run=encode(tiny(steps=600)))
-
-    def plan() -> Plan:
-        return plan_sweep(lab, "p", sweep, base, devices)
-
-    devices = Devices.here("cpu")
-    model = devices.kinds[0].model
-    for spec, seconds in ((tiny(steps=600), 0.3), (tiny(steps=600, routes=["0->1"]), 0.25)):
-        timed_run(lab, spec, seconds, model)
-    by_records = plan()
-    dense, routed = (trial.spec.train.steps for trial in by_records.trials)
-    assert (dense, routed) == (600, 720)
-    (kind,) = by_records.sources["speeds"]
-    speeds = {"speeds": {kind: [1e-3, 0.0]}}  # overhead alone: a routed step takes as long
-    store_plan(lab.sweep("p"), replace(by_records, sources=by_records.sources | speeds))
-    now = plan()
-    assert [trial.spec.train.steps for trial in now.trials] == [600, 600]
-    assert [now.price(trial.spec) for trial in now.trials] == [0.6, 0.6]
-
-
 @pytest.mark.parametrize(
     ("sweep", "line"),
     [
@@ -116,7 +93,7 @@ def test_settings_without_effect_are_said_before_the_plan(
     base = Experiment(name="tiny", run={**encode(tiny(routes=["0->1"], steps=20)), "seed": 7})
     tree, lines = {"experiment": "tiny", "seeds": [7], "trials": [{}], **sweep}, list[str]()
     devices = Devices.here("cpu")
-    plan_sweep(lab, "p", decode(SweepSpec, tree), base, devices, say=lines.append)
+    plan_sweep(lab, "p", decode(SweepSpec, tree), base, devices, lambda run: run, say=lines.append)
     assert lines == [line] * bool(line)
 
 

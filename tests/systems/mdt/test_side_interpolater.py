@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from tests.backbones.float64 import Weights, block, embedded, error, exact, image, sigma, woken
+from tread_lab.cost.training import cost
 from tread_lab.diffusion import build_process
 from tread_lab.engine.assemble import build_network
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.objective import Objective
 from tread_lab.routing import Routing, draw_routing
 from tread_lab.routing.select import dense_routing
@@ -154,9 +154,9 @@ def test_a_step_pays_for_both_passes() -> None:
     [
         ({"routes": ["1->B-3"]}, r"mdt masks from block 0 on.*0->B-3"),
         ({"routes": ["0->B-1"]}, r"needs a block after the route"),
-        ({"routes": ["0->1", "2->3"]}, "mdt needs exactly one route"),
+        ({"routes": ["0->1", "2->3"]}, "mdt requires one route"),
         ({"model": "RWKV-4x32/4", "routes": ["0->1 by rows"]}, "with attention; rwkv has none"),
-        ({"loss": {"kind": "both", "weight": 0}}, "loss: weight: must be positive"),
+        ({"loss": {"kind": "both", "weight": 0}}, "loss.weight: must be positive"),
         ({"bypass": "mdtt"}, "did you mean 'mdt'"),
     ],
 )

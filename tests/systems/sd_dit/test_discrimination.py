@@ -26,10 +26,10 @@ from tests.backbones.float64 import (
     woken,
 )
 from tests.engine.runs import CPU, last_checkpoint, small_run, train_until
+from tread_lab.cost.report import table
+from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import build_network, trained
 from tread_lab.engine.batches import Batch
-from tread_lab.engine.cost.report import table
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -254,8 +254,8 @@ def test_a_step_pays_for_decoder_head_and_teacher() -> None:
     ("changes", "message"),
     [
         ({"bypass": "route"}, "discrimination compares.*say `bypass: mask`"),
-        ({"loss": {**LOSS, "prototypes": 0}}, "loss: prototypes: must be positive"),
-        ({"loss": {**LOSS, "momentum": 1.5}}, r"loss: momentum: 1.5 is outside \[0, 1\]"),
+        ({"loss": {**LOSS, "prototypes": 0}}, "loss.prototypes: must be at least 1"),
+        ({"loss": {**LOSS, "momentum": 1.5}}, r"loss.momentum: must be in \[0, 1\], got 1.5"),
         ({"loss": {**LOSS, "teacher_temprature": 1}}, "did you mean 'teacher_temperature'"),
         ({"bypass": {"kind": "mask", "fill": "entri"}}, "entri"),
     ],

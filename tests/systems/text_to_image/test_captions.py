@@ -15,10 +15,10 @@ from tests.engine.runs import CPU, differing, evaluate, last_checkpoint, train_u
 from tests.made_data import write_captioned
 from tests.stand_ins import write_text_encoder
 from tread_lab import draws
+from tread_lab.cost.training import cost
 from tread_lab.data import open_data
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
-from tread_lab.engine.cost.training import cost
 from tread_lab.engine.export import export
 from tread_lab.engine.provenance import fingerprint
 from tread_lab.records.run_folder import RunFolder

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import subprocess
-import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from tread_lab.engine.device import (
-    memory,
-    model,
-    name,
-    pick,
-    precisions,
-)
+from tread_lab.hardware import CPU, gpus, processor
 from tread_lab.specs.errors import UserError
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What one kind of device is and can do."""
+    """What one kind of device is and can do.
+
+    Attributes:
+        model: of the GPU or the processor, by which speeds compare.
+    """
 
     type: str
-    name: str
+    model: str
     precisions: tuple[str, ...]
-    memory: int  # bytes in all
-    model: str = ""  # of the GPU or the processor, by which speeds compare
-
-    @staticmethod
-    def of(device: torch.device) -> DeviceFacts:
-        """Ask a device of this process."""
-        return DeviceFacts(
-            device.type, name(device), precisions(device), memory(device), model(device)
-        )
-
-    @staticmethod
-    def from_afar(device: torch.device) -> DeviceFacts:
-        """Ask a device in a process of its own, which alone has a context there.
-
-        Raises:
-            UserError: it does not answer.
-        """
-        words = [sys.executable, "-m", "tread_lab.sweep.plan.devices", str(device)]
-        answer = subprocess.run(words, capture_output=True, text=True, check=False)
-        if answer.returncode:
-            last = (answer.stderr.strip().splitlines() or ["no word"])[-1]
-            raise UserError(f"{device} does not answer ({last}); try --device cpu")
-        kind, called, computes, *rest = json.loads(answer.stdout)
-        return DeviceFacts(kind, called, tuple(computes), *rest)
 
 
 @dataclass(frozen=True)
@@ -63,7 +32,6 @@ class Devices:
         slots: how many runs go at once.
         runs_per_device: most runs that share one device.
         threads: of each run on a CPU.
-        idle_gpus: GPUs of a cluster of which runs get none.
         per_run: devices that train one run together.
     """
 
@@ -71,7 +39,6 @@ class Devices:
     slots: int = 1
     runs_per_device: int = 1
     threads: int = 1
-    idle_gpus: int = 0
     per_run: int = 1
 
     @staticmethod
@@ -80,14 +47,10 @@ class Devices:
     ) -> Devices:
         """Return the device `wanted` of this machine, or its best one.
 
-        A GPU is asked from afar: this process need not be the one that will use it.
-
         Raises:
             UserError: it is not here.
         """
-        device = pick(wanted)
-        ask = DeviceFacts.of if device.type == "cpu" else DeviceFacts.from_afar
-        return Devices((ask(device),), slots, runs_per_device, threads)
+        return Devices((_facts(wanted),), slots, runs_per_device, threads)
 
     @property
     def type(self) -> str:
@@ -105,15 +68,32 @@ class Devices:
         first, *others = (kind.precisions for kind in self.kinds)
         return tuple(p for p in first if all(p in other for other in others))
 
-    @property
-    def memory(self) -> int:
-        """Bytes of the smallest kind."""
-        return min(kind.memory for kind in self.kinds)
-
     def names(self) -> dict[str, Any]:
         """Return what a sweep's `where` may ask: `precision in device.precisions`."""
         return {"device": {"type": self.type, "precisions": list(self.precisions)}}
 
 
-if __name__ == "__main__":  # `from_afar` asks this process
-    print(json.dumps(dataclasses.astuple(DeviceFacts.of(torch.device(sys.argv[1])))))
+def _facts(wanted: str | None) -> DeviceFacts:
+    here = [] if wanted == "cpu" else gpus()
+    kind, _, index = (wanted or ("cuda" if here else "cpu")).partition(":")
+    if kind == "cpu":
+        return DeviceFacts("cpu", processor(), CPU)
+    if kind != "cuda" or not (index or "0").isdecimal():
+        raise UserError(f"--device: must be cpu, cuda or cuda:N, got {wanted}. Try --device cpu.")
+    if int(index or 0) >= len(here):
+        found = f"{len(here)} CUDA devices are visible" if here else "no CUDA device is visible"
+        raise UserError(f"--device {wanted}: {found}; try --device cpu")
+    gpu = here[int(index or 0)]
+    return DeviceFacts("cuda", gpu.model, gpu.precisions)
+
+
+def check_precisions(precisions: Iterable[str], devices: Devices) -> None:
+    """Refuse precisions that a kind of device lacks."""
+    for precision in dict.fromkeys(precisions):
+        for kind in devices.kinds:
+            if precision not in kind.precisions:
+                raise UserError(
+                    f"precision: {kind.type} ({kind.model}) has no {precision}; choose one of"
+                    f" {', '.join(devices.precisions)}; `where: precision in device.precisions`"
+                    " leaves it out of a sweep"
+                )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tread_lab.engine.cost.sampling import pass_flops
-from tread_lab.engine.cost.training import cost
-from tread_lab.engine.device import PEAK_FLOPS, SLOWER, of_gpu
+from tread_lab.cost.sampling import pass_flops
+from tread_lab.cost.training import cost
 from tread_lab.engine.system import systems_of
+from tread_lab.hardware import PEAK_FLOPS, SLOWER, of_gpu
 from tread_lab.records.checksums import checksum
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
@@ -18,54 +18,32 @@ from tread_lab.records.metric_names import STEP_SECONDS
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.task import Task, done_share, kept_share
+from tread_lab.sweep.task import Task, kept_share
 
 ASSUMED = 0.3  # of the dense peak, where the lab has no run of this kind on this device
 OF_BF16 = {"bf16": 1.0, "fp16": 1.0, "tf32": 0.5}  # peak of a precision over that of bf16
 _NEWEST = 100  # runs of a lab that are looked at
 _ENOUGH = 8  # runs of a kind
 Kind = tuple[object, ...]
-_Run = tuple[RunFolder, RunSpec, float]  # with the seconds of a step
 
 
 @dataclass(frozen=True)
 class RemainingTime:
-    """Predicted seconds of the open runs, by the wall and of devices; `None` if not known."""
+    """Predicted seconds of the open runs, by the wall and of devices; `None` if not known.
+
+    Attributes:
+        source: what the prediction rests on: `from 3 earlier runs`, or what is assumed.
+        trained: of the open runs, those that are only measured.
+    """
 
     seconds: float | None
     open_runs: int
-    source: str = ""  # what the prediction rests on: `from 3 earlier runs`
-    trained: int = 0  # of the open runs, those that are only measured
-    device_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Speed:
-    """Seconds of a training step on one slot: a fixed part, and a part for each FLOP.
-
-    Attributes:
-        source: a phrase such as `from 3 earlier runs`.
-        measuring: seconds for a FLOP of evaluations; `None`: as of training.
-    """
-
-    overhead: float
-    per_flop: float
     source: str = ""
-    measuring: float | None = None
-
-    def train_seconds(self, spec: RunSpec) -> float:
-        """Return the seconds of all training steps."""
-        return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
-
-    def seconds_left(self, lab: Lab, task: Task) -> float:
-        """Return the seconds of what is left of a task."""
-        per_flop = self.per_flop if self.measuring is None else self.measuring
-        training = (1 - kept_share(lab, task)) * self.train_seconds(task.spec)
-        return training + per_flop * evaluation_flops_left(lab, task)
+    trained: int = 0
+    device_seconds: float = 0.0
 
 
 def task_flops(task: Task) -> int:
@@ -90,50 +68,55 @@ def kind_of(spec: RunSpec) -> Kind:
     return spec.model, shape, spec.precision, spec.train.batch, type(spec.loss), joined, *execution
 
 
+@dataclass(frozen=True)
+class Speed:
+    """Seconds of a training step on one slot: a fixed part, and a part for each FLOP.
+
+    Attributes:
+        source: a phrase such as `from 3 earlier runs`.
+    """
+
+    overhead: float
+    per_flop: float
+    source: str = ""
+
+    def train_seconds(self, spec: RunSpec) -> float:
+        """Return the seconds of all training steps."""
+        return spec.train.steps * self.overhead + cost(spec).train_flops * self.per_flop
+
+    def seconds_left(self, lab: Lab, task: Task) -> float:
+        """Return the seconds of what is left of a task; evaluations are as fast as training."""
+        training = (1 - kept_share(lab, task)) * self.train_seconds(task.spec)
+        return training + self.per_flop * evaluation_flops_left(lab, task)
+
+
 def forecast(lab: Lab, todo: Sequence[Task], devices: Devices) -> RemainingTime:
     """Predict when the last task has ended."""
-    if not todo:
-        return RemainingTime(0.0, 0)
-    asked = {spec for task in todo for spec in task.evaluations}
-    runs = earlier_runs(lab, {kind_of(task.spec) for task in todo}, devices)
-    speeds = {kind: _recorded(own, asked) for kind, own in runs.items()}
-    by = [speeds.get(kind_of(task.spec)) or _assumed(task.spec, devices) for task in todo]
-    known = [speed for speed in by if speed is not None]
-    if len(known) < len(todo):
+    kinds = [kind_of(task.spec) for task in todo]
+    found = {kind: fitted(steps) for kind, steps in earlier_steps(lab, kinds, devices).items()}
+    for kind, task in zip(kinds, todo):
+        if kind not in found and (speed := _assumed(task.spec, devices)) is not None:
+            found[kind] = speed
+    if not found.keys() >= {*kinds}:
         return RemainingTime(None, len(todo))
-    seconds = [speed.seconds_left(lab, task) for speed, task in zip(known, todo)]
+    seconds = [found[kind].seconds_left(lab, task) for kind, task in zip(kinds, todo)]
     return RemainingTime(
         makespan(seconds, devices.slots),
         len(todo),
-        ", ".join(dict.fromkeys(speed.source for speed in known)),
-        sum(done_share(lab, task) == 1.0 for task in todo),
+        ", ".join(dict.fromkeys(speed.source for speed in found.values())),
+        sum(kept_share(lab, task) == 1.0 for task in todo),
         devices.share * sum(seconds),
     )
 
 
-def _recorded(runs: Sequence[_Run], asked: Collection[EvaluationSpec]) -> Speed:
-    """Return the speed of earlier runs of one kind, in training and in the evaluations `asked`."""
-    read = [(folder.evaluation(e).read(), pass_flops(s, e)) for folder, s, _ in runs for e in asked]
-    found = [(tree["seconds"], flops) for tree, flops in read if tree and tree.get("seconds")]
-    seconds, flops = map(sum, zip(*found, (0, 0)))
-    measuring = seconds / flops if flops else None
-    source = f"from {counted(len(runs), 'earlier run')}"
-    return replace(fitted(_steps(runs)), source=source, measuring=measuring)
-
-
 def _assumed(spec: RunSpec, devices: Devices) -> Speed | None:
     """Return a speed by the datasheet; `None` where the peak of the precision is not known."""
-    name = devices.kinds[0].name
+    name = devices.kinds[0].model
     peak = of_gpu(SLOWER | PEAK_FLOPS, name) if devices.type == "cuda" else None
     if peak is None or spec.precision not in OF_BF16:
         return None
     rate = ASSUMED * OF_BF16[spec.precision] * peak * devices.share
     return Speed(0.0, 1 / rate, f"assumed at {ASSUMED:.0%} of the peak of {name}")
-
-
-def _steps(runs: Iterable[_Run]) -> list[tuple[float, float]]:
-    """Return FLOPs and seconds of a step of each run."""
-    return [(float(cost(spec).step.flops * spec.train.batch), seconds) for _, spec, seconds in runs]
 
 
 def fitted(steps: Sequence[tuple[float, float]]) -> Speed:
@@ -148,16 +131,18 @@ def fitted(steps: Sequence[tuple[float, float]]) -> Speed:
     slope = seconds / flops
     if len({count for count, _ in steps}) > 1:
         slope = min(max(statistics.linear_regression(*zip(*steps)).slope, 0.0), slope)
-    return Speed(max(seconds - slope * flops, 0.0), slope)
+    source = f"from {counted(len(steps), 'earlier run')}"
+    return Speed(max(seconds - slope * flops, 0.0), slope, source)
 
 
-def earlier_runs(lab: Lab, kinds: Collection[Kind], devices: Devices) -> dict[Kind, list[_Run]]:
-    """Return completed runs of these kinds on devices like these, with their step times.
+def earlier_steps(
+    lab: Lab, kinds: Collection[Kind], devices: Devices
+) -> dict[Kind, list[tuple[float, float]]]:
+    """Return FLOPs and seconds of a step of completed runs of these kinds on devices like these.
 
-    A run counts if it had the same model of device, as many neighbours and threads. Of a kind the
-    newest eight count, among the newest hundred of the lab.
+    Of a kind the newest eight count, among the newest hundred of the lab.
     """
-    found: dict[Kind, list[_Run]] = {}
+    found: dict[Kind, list[tuple[float, float]]] = {}
     paths = lab.root.glob("runs/*/result.json")
     results = [(modified(path) or 0.0, path) for path in paths]  # one may be gone since
     for _, path in sorted(results, reverse=True)[:_NEWEST]:
@@ -167,8 +152,9 @@ def earlier_runs(lab: Lab, kinds: Collection[Kind], devices: Devices) -> dict[Ki
         if seconds is None or spec is None or folder.state() is not RunState.COMPLETED:
             continue
         if (kind := kind_of(spec)) in kinds and _is_alike(folder, spec, devices):
-            found.setdefault(kind, []).append((folder, spec, seconds))
-    return {kind: runs[:_ENOUGH] for kind, runs in found.items()}
+            flops = cost(spec).step.flops * spec.train.batch
+            found.setdefault(kind, []).append((float(flops), seconds))
+    return {kind: steps[:_ENOUGH] for kind, steps in found.items()}
 
 
 def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
@@ -180,10 +166,9 @@ def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     origin, attempt, on_cpu = origins[-1], attempts[-1], devices.type == "cpu"
     had = origin.get("threads") if on_cpu else None, attempt.runs_per_device, attempt.devices
     has = devices.threads if on_cpu else None, devices.runs_per_device, devices.per_run
-    models = {kind.model for kind in devices.kinds if kind.model}
     entries = spec.train.steps / spec.execution.log_every
     warm = entries > 2 * len(attempts) - 1 and len(spec.phases) == 1
-    return warm and origin.get("model") in models and had == has
+    return warm and origin.get("model") in {kind.model for kind in devices.kinds} and had == has
 
 
 class TrainSeconds:
@@ -194,40 +179,27 @@ class TrainSeconds:
             steps.
     """
 
-    def __init__(
-        self,
-        lab: Lab,
-        devices: Devices,
-        stored: Mapping[str, Sequence[float]] | None = None,
-    ) -> None:
+    def __init__(self, lab: Lab, devices: Devices, stored: Mapping[str, Sequence[float]]) -> None:
         self._lab, self._devices = lab, devices
-        self.stored = {kind: list(parts) for kind, parts in (stored or {}).items()}
+        self.stored = {kind: list(parts) for kind, parts in stored.items()}
 
     def __call__(self, spec: RunSpec) -> float:
-        if (kind := _name_of_kind(spec)) not in self.stored:
-            self.stored[kind] = self._speed(spec)
-        return train_seconds(self.stored, spec)
-
-    def _speed(self, spec: RunSpec) -> list[float]:
-        """Return seconds of a step and of a FLOP."""
-        kind = kind_of(spec)
-        steps = _steps(earlier_runs(self._lab, {kind}, self._devices).get(kind, ()))
-        if len({flops for flops, _ in steps}) < 2:
-            raise UserError(
-                "match: train_seconds requires timed runs of this network in the lab, dense and"
-                f" routed, got {len(steps)}. Try match=train_flops first."
-            )
-        speed = fitted(steps)
-        return [speed.overhead, speed.per_flop]
+        if (name := name_of_kind(spec)) not in self.stored:
+            kind = kind_of(spec)
+            steps = earlier_steps(self._lab, {kind}, self._devices).get(kind, ())
+            if len({flops for flops, _ in steps}) < 2:
+                raise UserError(
+                    "match: train_seconds requires timed runs of this network in the lab, dense"
+                    f" and routed, got {len(steps)}. Try match=train_flops first."
+                )
+            speed = fitted(steps)
+            self.stored[name] = [speed.overhead, speed.per_flop]
+        overhead, per_flop = self.stored[name]
+        return Speed(overhead, per_flop).train_seconds(spec)
 
 
-def train_seconds(speeds: Mapping[str, Sequence[float]], spec: RunSpec) -> float:
-    """Return the seconds of all training steps of a run by the speeds of `TrainSeconds.stored`."""
-    overhead, per_flop = speeds[_name_of_kind(spec)]
-    return Speed(overhead, per_flop).train_seconds(spec)
-
-
-def _name_of_kind(spec: RunSpec) -> str:
+def name_of_kind(spec: RunSpec) -> str:
+    """Return the name under which a plan stores the speed of runs of this kind."""
     return checksum(repr(kind_of(spec)))
 
 

@@ -1,22 +1,18 @@
-"""Objectives of a search: which metrics it optimises, and their values in a cell."""
+"""Objectives of a search: the metrics that it optimises, by the evaluations that have them."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
-from tread_lab.compare.gaps import run_gaps
-from tread_lab.frames.ranking import scales_loss
 from tread_lab.records import metric_names
-from tread_lab.records.lab import Lab
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.errors import UserError, lookup, suggest
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import count_label
 from tread_lab.specs.metrics import extractor_for
 from tread_lab.specs.run import RunSpec
-from tread_lab.specs.signature import settings_signature, signature
+from tread_lab.specs.signature import settings_signature
 from tread_lab.specs.sweep import SearchSpec, SweepSpec
 
 _COSTS = (
@@ -87,9 +83,13 @@ def _gaps_rank(trials: Sequence[Trial[RunSpec]]) -> bool:
     """Return whether cells are compared by differences to their baselines, as in a ranking."""
     baselines = (trial for trial in trials if trial.role == "baseline")
     kinds = {settings_signature(baseline.spec) for baseline in baselines}
+    if len(kinds) < 2:
+        return bool(kinds)
+    from tread_lab.frames.ranking import scales_loss  # pandas
+
     axes = {axis for trial in trials for axis in trial.cell}
     values = {axis: [trial.cell.get(axis) for trial in trials if trial.cell] for axis in axes}
-    return len(kinds) == 1 or (len(kinds) > 1 and any(map(scales_loss, axes, values.values())))
+    return any(map(scales_loss, axes, values.values()))
 
 
 def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -102,49 +102,3 @@ def _measured(spec: EvaluationSpec, sources: Collection[str]) -> Iterator[tuple[
         for extractor in {extractor_for(metric, source) for source in sources}:
             full = metric_names.sample_metric(metric, extractor, spec.count, heldout=heldout)
             yield full, short
-
-
-def cell_values(
-    lab: Lab,
-    trials: Sequence[Trial[RunSpec]],
-    objectives: Sequence[str],
-    evaluations: Sequence[EvaluationSpec],
-) -> tuple[float, ...] | None:
-    """Return every objective of a cell, the mean over its seeds; `None` if one is not finite.
-
-    Raises:
-        UserError: an objective that the sweep's evaluations do not measure.
-    """
-    at_end = [spec for spec in evaluations if spec.step is None]
-    values = tuple(
-        math.fsum(_value(lab, trial, name, at_end) for trial in trials) / len(trials)
-        for name in objectives
-    )
-    return values if all(math.isfinite(value) for value in values) else None
-
-
-def _value(lab: Lab, trial: Trial[RunSpec], name: str, at_end: Sequence[EvaluationSpec]) -> float:
-    if name.startswith("gap/"):
-        if trial.baseline is None:
-            return math.nan
-        planned = [*map(signature, at_end)]
-        gap = run_gaps(lab, trial.run, trial.baseline, planned=planned).get(name)
-        return math.nan if gap is None else gap.mean
-    value = _metric(lab, trial.run, name, at_end)
-    return value - (_metric(lab, trial.baseline, name, at_end) if trial.baseline else 0.0)
-
-
-def _metric(lab: Lab, run: str, name: str, at_end: Sequence[EvaluationSpec]) -> float:
-    folder = lab.run(run)
-    metrics: dict[str, float] = dict((folder.result() or {}).get("metrics") or {})
-    if not metrics:
-        return math.nan
-    measured = [folder.evaluation(spec).read() or {} for spec in at_end]
-    for tree in measured:
-        metrics |= tree.get("metrics", {})
-    failed = any(not tree or "problem" in tree for tree in measured)
-    if name not in metrics and failed:
-        return math.nan
-    if name not in metrics:
-        raise UserError(f"search.objectives: no run measures {name!r}{suggest(name, metrics)}")
-    return float(metrics[name])

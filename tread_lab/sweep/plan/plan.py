@@ -9,7 +9,7 @@ from itertools import chain
 from random import Random
 from typing import Any, TypeVar
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.checksums import checksum
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.plan import PlanOf
@@ -21,11 +21,10 @@ from tread_lab.specs.expansion import Expansion, expand
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment, SearchSpec, StopEarlySpec, SweepSpec
 from tread_lab.specs.treatments import check_treatments, ema_notices
-from tread_lab.specs.trials import Completion, Price
-from tread_lab.sweep.plan.data_digests import DataDigests
+from tread_lab.specs.trials import Completion
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.disk import disk_need
-from tread_lab.sweep.plan.forecast import TrainSeconds, train_seconds
+from tread_lab.sweep.plan.disk import disk_bytes
+from tread_lab.sweep.plan.forecast import Speed, TrainSeconds, name_of_kind
 from tread_lab.sweep.plan.goals import objectives_of
 from tread_lab.sweep.task import Task, is_complete, with_ancestors
 
@@ -74,7 +73,7 @@ class Plan(PlanOf[RunSpec]):
     def price(self, spec: RunSpec) -> float:
         """Return what the training of a run costs: seconds where these are matched, else FLOPs."""
         if self.match == "train_seconds":
-            return train_seconds(self.sources["speeds"], spec)
+            return Speed(*self.sources["speeds"][name_of_kind(spec)]).train_seconds(spec)
         return cost(spec).train_flops
 
     @property
@@ -119,7 +118,7 @@ class Plan(PlanOf[RunSpec]):
 
     @property
     def disk_bytes(self) -> int:
-        return sum(disk_need(self.tasks).values())
+        return disk_bytes(self.tasks)
 
 
 def with_whole_parents(part: T, lab: Lab) -> T:
@@ -137,15 +136,19 @@ def plan_sweep(
     sweep: SweepSpec,
     experiment: Experiment,
     devices: Devices,
+    whole: Completion,
     *,
     say: Callable[[str], None] = lambda line: None,
 ) -> Plan:
-    """Return the plan of a sweep with what only its lab knows: parents, speeds, digests of data."""
-    whole, base = with_whole_parents(sweep, lab), with_whole_parents(experiment, lab)
+    """Return the plan of a sweep with what only its lab knows: the specs of parents.
+
+    Args:
+        whole: completes each run before it is signed, such as `DataDigests.named`.
+    """
+    full, base = with_whole_parents(sweep, lab), with_whole_parents(experiment, lab)
     stored = lab.sweep(name).stored_plan()
-    seconds = TrainSeconds(lab, devices, stored.sources.get("speeds") if stored else None)
-    digests = DataDigests(lab, lab.sweep(name), say)
-    plan = make_plan(name, whole, base, devices.names(), seconds, digests.named)
+    seconds = TrainSeconds(lab, devices, stored.sources.get("speeds", {}) if stored else {})
+    plan = make_plan(name, full, base, devices.names(), seconds, whole)
     if (seed := base.run.get("seed", sweep.seeds[0])) not in sweep.seeds:
         say(f"the seed of {base.name} is {seed}, and this sweep trains seeds={[*sweep.seeds]}")
     specs = [trial.spec for trial in plan.possible_trials]
@@ -169,24 +172,21 @@ def make_plan(
         facts: further names that the sweep's `where` may use.
         whole: completes each run before it is signed.
     """
-    prices: dict[str | None, Price | None] = {"train_flops": lambda s: cost(s).train_flops}
-    prices["train_seconds"] = seconds
-    expansion = expand(sweep, experiment, facts, prices.get(sweep.match), whole)
-    timed = {"speeds": seconds.stored} if seconds is not None and seconds.stored else {}
+    timed = sweep.match == "train_seconds"
+    price = seconds if timed else lambda spec: cost(spec).train_flops
+    expansion = expand(sweep, experiment, facts, price, whole)
+    speeds = {"speeds": seconds.stored} if timed and seconds is not None else {}
     search, cells = sweep.search, Cells()
     if search is not None:
         objectives = objectives_of(search, sweep, expansion.evaluations, expansion.trials)
         search, cells = replace(search, objectives=objectives), _cells(expansion)
-    specs = [trial.spec for own in cells.values() for trial in own]
-    held = {spec.data.digest: spec.data.path for spec in specs if spec.data.digest}
-    data = {"data": held} if held else {}
     return Plan(
         name=name,
         question=sweep.question,
         experiment=experiment.name,
         trials=expansion.trials if search is None else _shared(expansion, cells),
         evaluate=tuple(encode(expansion.evaluations)),
-        sources={"sweep": encode(sweep), "experiment": encode(experiment), **timed, **data},
+        sources={"sweep": encode(sweep), "experiment": encode(experiment), **speeds},
         excluded=expansion.excluded,
         duplicates=expansion.duplicates,
         search=None if search is None else _search_tree(search, cells),

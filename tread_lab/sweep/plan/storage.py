@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.durable import write_parts
 from tread_lab.records.plan import PlanOf
 from tread_lab.records.sweep_folder import SweepFolder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tread_lab.engine.cost.training import cost
+from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Suggestion
@@ -15,10 +15,10 @@ from tread_lab.specs.cell import Cell, Spec, Trial
 from tread_lab.specs.labels import place_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
-from tread_lab.sweep.plan.goals import cell_values
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.search.sampler import Observation, propose, store_study
+from tread_lab.sweep.search.values import cell_values
 from tread_lab.sweep.task import Task
 
 

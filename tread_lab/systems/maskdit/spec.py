@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.bounds import Count
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.routes import Bypass, RouteSpec
 from tread_lab.specs.run import RunSpec
 
@@ -33,16 +34,17 @@ class MaskBypass(Bypass):
     encodes: ClassVar[bool] = True
 
     kind: Literal["mask"] = "mask"
-    depth: int = 8
-    width: int = 512
-    heads: int = 16
+    depth: Count = 8
+    width: Count = 512
+    heads: Count = 16
     adapter: Literal["zero", "xavier"] = "zero"
     fill: Literal["mask_token", "entry"] = "mask_token"
 
     def __post_init__(self) -> None:
-        check_positive(self, "depth", "width", "heads")
         if self.width % self.heads or self.width % 4:
-            raise UserError(f"width: {self.width} is no multiple of 4 and of heads {self.heads}")
+            raise UserError(
+                f"width: must be a multiple of 4 and of {self.heads} heads, got {self.width}"
+            )
 
     def __str__(self) -> str:
         filled = "" if self.fill == "mask_token" else f" {self.fill}"

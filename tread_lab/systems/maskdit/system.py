@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.engine.system import Added, System, Tokens
+from tread_lab.cost.added import Added, Tokens
+from tread_lab.engine.system import System
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.maskdit.spec import MaskBypass
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.bounds import Positive
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.recipe import Loss
 from tread_lab.specs.routes import Bypass, RouteSpec, spans_of
 from tread_lab.specs.run import RunSpec
@@ -62,10 +63,7 @@ class BothLoss(Loss):
     system: ClassVar[str] = "mdt"
 
     kind: Literal["both"] = "both"
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_positive(self, "weight")
+    weight: Positive = 1.0
 
     def __str__(self) -> str:
         return "both" if self.weight == 1 else f"both {self.weight:g}"

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tread_lab.engine.cost.blocks import FP32, block_cost
-from tread_lab.engine.system import NOTHING, Added, ForwardPass, Joining, Part, System, Tokens
+from tread_lab.cost.added import NOTHING, Added, Tokens
+from tread_lab.cost.blocks import FP32, block_cost
+from tread_lab.engine.system import ForwardPass, Joining, Part, System
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.mdt.spec import BothLoss, MdtBypass
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
+from tread_lab.specs.bounds import Count, Positive
 from tread_lab.specs.decode import unhashed
-from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.routes import Position, block_index
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.systems import SystemSpec
@@ -20,13 +22,16 @@ PREPROCESSING = (
 SHALLOW = 12  # blocks of S and B, where the published alignment is after the fourth
 
 # encoder -> width of its features
-ENCODERS = {
-    "fashion16-v1": 64,
-    "dinov2-small": 384,
-    "dinov2-base": 768,
-    "dinov2-large": 1024,
-    "dinov2-giant": 1536,
-}
+ENCODERS = Registry(
+    "encoder",
+    {
+        "fashion16-v1": 64,
+        "dinov2-small": 384,
+        "dinov2-base": 768,
+        "dinov2-large": 1024,
+        "dinov2-giant": 1536,
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,17 +55,12 @@ class RepaSpec(SystemSpec):
 
     system: ClassVar[str] = "repa"
 
-    encoder: str = "dinov2-base"
+    encoder: Annotated[str, ENCODERS] = "dinov2-base"
     target: Literal["image", "decoded"] = "image"
     block: Position | None = None
-    weight: float = 0.5
-    hidden: int = 2048
+    weight: Positive = 0.5
+    hidden: Count = 2048
     path: str | None = unhashed(None)
-
-    def __post_init__(self) -> None:
-        lookup(ENCODERS, self.encoder, "encoder")
-        if self.weight <= 0 or self.hidden < 1:
-            raise UserError("weight, hidden: must be positive")
 
     def __str__(self) -> str:
         return f"repa {self.weight:g} at {self.block}"
@@ -85,5 +85,5 @@ class RepaSpec(SystemSpec):
             return min(3 if depth <= SHALLOW else 7, depth - 1)
         block = block_index(self.block, depth)
         if not 0 <= block < depth:
-            raise UserError(f"repa.block: {block} leaves the network: blocks are 0..{depth - 1}")
+            raise UserError(f"repa.block: must be within blocks 0..{depth - 1}, got {block}")
         return block

@@ -4,20 +4,17 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tread_lab.engine.system import Added, Beside, Joining, Part, System, Tokens
-from tread_lab.specs.errors import UserError
+from tread_lab.cost.added import Added, Beside, Tokens
+from tread_lab.engine.system import Joining, Part, System
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.repa.spec import RepaSpec
 
 if TYPE_CHECKING:
     from tread_lab.data.source import Samples
-
-IMAGENET = 1_281_167  # training images
 
 
 class Repa(System):
@@ -62,23 +59,6 @@ class Repa(System):
         repa = RepaSpec.of(spec)
         name = f"weights repa {repa.encoder}"  # a metric may see through another of its name
         return {} if repa.encoder in SHIPPED else {name: encoder_digest(repa)}
-
-    def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
-        """Return the size of the features of latents: fp16, N T E of them.
-
-        Data that cannot be read yet are taken for ImageNet where they have its classes, else for
-        none.
-        """
-        repa = RepaSpec.of(spec)
-        if not spec.data.holds.latents:
-            return {}
-        from tread_lab.data.source import open_data
-
-        images = IMAGENET if spec.data.classes == 1000 else 0
-        with contextlib.suppress(UserError):
-            images = len(open_data(spec.data, "train"))
-        key = ("repa", spec.data, spec.tokens, repa.encoder, repa.target)
-        return {key: 2 * images * spec.tokens * repa.features}
 
 
 SYSTEM = Repa()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.errors import UserError, check_positive
+from tread_lab.specs.bounds import Count, Positive, Share
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.recipe import Loss
 from tread_lab.specs.run import RunSpec
 
@@ -35,22 +36,15 @@ class DiscriminationLoss(Loss):
     system: ClassVar[str] = "sd_dit"
 
     kind: Literal["discrimination"] = "discrimination"
-    weight: float = 1.0
-    level: float = 0.002
-    prototypes: int = 8192
-    hidden: int = 2048
-    bottleneck: int = 256
-    momentum: float = 0.996
-    center_momentum: float = 0.9
-    student_temperature: float = 0.1
-    teacher_temperature: float = 0.04
-
-    def __post_init__(self) -> None:
-        check_positive(self, "weight", "level", "prototypes", "hidden", "bottleneck")
-        check_positive(self, "student_temperature", "teacher_temperature")
-        for name in ("momentum", "center_momentum"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"{name}: {getattr(self, name)} is outside [0, 1]")
+    weight: Positive = 1.0
+    level: Positive = 0.002
+    prototypes: Count = 8192
+    hidden: Count = 2048
+    bottleneck: Count = 256
+    momentum: Share = 0.996
+    center_momentum: Share = 0.9
+    student_temperature: Positive = 0.1
+    teacher_temperature: Positive = 0.04
 
     def __str__(self) -> str:
         return "discrimination" if self.weight == 1 else f"discrimination {self.weight:g}"

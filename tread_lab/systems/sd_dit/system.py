@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from tread_lab.engine.system import Added, Beside, Joining, Part, System
+from tread_lab.cost.added import Added, Beside
+from tread_lab.engine.system import Joining, Part, System
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.sd_dit.spec import DiscriminationLoss
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tread_lab.specs.errors import UserError
+from tread_lab.specs.bounds import Rate
 from tread_lab.specs.routes import Bypass, RouteSpec, spans_of
 from tread_lab.specs.run import RunSpec
 
@@ -32,15 +32,9 @@ class SprintBypass(Bypass):
     two_paths: ClassVar[bool] = True
 
     kind: Literal["sprint"] = "sprint"
-    path_drop: float = 0.1
+    path_drop: Rate = 0.1
     mask_token: Literal["learned", "frozen"] = "learned"
-    dense_path_drop: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("path_drop", "dense_path_drop"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share < 1:
-                raise UserError(f"{name}: {share} is outside [0, 1)")
+    dense_path_drop: Rate | None = None
 
     def dropped(self, *, routed: bool) -> float:
         return self.path_drop if routed else self.dense_path_drop or 0.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tread_lab.engine.system import Added, System
+from tread_lab.cost.added import Added
+from tread_lab.engine.system import System
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.sprint.spec import SprintBypass
 

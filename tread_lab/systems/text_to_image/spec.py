@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from tread_lab.specs.bounds import within
 from tread_lab.specs.decode import unhashed
-from tread_lab.specs.errors import UserError, lookup
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.registry import Registry
 from tread_lab.specs.routes import RouteBypass
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.systems import ConditionSpec
 
 LONGEST = 77  # tokens of a text that a CLIP takes, its begin and end included
 # text encoder -> E, the width of its tokens; those of CLIP ViT-B, ViT-L and OpenCLIP's ViT-H
-TEXT_ENCODERS = {"clip-base": 512, "clip-large": 768, "clip-huge": 1024}
+TEXT_ENCODERS = Registry("text encoder", {"clip-base": 512, "clip-large": 768, "clip-huge": 1024})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +38,9 @@ class CaptionSpec(ConditionSpec):
     system: ClassVar[str] = "text_to_image"
     in_label: ClassVar[bool] = False  # the data say it
 
-    encoder: str = "clip-large"
-    tokens: int = LONGEST
+    encoder: Annotated[str, TEXT_ENCODERS] = "clip-large"
+    tokens: Annotated[int, within(f"[2, {LONGEST}]")] = LONGEST
     path: str | None = unhashed(None)
-
-    def __post_init__(self) -> None:
-        lookup(TEXT_ENCODERS, self.encoder, "encoder")
-        if not 2 <= self.tokens <= LONGEST:
-            raise UserError(f"tokens: a CLIP takes 2 to {LONGEST} of a text, got {self.tokens}")
 
     def __str__(self) -> str:
         return f"captions by {self.encoder}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tread_lab.engine.system import Condition, Joining, Part, System
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.systems.text_to_image.spec import CaptionSpec
 
@@ -64,19 +62,6 @@ class TextToImage(System):
 
         captions = CaptionSpec.of(spec)
         return {f"weights {captions.encoder}": text_encoder_digest(captions)}
-
-    def cache_bytes(self, spec: RunSpec) -> Mapping[Hashable, int]:
-        """Return the size of the text tokens: fp16, T E of each caption, of both splits and of the
-        empty text."""
-        from tread_lab.data.captions import captions_of
-        from tread_lab.data.source import open_data
-
-        captions = CaptionSpec.of(spec)
-        texts, each = 0, 2 * captions.tokens * captions.width
-        with contextlib.suppress(UserError):
-            for samples in (open_data(spec.data, "train"), open_data(spec.data, "heldout")):
-                texts += sum(map(len, captions_of(samples) or [])) + 1
-        return {("captions", spec.data, captions): texts * each}
 
 
 SYSTEM = TextToImage()

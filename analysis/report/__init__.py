@@ -1,1 +1,0 @@
-"""One HTML file about a sweep: question, answer, figures, cost and recipe."""

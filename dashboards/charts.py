@@ -1,0 +1,371 @@
+"""Plotly charts of a sweep, each drawn from the prepared data of its matplotlib figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.curves import Curves
+from tread_lab.analysis.figures.loss_gap import StepGaps
+from tread_lab.analysis.figures.pareto import Front
+from tread_lab.analysis.figures.points import Points
+from tread_lab.analysis.figures.sentences import ARROW, metric_text, routed
+from tread_lab.analysis.figures.similarity import Similarity
+from tread_lab.frames import delta_column, metric_number
+from tread_lab.frames.columns import DELTA
+from tread_lab.records.metric_names import TRAIN_LOSS, metric_kind
+
+BETTER_TO_WORSE = ((0.0, style.BLUE), (0.5, "#F7F7F7"), (1.0, style.ORANGE))
+LESS_TO_MORE = ((0.0, style.PURPLE), (0.5, "#F7F7F7"), (1.0, "#1B7837"))
+BARE = {"showgrid": False, "zeroline": False}
+MOST_ROWS = 40  # cells of a dot chart
+Numbers = Mapping[tuple[str, str], int]  # role and name of a cell -> its number on the page
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of the page.
+
+    Attributes:
+        title: of the card that holds it.
+        caption: one or two sentences below it.
+        question: what was held equal, where the page switches between two; else empty.
+    """
+
+    title: str
+    figure: go.Figure
+    caption: str = ""
+    question: str = ""
+
+    @property
+    def json(self) -> str:
+        """The figure as JSON that may stand inside a `<script>` element."""
+        text = self.figure.to_json(validate=False)
+        return str(text).replace("<", "\\u003c")
+
+
+def figure(*traces: Any, height: int = 320, **layout: Any) -> go.Figure:
+    """Return a figure in the look of the page; colours of text and lines are the page's own."""
+    base: dict[str, Any] = {
+        "template": "none",
+        "height": height,
+        "margin": {"l": 60, "r": 20, "t": 28, "b": 45},
+        "hoverlabel": {"align": "left"},
+        "legend": {"orientation": "h", "y": -0.22},
+        "showlegend": False,
+    }
+    return go.Figure([*traces], {**base, **layout})
+
+
+def place_map(places: Points, numbers: Numbers) -> go.Figure:
+    """Return a cell for every route, its start from above and its end from the left.
+
+    The best is outlined. A route without a number has the letter of its state.
+    """
+    rows = places.rows
+    ends = {name: range(rows[name].min(), rows[name].max() + 1) for name in ("start", "end")}
+    best = rows.loc[[places.best]] if places.best is not None else rows.iloc[:0]
+    whole = {"dtick": 1, "constrain": "domain"}
+    return figure(
+        _map(places, ("start", "end"), ends, numbers),
+        height=150 + 32 * len(ends["start"]),
+        xaxis={"title": "last block skipped", **whole, **BARE},
+        yaxis={"title": "first block skipped", "autorange": "reversed", **whole, **BARE},
+        annotations=[
+            {
+                "x": row["end"],
+                "y": row["start"],
+                "text": style.STATE_LOOKS[row["state"]].letter,
+                "showarrow": False,
+            }
+            for _, row in rows[rows["value"].isna()].iterrows()
+        ],
+        shapes=[_frame(*[row["end"]] * 2, *[row["start"]] * 2) for _, row in best.iterrows()],
+    )
+
+
+def two_axes(points: Points, axes: Sequence[str], numbers: Numbers) -> go.Figure:
+    """Return a cell for every pair of values of two axes, the first along the bottom."""
+    across, up = axes
+    rows = points.rows.assign(**{axis: points.rows[axis].astype(str) for axis in axes})
+    values = {axis: [*dict.fromkeys(rows[axis])] for axis in axes}
+    named = replace(points, rows=rows)
+    return figure(
+        _map(named, (up, across), values, numbers),
+        height=170 + 36 * len(values[up]),
+        xaxis={"title": across, "type": "category", **BARE},
+        yaxis={"title": up, "type": "category", "automargin": True, **BARE},
+    )
+
+
+def _map(
+    points: Points, axes: tuple[str, str], values: Mapping[str, Sequence[Any]], numbers: Numbers
+) -> Any:
+    """Return a heatmap of the first point at each pair of values, up and across."""
+    power = style.power_of_ten(points.rows["value"])
+    rows = points.rows.assign(
+        text=_short(points, power),
+        told=texts(points),
+        number=pd.Series(_numbers(points.rows, numbers), points.rows.index, dtype=object),
+    )
+    first = rows.drop_duplicates([*axes]).set_index([*axes])
+
+    def grid(column: str) -> pd.DataFrame:
+        wide = first[column].unstack()
+        return wide.reindex(index=[*values[axes[0]]], columns=[*values[axes[1]]])
+
+    return go.Heatmap(
+        x=[*values[axes[1]]],
+        y=[*values[axes[0]]],
+        z=grid("value").to_numpy(float),
+        text=grid("text").fillna("").to_numpy(str),
+        texttemplate="%{text}",
+        customdata=grid("number").to_numpy(object),
+        hovertext=grid("told").fillna("").to_numpy(str),
+        hoverinfo="text",
+        xgap=2,
+        ygap=2,
+        **colours(points.metric, points.rows["value"], power),
+    )
+
+
+def dots(points: Points, numbers: Numbers, seeds: pd.DataFrame | None = None) -> go.Figure:
+    """Return a row for each cell, the best on top: its value, its interval, its seeds.
+
+    A marker is hollow where the interval holds zero, and a diamond for a control.
+
+    Args:
+        seeds: `name` and `value` of each seed of a cell, drawn as small points.
+    """
+    sign = metric_kind(points.metric).sign or 1
+    rows = points.measured.sort_values("value", ascending=sign > 0, kind="stable").head(MOST_ROWS)
+    undecided = style.holds_zero(rows)
+    controls = rows["role"] == "control" if "role" in rows else [False] * len(rows)
+    shape = np.where(controls, "diamond", "circle")
+    names = [*map(routed, rows["name"])]
+    compared = points.metric.startswith(("gap/", DELTA))
+    marker = {
+        "color": [
+            style.difference_colour(points.metric, value) if compared else style.INDIGO
+            for value in rows["value"]
+        ],
+        "symbol": [f"{s}-open" if u else s for s, u in zip(shape, undecided)],
+        "size": 9,
+    }
+    own = Points(points.metric, rows, points.measured_as)
+    drawn = go.Scatter(
+        x=rows["value"],
+        y=names,
+        mode="markers",
+        marker=marker,
+        error_x=_bars(rows),
+        customdata=_numbers(rows, numbers),
+        hovertext=texts(own),
+        hoverinfo="text",
+    )
+    traces = [drawn]
+    if seeds is not None:
+        some = seeds[seeds["name"].isin(rows["name"])]
+        small = {"size": 4, "color": style.GREY}
+        traces.insert(
+            0,
+            go.Scatter(
+                x=some["value"],
+                y=[*map(routed, some["name"])],
+                mode="markers",
+                marker=small,
+                hoverinfo="skip",
+            ),
+        )
+    return figure(
+        *traces,
+        height=90 + 22 * len(rows),
+        xaxis={"title": metric_text(points.metric), "zeroline": compared},
+        yaxis={"automargin": True, "categoryorder": "array", "categoryarray": names[::-1]},
+    )
+
+
+def lines(found: Curves, numbers: Numbers, over: str) -> go.Figure:
+    """Return curves along a numeric axis, dense ones dashed, each point with its interval."""
+    traces = []
+    for k, (name, rows) in enumerate(found.curves.items()):
+        known = rows[rows["value"].notna()]
+        dense = bool(rows["dense"].all())
+        colour = None if dense else style.CYCLE[k % len(style.CYCLE)]
+        own = Points(found.metric, known, found.measured_as)
+        traces.append(
+            go.Scatter(
+                x=known["x"],
+                y=known["value"],
+                error_y=_bars(known),
+                name=routed(name),
+                mode="lines+markers",
+                line={"dash": "dash" if dense else "solid", "color": colour},
+                customdata=_numbers(known, numbers),
+                hovertext=texts(own),
+                hoverinfo="text",
+            )
+        )
+    axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_text(found.metric)}}
+    return figure(*traces, height=360, showlegend=len(traces) > 1, **axes)
+
+
+def front(points: Front, numbers: Numbers) -> go.Figure:
+    """Return quality against cost; the front is joined by steps, dense runs are diamonds."""
+    rows, steps = points.measured, points.ordered
+    marker = {
+        "color": np.where(rows["front"], style.GREEN, style.GREY),
+        "symbol": np.where(rows["role"] == "baseline", "diamond", "circle"),
+        "size": 9,
+    }
+    drawn = go.Scatter(
+        x=rows["cost"],
+        y=rows["value"],
+        error_y=_bars(rows),
+        mode="markers",
+        marker=marker,
+        customdata=_numbers(rows, numbers),
+        hovertext=texts(Points(points.metric, rows, points.measured_as)),
+        hoverinfo="text",
+    )
+    line = {"shape": "hv", "color": style.GREEN, "width": 1}
+    joined = go.Scatter(
+        x=steps["cost"], y=steps["value"], mode="lines", line=line, hoverinfo="skip"
+    )
+    over = points.heading + " (1 = dense)" * points.relative
+    axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_text(points.metric)}}
+    return figure(joined, drawn, height=360, **axes)
+
+
+def effects(ways: pd.DataFrame, metric: str) -> go.Figure:
+    """Return a row for each effect of `two_ways`: its value and its interval over seeds."""
+    return dots(Points(delta_column(metric), ways.assign(state="completed"), ""), {})
+
+
+def training_gaps(curves: Sequence[StepGaps]) -> go.Figure:
+    """Return the smoothed difference of training losses, a line for each cell."""
+    traces = [
+        go.Scatter(x=c.steps, y=c.gaps, name=routed(c.name), mode="lines", line={"width": 1.2})
+        for c in curves[:MOST_ROWS]
+    ]
+    axes = {"xaxis": {"title": "training step"}, "yaxis": {"title": "Δ training loss"}}
+    return figure(*traces, height=340, showlegend=len(traces) < 20, **axes)
+
+
+def losses(named: Mapping[str, Sequence[pd.Series[float]]]) -> go.Figure:
+    """Return logged training losses: of each name the mean of its seeds, and their range."""
+    traces: list[Any] = []
+    for k, (name, seeds) in enumerate(named.items()):
+        table = pd.concat([*seeds], axis=1).sort_index()
+        steps, colour = table.index.to_numpy(), style.CYCLE[k % len(style.CYCLE)]
+        dense = name == "dense"
+        if len(seeds) > 1:
+            ends = np.concatenate([table.max(axis=1), table.min(axis=1)[::-1]])
+            traces.append(
+                go.Scatter(
+                    x=np.concatenate([steps, steps[::-1]]),
+                    y=ends,
+                    fill="toself",
+                    fillcolor=style.GREY if dense else colour,
+                    opacity=0.2,
+                    mode="none",
+                    hoverinfo="skip",
+                    showlegend=False,
+                )
+            )
+        line = {"width": 1.5, "color": None if dense else colour, "dash": "dash" if dense else None}
+        mean = table.mean(axis=1)
+        traces.append(go.Scatter(x=steps, y=mean, name=routed(name), mode="lines", line=line))
+    axes = {"xaxis": {"title": "training step"}, "yaxis": {"title": metric_text(TRAIN_LOSS)}}
+    return figure(*traces, height=300, showlegend=True, **axes)
+
+
+def similarity(matrix: Similarity) -> go.Figure:
+    """Return the cosine similarity of block outputs, block 0 at the top left, routes framed."""
+    frames = [_frame(start, end, start, end, color="white") for start, end in matrix.routes]
+    drawn = go.Heatmap(
+        z=np.round(matrix.mean, 3),
+        zmin=float(np.floor(10 * matrix.mean.min()) / 10),
+        zmax=1,
+        colorscale="Viridis",
+        hovertemplate="blocks %{y} and %{x}: %{z}<extra></extra>",
+    )
+    return figure(
+        drawn,
+        height=280,
+        xaxis={"title": "block", **BARE},
+        yaxis={"title": "block", "autorange": "reversed", **BARE},
+        shapes=frames,
+    )
+
+
+def colours(metric: str, values: pd.Series[float], power: int) -> dict[str, Any]:
+    """Return the colour settings of a map of differences: white is zero, blue is better.
+
+    Args:
+        power: of ten, by which the numbers in the map are divided.
+    """
+    times = f", 10<sup>{power}</sup>" if power else ""
+    title = {"text": metric_text(metric) + times, "side": "right"}
+    if not metric.startswith(("gap/", DELTA)):  # the values themselves
+        return {"colorscale": "Viridis", "colorbar": {"title": title, "thickness": 12}}
+    sign = metric_kind(metric).sign
+    scale: tuple[tuple[float, str], ...] = LESS_TO_MORE if sign == 0 else BETTER_TO_WORSE
+    if sign < 0:
+        scale = tuple((1 - at, colour) for at, colour in reversed(scale))
+    reach = float(np.nanmax(np.abs(values.to_numpy(float)), initial=0.0)) or 1.0
+    ticks = {
+        "tickvals": [-reach, 0, reach],
+        "ticktext": style.signed(np.array([-1, 0, 1]) * reach / 10.0**power),
+    }
+    bar = {"title": title, "thickness": 12, **ticks}
+    return {"zmid": 0, "zmin": -reach, "zmax": reach, "colorscale": scale, "colorbar": bar}
+
+
+def texts(points: Points) -> list[str]:
+    """Return what the pointer shows of each row: name, number with interval, state."""
+    found = []
+    for _, row in points.rows.iterrows():
+        number = metric_number(points.metric, row["value"], row["low"], row["high"])
+        state = "" if row["state"] == "completed" else str(row["state"])
+        told = f" ({points.measured_as})" if number and np.isfinite(row["low"]) else ""
+        name = routed(str(row.get("name") or f"{row.get('start')}{ARROW}{row.get('end')}"))
+        found.append(f"{name}<br>{number or state}{told}")
+    return found
+
+
+def _short(points: Points, power: int) -> list[str]:
+    """Return the numbers in a map: differences with their sign, divided by a power of ten."""
+    values = points.rows["value"].to_numpy(float) / 10.0**power
+    if points.metric.startswith(("gap/", DELTA)):
+        return style.signed(values)
+    return [f"{value:.4g}" if np.isfinite(value) else "" for value in values]
+
+
+def _frame(left: int, right: int, top: int, bottom: int, **line: str) -> dict[str, Any]:
+    """Return the outline of whole cells of a map."""
+    x, y = (left - 0.5, right + 0.5), (top - 0.5, bottom + 0.5)
+    ends = {"x0": x[0], "x1": x[1], "y0": y[0], "y1": y[1]}
+    return {"type": "rect", **ends, "line": {"width": 2.5, **line}}
+
+
+def _bars(rows: pd.DataFrame) -> dict[str, Any]:
+    below, above = style.bars(rows)
+    ends = {"symmetric": False, "array": above, "arrayminus": below}
+    return {"type": "data", **ends, "width": 3, "thickness": 1.2, "color": style.GREY}
+
+
+def _numbers(rows: pd.DataFrame, numbers: Numbers) -> list[int | None]:
+    """Return the number of the cell of each row; `None` where it is none of the page's."""
+    return [numbers.get(key) for key in _keys(rows)]
+
+
+def _keys(rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    roles = rows["role"] if "role" in rows else ["trial"] * len(rows)
+    yield from zip(map(str, roles), map(str, rows["name"]))

@@ -1,0 +1,375 @@
+"""The page of a sweep: what it says in which order, from records to one HTML text."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tread_lab.analysis.figures.catalogue import sweep_records
+from tread_lab.analysis.figures.curves import RATE, curves, rates
+from tread_lab.analysis.figures.effects import caption as effects_caption
+from tread_lab.analysis.figures.effects import two_ways
+from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
+from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
+from tread_lab.analysis.figures.over_training import STEPS_AXIS, over_training, training_metrics
+from tread_lab.analysis.figures.over_training import caption as training_caption
+from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
+from tread_lab.analysis.figures.placements import best_route, panels, placements
+from tread_lab.analysis.figures.points import Points, cell_points
+from tread_lab.analysis.figures.sentences import metric_text
+from tread_lab.dashboards import charts
+from tread_lab.dashboards.answer import answer
+from tread_lab.dashboards.charts import Chart, Numbers
+from tread_lab.dashboards.panel import curve, panel, seed_values
+from tread_lab.dashboards.repetition import Repetition
+from tread_lab.dashboards.search import search_charts
+from tread_lab.dashboards.tables import cost_table, failures, ranking_table
+from tread_lab.frames import (
+    cells_frame,
+    delta_column,
+    ranked_cells,
+    ranking_caption,
+    ranking_key,
+    with_delta,
+    without_baseline,
+)
+from tread_lab.records.history import left_note
+from tread_lab.records.lab import Lab
+from tread_lab.records.log import read_entries
+from tread_lab.records.metric_names import (
+    GAP_HELDOUT,
+    TRAIN_FLOPS,
+    TRAIN_LOSS,
+    TRAIN_SECONDS,
+    metric_kind,
+)
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.provenance import mixtures
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.records.sweep_folder import hours_text, seconds_spent
+from tread_lab.specs.units import duration, quantity
+
+HERE = Path(__file__).parent
+EMBEDDED = 20  # best cells whose details stand in a file, beside those of dense
+RUNNING = 12  # runs whose steps are shown
+LIVE = 12  # runs whose training loss is shown before there is a result
+TAIL = 6000  # bytes at the end of a log that hold its last entries
+GLOSSARY = {
+    "dense": "training without routes: every token passes through every block",
+    "route i→j": "routed tokens skip blocks i to j and return after block j (TREAD)",
+    "s": "selection rate: the share of the tokens that are routed",
+    "gap, Δ": "a run's value minus that of its dense baseline with the same seed, images and noise",
+    "±": "half the width of the 95% interval of a mean; the column beside names what it covers",
+    "control": "dense training changed otherwise, such as a smaller batch, at the same cost",
+}
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page of `template`; every text is escaped."""
+    text: str = _environment().get_template(template).render(**values)
+    return text
+
+
+def page_file(lab: Lab, sweep: str) -> str:
+    """Return the page of a sweep as one HTML text that loads nothing.
+
+    Raises:
+        UserError: no such sweep.
+    """
+    from plotly.offline import get_plotlyjs
+
+    parts = {name: (HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
+    found = contents(lab, sweep)
+    frame, plan, numbers = found.pop("frame"), found.pop("plan"), found["numbers"]
+    chosen = [*_dense_cells(frame, numbers), *found["best"][:EMBEDDED]]
+    cells = [panel(lab, plan, frame, number, embed=True) for number in dict.fromkeys(chosen)]
+    return render(
+        "page.html.jinja",
+        **found,
+        live=False,
+        fragment=False,
+        panels=cells,
+        style=parts["page.css"],
+        script=parts["page.js"],
+        plotly=get_plotlyjs(),
+    )
+
+
+def contents(lab: Lab, sweep: str) -> dict[str, Any]:
+    """Return everything that the page shows of a sweep, beside its cells' details.
+
+    Raises:
+        UserError: no such sweep.
+    """
+    folder = lab.known_sweep(sweep)
+    plan = folder.plan().with_baseline_cells
+    records = sweep_records(lab, folder)
+    frame, numbers = records.frame, cell_numbers(records.frame)
+    runs = frame.drop_duplicates("run")
+    done = all(RunState(state).ended for state in runs["state"]) and not plan.to_suggest
+    key = ranking_key(frame)
+    best = [numbers[pair] for pair in _ranked(frame, key)]
+    return {
+        "name": folder.name,
+        "question": plan.question or f"The sweep {folder.name}",
+        "answer": answer(lab, frame, plan, complete=done),
+        "warnings": [*without_baseline(frame), *_left(frame), *mixtures(lab, runs["run"])],
+        "progress": progress(lab, frame, plan),
+        "facts": _facts(frame, runs, plan),
+        "charts": [*_charts(records, plan, numbers)] if key else [*_live(lab, frame)],
+        "training": [*_training(records, numbers)] if key else [],
+        "costs": [*_costs(records, numbers)] if key else [],
+        "ranking": ranking_table(frame, numbers),
+        "ranking_caption": ranking_caption(key, plan.comparison) if key else "",
+        "cost": cost_table(frame) if key else None,
+        "failures": [*failures(lab, sweep, frame, numbers)],
+        "holes": plan.excluded,
+        "best": best,
+        "numbers": numbers,
+        "names": list(cells_frame(frame)["cell"]),
+        "repeat": Repetition.of(lab, folder, plan, _best_run(frame, best)),
+        "glossary": GLOSSARY | _meanings(frame),
+        "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
+        "frame": frame,
+        "plan": plan,
+    }
+
+
+def cell_numbers(frame: pd.DataFrame) -> Numbers:
+    """Return (role, cell) -> the place of the cell among all cells of the sweep."""
+    pairs = frame[["role", "cell"]].drop_duplicates()
+    return {pair: k for k, pair in enumerate(zip(pairs["role"], pairs["cell"]))}
+
+
+@functools.cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _charts(records: SweepRecords, plan: StoredPlan, numbers: Numbers) -> Iterator[Chart]:
+    """Yield the pictures that answer the question, by the shape of the sweep."""
+    key = ranking_key(records.frame)
+    assert key is not None
+    if plan.search is not None:
+        yield from search_charts(records.frame, key)
+    for metric in dict.fromkeys([key, *records.compared[:2]]):
+        parts = [*records.compared_parts(metric)] if metric != key or metric == GAP_HELDOUT else []
+        for part in parts or [records]:
+            question = part.frame.attrs.get("comparison", "") if len(parts) > 1 else ""
+            for chart in _of_metric(part.frame, metric, numbers):
+                yield replace(chart, question=question)
+
+
+def _of_metric(frame: pd.DataFrame, metric: str, numbers: Numbers) -> Iterator[Chart]:
+    """Yield a map, a curve or a table of two axes of one metric, then its cells in a row each."""
+    varied = _varied(frame)
+    placed = {"start", "end"} & set(varied)
+    others = [axis for axis in varied if axis not in ("start", "end")]
+    named = metric_text(metric)
+    if len(placed) == 2 and not _of_value(frame, metric):
+        for name, part in panels(frame):
+            places = placements(part, metric)
+            if len(places.measured) > 1:
+                title = f"Route placement: {named}" + (f", {name}" if name else "")
+                yield Chart(title, charts.place_map(places, numbers), best_route(places))
+    elif len(others) == 1 and not placed and pd.api.types.is_numeric_dtype(frame[others[0]]):
+        found = _along(frame, metric, others[0])
+        yield Chart(f"{named} along {others[0]}", charts.lines(found, numbers, others[0]))
+    elif len(others) == 2 and not placed:
+        points = _points(frame, metric)
+        yield Chart(
+            f"{named} over {' and '.join(others)}", charts.two_axes(points, others, numbers)
+        )
+    points = _points(frame, metric)
+    if len(points.measured) > 1:
+        caption = "A marker is hollow where its 95% interval holds zero; a diamond is a control."
+        over = f" Intervals: {points.measured_as}." if points.measured_as else ""
+        seeds = seed_values(frame, points.metric)
+        rows = charts.dots(points, numbers, seeds)
+        yield Chart(f"All cells: {named}", rows, caption + over)
+    ways = two_ways(frame, metric) if not _of_value(frame, metric) else None
+    if ways is not None:
+        yield Chart(
+            f"Effects: {named}", charts.effects(ways, metric), effects_caption(ways, metric)
+        )
+
+
+def _along(frame: pd.DataFrame, metric: str, axis: str) -> Any:
+    """Return the curves of a metric along a numeric axis: differences, where it has a baseline."""
+    if axis == RATE and not _of_value(frame, metric):
+        return rates(frame, metric)
+    if _of_value(frame, metric):
+        return curves(frame, metric, axis)
+    trials = with_delta(frame, metric)
+    return curves(trials[trials["role"] == "trial"], delta_column(metric), axis)
+
+
+def _points(frame: pd.DataFrame, metric: str) -> Points:
+    """Return trials and controls with their difference to dense, or the value where it moves."""
+    rows = with_delta(frame, metric)
+    shown = cells_frame(rows[(rows["role"] != "baseline") & (rows["run"] != rows["baseline"])])
+    return cell_points(shown, metric if _of_value(frame, metric) else delta_column(metric))
+
+
+def _of_value(frame: pd.DataFrame, metric: str) -> bool:
+    """Return whether cells are shown by the metric itself: their baselines differ."""
+    if metric_kind(metric).compared == "gap":
+        return False
+    moved = ranking_key(frame) == metric and "@" not in metric
+    return moved or bool(frame.loc[frame["role"] == "baseline", metric].isna().all())
+
+
+def _varied(frame: pd.DataFrame) -> list[str]:
+    trials = frame[frame["role"] == "trial"]
+    axes = [axis for axis in frame.attrs.get("axes", ()) if axis in trials]
+    return [axis for axis in axes if trials[axis].nunique(dropna=False) > 1]
+
+
+def _live(lab: Lab, frame: pd.DataFrame) -> Iterator[Chart]:
+    """Yield the training losses of the runs that have begun, before there is a result."""
+    rows = frame[~frame["state"].isin([RunState.PENDING])].drop_duplicates("run").head(LIVE)
+    named = {f"{row['cell']} seed {row['seed']}": lab.run(row["run"]) for _, row in rows.iterrows()}
+    logged = {name: [values] for name, run in named.items() if len(values := curve(run))}
+    if logged:
+        note = "Training losses under routes are not comparable with dense; no cell has a result."
+        yield Chart("Training loss", charts.losses(logged), note)
+
+
+def _training(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
+    """Yield curves over training: of quality where it was measured, of the training-loss gap."""
+    for metric in training_metrics(records.training)[:2]:
+        found = over_training(records.training, metric)
+        if len(found[STEPS_AXIS].measured):
+            title = f"{metric_text(metric)} over training"
+            yield Chart(
+                title,
+                charts.lines(found[STEPS_AXIS], numbers, STEPS_AXIS),
+                training_caption(found),
+            )
+    if found_gaps := gap_over_steps(records.frame, records.history):
+        yield Chart(
+            "Training-loss gap", charts.training_gaps(found_gaps), steps_caption(found_gaps)
+        )
+
+
+def _costs(records: SweepRecords, numbers: Numbers) -> Iterator[Chart]:
+    """Yield quality against training FLOPs, where cells differ in them."""
+    if not vary_in_cost(records.frame):
+        return
+    for metric in quality_metrics(records.frame)[:1]:
+        points = pareto(records.frame, metric)
+        if len(points.measured) > 2:
+            title = f"{metric_text(metric)} against cost"
+            yield Chart(title, charts.front(points, numbers), pareto_caption(points))
+
+
+def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
+    """Return counts of states, times, and how far the running runs are."""
+    folder, runs, numbers = lab.sweep(plan.name), frame.drop_duplicates("run"), cell_numbers(frame)
+    counts = Counter(map(str, runs["state"]))
+    counts["pending"] += plan.to_suggest * max(1, runs["seed"].nunique())
+    worked, left = seconds_spent(folder.spent_path), folder.time_left().strip(".")
+    times = [f"elapsed: {duration(worked)}"] if worked else []
+    times += [f"about {left} left"] if left else []
+    times += filter(None, [hours_text(folder, plan.hours)])
+    steps = {trial.run: trial.steps for trial in plan.trials}
+    rows = runs[runs["state"] == RunState.RUNNING].head(RUNNING)
+    return {
+        "counts": [(state, count) for state, count in counts.most_common() if count],
+        "total": sum(counts.values()),
+        "times": "; ".join(times),
+        "running": [
+            {
+                "number": numbers[row["role"], row["cell"]],
+                "name": f"{row['cell']} seed {row['seed']}",
+                "step": _last_step(lab.run(str(row["run"]))),
+                "steps": steps[row["run"]],
+            }
+            for _, row in rows.iterrows()
+        ],
+    }
+
+
+def _last_step(run: RunFolder) -> int:
+    """Return the newest logged step of a running run, from the end of its log."""
+    with suppress(OSError):  # it has no log yet
+        size = run.log_path.stat().st_size
+        entries = read_entries(run.log_path, max(0, size - TAIL))
+        return max((e.step for e in entries if e.key == TRAIN_LOSS), default=0)
+    return 0
+
+
+def _facts(frame: pd.DataFrame, runs: pd.DataFrame, plan: StoredPlan) -> list[tuple[str, str]]:
+    """Return network, training, runs and cost in a few words each."""
+    sources = " or ".join(dict.fromkeys(trial.spec["data"]["source"] for trial in plan.trials))
+    completed = int((runs["state"] == RunState.COMPLETED).sum())
+    ends = sorted({trial.steps for trial in plan.trials})
+    steps = f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
+    models, batches, precisions = (
+        " or ".join(map(str, frame[column].unique()))
+        for column in ("model", "train.batch", "precision")
+    )
+    facts = [
+        ("network", f"{models} on {sources}"),
+        ("training", f"{steps} steps of {batches}, {precisions}"),
+        ("runs", f"{completed} of {len(runs)} completed"),
+        ("seeds", str(frame["seed"].nunique())),
+    ]
+    if TRAIN_FLOPS in runs:
+        spent = [quantity(float(runs[TRAIN_FLOPS].sum()), "FLOP")]
+        if seconds := float(runs.get(TRAIN_SECONDS, pd.Series()).sum()):
+            spent.append(duration(seconds))
+        facts.append(("training of all runs", ", ".join(spent)))
+    if plan.comparison:
+        facts.append(("compared", plan.comparison))
+    return facts
+
+
+def _ranked(frame: pd.DataFrame, key: str | None) -> list[tuple[str, str]]:
+    """Return role and name of the cells beside dense, best first."""
+    if key is None:
+        return []
+    ranked = ranked_cells(frame, key)
+    ranked = ranked[ranked["role"] != "baseline"]
+    return list(zip(ranked["role"], ranked["cell"]))
+
+
+def _best_run(frame: pd.DataFrame, best: list[int]) -> str:
+    """Return the first run of the best routed cell; empty before there is a result."""
+    pairs = [*cell_numbers(frame)]
+    routed = (pairs[number] for number in best if pairs[number][0] == "trial")
+    role, cell = next(routed, ("", ""))
+    rows = frame[(frame["role"] == role) & (frame["cell"] == cell)]
+    return str(rows["run"].iloc[0]) if len(rows) else ""
+
+
+def _dense_cells(frame: pd.DataFrame, numbers: Numbers) -> list[int]:
+    dense = frame.loc[frame["role"] == "baseline", "cell"].drop_duplicates()
+    return [numbers["baseline", name] for name in dense]
+
+
+def _left(frame: pd.DataFrame) -> list[str]:
+    return left_note(frame.attrs.get("left", []))
+
+
+def _meanings(frame: pd.DataFrame) -> dict[str, str]:
+    """Return the words of the sweep's metrics with their meanings."""
+    metrics = [m for m in (*quality_metrics(frame)[:4], TRAIN_FLOPS) if m in frame]
+    found = {metric_text(metric): metric_kind(metric).meaning for metric in metrics}
+    return {word: meaning for word, meaning in found.items() if meaning}

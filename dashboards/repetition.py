@@ -1,0 +1,132 @@
+"""How to run a sweep again: one complete sweep file from its plan, and what it was run with."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from tread_lab.dashboards.tables import Table, setups_table
+from tread_lab.records.lab import Lab
+from tread_lab.records.plan import StoredPlan
+from tread_lab.records.sweep_folder import SweepFolder
+from tread_lab.specs.fields import with_fields
+from tread_lab.specs.labels import ROUTE_AXES
+
+KEPT_EMPTY = ("baseline", "experiment")  # `null` means that there is none
+
+
+class _Line(dict[str, Any]):
+    """A mapping that is written as one `{...}`, whatever it holds."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes YAML as people do: without anchors, and a `_Line` in braces."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    _Line,
+    lambda dumper, line: dumper.represent_mapping("tag:yaml.org,2002:map", line, flow_style=True),
+)
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """All that it takes to run a sweep again, as the report shows it.
+
+    Attributes:
+        winner: the commands that train the best cell anew, and that export its weights.
+        asked: the command of its last driver; empty where it is not recorded.
+        where: the folder and the host in which it was given.
+        commands: what gives the same runs from `file` alone.
+        file: of the sweep, complete.
+        data: where the data of its runs come from.
+        setups: what runs were carried out with, and how many each; several are no fair comparison.
+    """
+
+    winner: str
+    asked: str
+    where: str
+    commands: tuple[str, ...]
+    file: str
+    data: str
+    setups: Table | None
+
+    @staticmethod
+    def of(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> Repetition:
+        """Return how to repeat a sweep whose best run is `best`."""
+        name, runs, driver = folder.name, list(plan.runs()), folder.command()
+        return Repetition(
+            winner=winner(plan, best),
+            asked=shlex.join(["tread-lab", *driver.words]) if driver else "",
+            where=f"in {driver.folder} on {driver.host}" if driver else "",
+            commands=(f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
+            file=sweep_file(plan) if plan.sources else "",
+            data=_data_text(plan),
+            setups=setups_table(lab, runs),
+        )
+
+
+def winner(plan: StoredPlan, run: str) -> str:
+    """Return the commands that use a run of a sweep: train its cell anew, export its weights."""
+    trial = next((trial for trial in plan.trials if trial.run == run), None)
+    if trial is None:
+        return ""
+    export = f"tread-lab export {run} --output weights"
+    if not plan.experiment:
+        return export
+    cell = dict(trial.cell)
+    words = ["tread-lab", "train", plan.experiment]
+    for route in trial.spec["routes"]:
+        words += ["--route", f"{route['start']}->{route['end']}"]
+    if trial.spec["routes"]:
+        words += ["--rate", str(trial.spec["routes"][0]["rate"])]
+    settings = {**(plan.sweep_file.get("fixed") or {}), **cell, "seed": trial.seed}
+    own = {k: v for k, v in settings.items() if k not in ROUTE_AXES and not isinstance(v, dict)}
+    words += [f"{name}={value}" for name, value in own.items()]
+    return f"{shlex.join(words)}\n{export}"
+
+
+def sweep_file(plan: StoredPlan) -> str:
+    """Return the sweep as one YAML file that writes out every field of its base run.
+
+    `tread-lab sweep FILE` gives the same trials under the same signatures, whatever has become of
+    the shipped experiment in the meantime.
+    """
+    tree = plan.sweep_file
+    file = {
+        **tree,
+        "experiment": None,
+        "fixed": _lines(with_fields(plan.base.get("run", {}), tree.get("fixed") or {}, "fixed")),
+        "evaluate": list(map(_lines, plan.evaluations_as_written)),
+        "sampler_axes": None,  # every evaluation is written
+    }
+    file = {k: v for k, v in file.items() if k in KEPT_EMPTY or v not in (None, {}, [], "")}
+    first = [k for k in ("question", "experiment", "fixed") if k in file]
+    ordered = {k: file[k] for k in (*first, *file)}
+    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96)
+
+
+def _data_text(plan: StoredPlan) -> str:
+    """Return `The data set fashion16 comes with tread-lab.`, or where the data were."""
+    keys = ("source", "path", "digest")
+    found = {tuple(str(trial.spec["data"].get(key) or "") for key in keys) for trial in plan.trials}
+    texts = [
+        f"The data were in {path}" + (f" (digest {digest[:12]})." if digest else ".")
+        if path
+        else f"The data set {source} comes with tread-lab."
+        for source, path, digest in sorted(found)
+    ]
+    return " ".join(texts)
+
+
+def _lines(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _Line(value) if isinstance(value, dict) else value for name, value in tree.items()
+    }

@@ -1,0 +1,224 @@
+"""The dashboard's server: the page of every sweep of a lab, read again while runs go."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+import socket
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from tread_lab.dashboards.contents import HERE, contents, progress, render
+from tread_lab.dashboards.panel import panel
+from tread_lab.dashboards.sweeps import sweep_lines
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
+
+NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,199}")
+LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
+HEADERS = {
+    # Plotly sets styles and compiles the functions of its WebGL charts.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-eval';"
+    " style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+SMALL = 1400  # bytes below which nothing is compressed
+LEAVE = 2  # seconds that answers under way have when the server ends
+
+
+class Pages:
+    """What the server answers; a sweep is read again when its records have changed."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self._read: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+
+    def sweep(self, name: str) -> dict[str, Any]:
+        """Return the contents of a sweep as its records are now."""
+        with self._lock:
+            version = self.version(name)
+            if self._read.get(name, ("",))[0] != version:
+                self._read[name] = version, contents(self.lab, name)
+            return self._read[name][1]
+
+    def version(self, name: str) -> str:
+        """Return a digest of the times of all that the page of a sweep is made from."""
+        folder = self.lab.known_sweep(name)
+        times = [folder.stamp, folder.suggested]
+        for run in folder.plan().runs():
+            path = self.lab.run(run).path
+            for place in (path, path / "result.json", *sorted(path.glob("evaluations/*"))):
+                try:
+                    times.append(place.stat().st_mtime_ns)
+                except OSError:
+                    times.append(0)
+        return hashlib.sha256(repr(times).encode()).hexdigest()[:16]
+
+    def index(self) -> Response:
+        lines = sweep_lines(self.lab)
+        return _html(render("sweeps.html.jinja", sweeps=lines, root=self.lab.root.name))
+
+    def page(self, name: str) -> Response:
+        return _html(
+            render("page.html.jinja", **self.sweep(name), live=True, fragment="", panels=[])
+        )
+
+    def main(self, name: str) -> Response:
+        return _html(render("page.html.jinja", **self.sweep(name), live=True, fragment="main"))
+
+    def progress(self, name: str) -> Response:
+        """Answer how far a sweep is; the tag tells whether the rest of the page has changed."""
+        now = self.sweep(name)
+        found = {**now, "progress": progress(self.lab, now["frame"], now["plan"])}
+        text = render("page.html.jinja", **found, live=True, fragment="progress")
+        return _html(text, ETag=f'"{self._read[name][0]}"')
+
+    def cell(self, name: str, number: str) -> Response:
+        now = self.sweep(name)
+        if not number.isdecimal() or int(number) >= len(now["names"]):
+            raise UserError(f"no cell {number}; the sweep has {len(now['names'])}")
+        found = panel(self.lab, now["plan"], now["frame"], int(number), embed=False)
+        return _html(render("page.html.jinja", panels=[found], live=True, fragment="panel"))
+
+    def grid(self, run: str, evaluation: str) -> Response:
+        path = self.lab.run(run).path / "evaluations" / evaluation / "grid.png"
+        if not path.is_file():
+            raise UserError(f"run {run} has no samples {evaluation}")
+        return FileResponse(path, headers={"Cache-Control": "max-age=600"})
+
+    def static(self, file: str) -> Response:
+        """Answer the style, the script and Plotly."""
+        if file == "plotly.js":
+            import plotly
+
+            path = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+            return FileResponse(path, headers={"Cache-Control": "max-age=86400"})
+        if file not in ("page.css", "page.js"):
+            raise UserError(f"no file {file}")
+        return FileResponse(HERE / file)
+
+
+class DashboardServer(uvicorn.Server):
+    """The server of one lab; port 0 takes a free one.
+
+    Attributes:
+        loopback: whether this machine alone reaches it; then no other name of a host is answered.
+    """
+
+    def __init__(self, lab: Lab, host: str, port: int) -> None:
+        self._socket = socket.create_server((host, port))
+        self.loopback = ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback
+        config = uvicorn.Config(
+            application(Pages(lab), hosts=[*LOOPBACK, host] if self.loopback else ["*"]),
+            headers=list(HEADERS.items()),
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            timeout_graceful_shutdown=LEAVE,
+        )
+        super().__init__(config)
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{host}:{port}/"
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until `should_exit` is set or a signal comes, which then has its usual effect."""
+        super().run(sockets or [self._socket])
+
+
+def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
+    """Return what answers GET requests that name one of these hosts."""
+    guards = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+        Middleware(GZipMiddleware, minimum_size=SMALL, compresslevel=1),
+    ]
+    routes = [
+        Route("/", _answer(pages.index)),
+        Route("/sweeps/{name}", _answer(pages.page)),
+        Route("/sweeps/{name}/main", _answer(pages.main)),
+        Route("/sweeps/{name}/progress", _answer(pages.progress)),
+        Route("/sweeps/{name}/cells/{number}", _answer(pages.cell)),
+        Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
+        Route("/static/{file}", _answer(pages.static)),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=guards,
+        exception_handlers={UserError: _mistake, Exception: _failure},
+    )
+
+
+def _answer(make: Callable[..., Response]) -> Callable[[Request], Response]:
+    """Return what answers a request by the names in its path, none of which leads elsewhere."""
+
+    def answer(request: Request) -> Response:
+        if not all(NAME.fullmatch(name) for name in request.path_params.values()):
+            raise UserError(f"no page {request.url.path}")
+        return make(**request.path_params)
+
+    return answer
+
+
+def _html(text: str, **headers: str) -> Response:
+    return Response(text, headers=headers, media_type="text/html")
+
+
+def _mistake(_: Request, error: Exception) -> Response:
+    return PlainTextResponse(str(error), 404)
+
+
+def _failure(_: Request, error: Exception) -> Response:
+    traceback.print_exception(error)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return PlainTextResponse(f"error in the dashboard: {text}", 500)
+
+
+def serve(
+    lab: Lab,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8600,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve until interrupted; the lab may be made later, by its first sweep.
+
+    Raises:
+        UserError: the lab is a file, or the port is taken.
+    """
+    if lab.root.exists() and not lab.root.is_dir():
+        raise UserError(f"{lab.root} is a file, not a lab. Try another --root.")
+    try:
+        server = DashboardServer(lab, host, port)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot listen on {host}:{port} ({reason}). Try another --port.") from None
+    who = "this machine only" if server.loopback else "no login: whoever reaches it can read it"
+    try:
+        say(f"dashboard of {lab.root}: {server.url} ({who}); Ctrl-C ends it")
+        server.run()
+    except KeyboardInterrupt:
+        say("")

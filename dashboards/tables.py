@@ -1,0 +1,198 @@
+"""Tables of the page: ranking, costs, failures and setups as texts, with numbers to sort by."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures.kind import quality_metrics
+from tread_lab.analysis.figures.sentences import metric_text, routed
+from tread_lab.analysis.figures.style import MINUS
+from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_key, result_texts
+from tread_lab.frames.ranking_table import formatted, ranking
+from tread_lab.records.attempts import SENTENCES
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import (
+    IMAGES_PER_S,
+    MFU,
+    PEAK_MEMORY,
+    STEP_SECONDS,
+    TRAIN_FLOPS,
+    TRAIN_SECONDS,
+)
+from tread_lab.records.run_status import run_status
+from tread_lab.records.status import RunState
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.units import ratio
+
+COSTS = (TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS, IMAGES_PER_S, PEAK_MEMORY, MFU)
+BESIDE = 3  # metrics beside that of the ranking
+FAILURES = 200  # rows
+ADVICE = {  # kind of failure, or state -> remedy
+    "oom": "Lower execution.micro_batch, which keeps the run, and run the sweep again.",
+    "parent": "See why the parent run failed; --retry-failed runs both again.",
+    "failed": "Mend what the traceback names; --retry-failed runs it again.",
+    "diverged": "A result, not run again. Try a lower train.lr in another cell.",
+    "early": "Stopped early: worse than others at the same step. `stop_early: null` turns it off.",
+    "stopped": "Run the sweep again; it continues from the last checkpoint.",
+    "interrupted": "Run the sweep again; it continues from the last checkpoint.",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        numeric: columns of numbers, which stand to the right.
+        sort: the number of each cell of the table, by which its column is sorted; `None` for words.
+        cells: the number of the sweep's cell that a row is about; `None` for other rows.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: Sequence[bool]
+    sort: Sequence[Sequence[float | None]]
+    cells: Sequence[int | None]
+
+
+def table(texts: pd.DataFrame, cells: Sequence[int | None] = ()) -> Table:
+    """Return a frame of texts as a table; a column of numbers is sorted by what its texts say."""
+    rows = [[typeset(str(text)) for text in row] for row in texts.to_numpy().tolist()]
+    columns = [[row[k] for row in rows] for k in range(len(texts.columns))]
+    numeric = [all(re.match(r"[+\u2212]?\d|$", text) for text in column) for column in columns]
+    sort = [[_number(text) if n else None for text, n in zip(row, numeric)] for row in rows]
+    return Table(list(map(str, texts)), rows, numeric, sort, cells or [None] * len(rows))
+
+
+def ranking_table(frame: pd.DataFrame, numbers: Mapping[tuple[str, str], int]) -> Table | None:
+    """Return the ranking of all cells, best first; `None` before anything is measured."""
+    key = ranking_key(frame)
+    if key is None:
+        return None
+    beside = [metric for metric in quality_metrics(frame) if metric != key][:BESIDE]
+    rows = ranking(frame, key, beside=beside)
+    cells = [numbers.get(pair) for pair in rows.attrs["cells"]]
+    texts = formatted(rows, key)
+    if set(texts["state"]) == {RunState.COMPLETED}:
+        texts = texts.drop(columns="state")
+    made = table(texts, cells)
+    values = rows[key].map(lambda x: None if pd.isna(x) else float(x))
+    at = next((k for k, head in enumerate(made.heads) if head in ("gap", key)), None)
+    if at is not None:
+        for row, value in zip(made.sort, values):
+            row[at] = value  # type: ignore[index]
+    return made
+
+
+def cost_table(frame: pd.DataFrame) -> Table | None:
+    """Return speed-ups predicted from FLOPs beside measured ones, a row for each cell.
+
+    Both compare a step of a trial with one of its own baseline. The measured one is the ratio of
+    the median seconds; `disturbed` cells are marked, because something else ran beside them.
+    """
+    if not {TRAIN_FLOPS, TRAIN_SECONDS, STEP_SECONDS} <= set(frame):
+        return None
+    steps = frame["steps_done"].astype(float)
+    frame = frame.assign(**{"speed/flops": frame[TRAIN_FLOPS] / steps})
+    ratios = {
+        "speed/steps": steps,
+        "speed/flops": of_baseline(frame, "speed/flops") / frame["speed/flops"],
+        "speed/time": of_baseline(frame, STEP_SECONDS) / frame[STEP_SECONDS],
+        "disturbed/steps": disturbed(frame, STEP_SECONDS).astype(float),
+        "disturbed/hours": disturbed(frame, TRAIN_SECONDS).astype(float),
+    }
+    cells = cells_frame(frame.assign(**ratios))
+    cells = cells[cells["state"] == RunState.COMPLETED]
+    if cells.empty:
+        return None
+    lengths = cells["speed/steps"].map("{:,.0f}".format)
+    texts = pd.DataFrame({"cell": cells["cell"].map(routed), "steps": lengths})
+    for metric in COSTS:
+        if metric in cells and cells[metric].notna().any():
+            texts[metric_text(metric)] = result_texts(cells, metric)
+        if metric == TRAIN_FLOPS:
+            for head, column in (("FLOPs", "flops"), ("measured", "time")):
+                texts[f"speed-up, {head}"] = cells[f"speed/{column}"].map(_times)
+    for head, flags in (("speed-up, measured", "steps"), (metric_text(TRAIN_SECONDS), "hours")):
+        if head in texts:
+            busy = (cells[f"disturbed/{flags}"] > 0) & (texts[head] != "")
+            texts[head] += np.where(busy, " (disturbed)", "")
+    return table(texts)
+
+
+def failures(
+    lab: Lab, sweep: str, frame: pd.DataFrame, numbers: Mapping[tuple[str, str], int]
+) -> Iterator[dict[str, Any]]:
+    """Yield each trial without a result: cell, seed, run, state, reason, remedy and traceback."""
+    bad = frame["state"].map(lambda state: bool(RunState(state).lacks_result))
+    bad |= frame["state"] == RunState.INTERRUPTED
+    rows = frame[bad | ((frame["reason"] != "") & (frame["state"] == RunState.COMPLETED))]
+    stopped = lab.sweep(sweep).stopped()
+    for row in rows.head(FAILURES).to_dict("records"):
+        status = run_status(lab.run(str(row["run"])), stopped)
+        last = status.attempts[-1].traceback if status.attempts else ""
+        kind = status.kind or str(status.state)
+        yield {
+            "number": numbers[row["role"], row["cell"]],
+            "cell": routed(str(row["cell"])),
+            "seed": int(row["seed"]),
+            "run": str(row["run"]),
+            "state": str(row["state"]),
+            "reason": str(row["reason"]) or SENTENCES.get(kind, ""),
+            "remedy": ADVICE.get(kind, ADVICE.get(str(status.state), "")),
+            "traceback": last[-4000:],
+        }
+
+
+def setups_table(lab: Lab, runs: Iterable[str]) -> Table | None:
+    """Return the distinct setups of runs and how many runs had each, the commonest first."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for run in runs:
+        counts.update({_setup(attempt) for attempt in lab.run(run).origin()})
+    heads = ["runs", "commit of tread-lab", "Python", "device", "packages"]
+    rows = [(count, *setup) for setup, count in counts.most_common()]
+    return table(pd.DataFrame(rows, columns=heads)) if rows else None
+
+
+def typeset(text: str) -> str:
+    """Return a text with real arrows and minus signs."""
+    return routed(re.sub(r"(?<![\w.])-(?=\d)", MINUS, text))
+
+
+def first_metric(frame: pd.DataFrame) -> str:
+    """Return the metric that the page is about: that of the ranking.
+
+    Raises:
+        UserError: nothing is measured yet.
+    """
+    if (key := ranking_key(frame)) is None:
+        raise UserError("nothing has been measured in this sweep yet")
+    return key
+
+
+def _number(text: str) -> float | None:
+    found = re.match(r"[+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?", text.replace(MINUS, "-"))
+    value = float(found[0].replace(",", "")) if found else math.nan
+    return value if math.isfinite(value) else None
+
+
+def _times(value: float) -> str:
+    return "" if np.isnan(value) else ratio(value) + "\N{MULTIPLICATION SIGN}"
+
+
+def _setup(attempt: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what an attempt was carried out with, `-dirty` where the working tree differed."""
+    code = str(attempt.get("code") or "unknown")
+    if attempt.get("diff") and not code.endswith("-dirty"):
+        code += "-dirty"
+    packages = sorted((attempt.get("packages") or {}).items())
+    versions = ", ".join(f"{name} {version}" for name, version in packages)
+    return code, str(attempt.get("python", "")), str(attempt.get("device", "")), versions

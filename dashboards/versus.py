@@ -1,0 +1,89 @@
+"""Two sweeps side by side: the cells that both have, by paired differences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tread_lab.analysis.figures.points import Points
+from tread_lab.analysis.figures.sentences import metric_text, routed
+from tread_lab.compare.intervals import t_interval
+from tread_lab.dashboards.charts import Chart, dots
+from tread_lab.dashboards.contents import HERE, render
+from tread_lab.dashboards.tables import table
+from tread_lab.frames import metric_number, ranking_key, trials_frame
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import UserError
+
+
+def versus(lab: Lab, first: str, second: str) -> tuple[str, pd.DataFrame]:
+    """Return the metric of the first sweep, and a row for each cell that both have.
+
+    Columns: name, value (the second sweep's less the first's, a mean over the seeds that both
+    have), low and high of its 95% interval over seeds, seeds, state, and `same`: whether the two
+    share their runs.
+
+    Raises:
+        UserError: a sweep is unknown or unmeasured, or the two share no cell and metric.
+    """
+    frames = [trials_frame(lab, lab.known_sweep(name)) for name in (first, second)]
+    keys = [ranking_key(frame) for frame in frames]
+    metric = keys[0]
+    if metric is None or metric not in frames[1]:
+        raise UserError(
+            f"report: {second} must measure {metric} as {first} does. Try evaluating it."
+        )
+    columns = ["role", "cell", "seed", "run", metric]
+    one, other = (frame[columns].dropna(subset=[metric]) for frame in frames)
+    pairs = one.merge(other, on=["role", "cell", "seed"], suffixes=(":a", ":b"))
+    if pairs.empty:
+        raise UserError(f"report: {first} and {second} must share a measured cell, got none.")
+    pairs["apart"] = pairs[f"{metric}:b"] - pairs[f"{metric}:a"]
+    rows = []
+    for (_, cell), own in pairs.groupby(["role", "cell"], sort=False):
+        values = own["apart"].to_numpy(float)
+        ends = t_interval(values) if len(values) > 1 else (float(values[0]), np.nan, np.nan)
+        same = bool((own["run:a"] == own["run:b"]).all())
+        rows.append((cell, *ends, len(values), "completed", same))
+    names = ["name", "value", "low", "high", "seeds", "state", "same"]
+    return metric, pd.DataFrame(rows, columns=names)
+
+
+def versus_file(lab: Lab, first: str, second: str) -> str:
+    """Return the comparison of two sweeps as one HTML text that loads nothing.
+
+    Raises:
+        UserError: as of `versus`.
+    """
+    from plotly.offline import get_plotlyjs
+
+    metric, rows = versus(lab, first, second)
+    column = metric if metric.startswith("gap/") else f"delta/{metric}"
+    shown = Points(column, rows, "95% over seeds")
+    numbers = [metric_number(column, *row) for row in rows[["value", "low", "high"]].to_numpy()]
+    texts = pd.DataFrame(
+        {
+            "cell": rows["name"].map(routed),
+            f"{second} minus {first}": numbers,
+            "seeds": rows["seeds"].map(str),
+            "runs": rows["same"].map({True: "shared", False: "different"}),
+        }
+    )
+    values: dict[str, Any] = {
+        "title": f"{second} against {first}",
+        "chart": Chart(f"{metric_text(metric)}: {second} minus {first}", dots(shown, {})),
+        "table": table(texts),
+    }
+    files = {
+        name: Path(HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    }
+    return render(
+        "versus.html.jinja",
+        **values,
+        style=files["page.css"],
+        script=files["page.js"],
+        plotly=get_plotlyjs(),
+    )

@@ -1,0 +1,156 @@
+"""Parameters, MACs and speed-ups equal the published numbers and their exact arithmetic."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tests.engine.runs import imagenet
+from tread_lab.cost.blocks import block_cost
+from tread_lab.cost.report import report, table
+from tread_lab.cost.training import cost
+from tread_lab.specs import DDPMSpec, ModelSpec, RunSpec, TrainSpec, decode
+from tread_lab.specs.recipe import ExecutionSpec
+from tread_lab.systems.mdt.spec import BothLoss
+
+FIXED = DDPMSpec(learned_variance=False)
+RECOMMENDED = {"S": "2->8", "B": "2->8", "L": "2->20", "XL": "2->24"}  # i = 2, j = B - 4
+
+
+@pytest.mark.parametrize(
+    ("size", "trainable", "with_positions", "learn_sigma", "gmacs", "paper"),
+    [
+        ("S", 32_858_896, 32_957_200, 32_963_360, 6.056, 6.06),
+        ("B", 130_303_504, 130_500_112, 130_512_416, 23.005, 23.01),
+        ("L", 457_824_272, 458_086_416, 458_102_816, 80.698, 80.71),
+        ("XL", 674_816_272, 675_111_184, 675_129_632, 118.621, 118.64),
+    ],
+)
+def test_parameters_and_gflops_are_those_of_the_dit_paper(
+    size: str, trainable: int, with_positions: int, learn_sigma: int, gmacs: float, paper: float
+) -> None:
+    dense = report(imagenet(size))
+    macs = dense["learn_sigma"]["dense_macs"] / 1e9
+    assert round(macs, 3) == gmacs and macs == pytest.approx(paper, rel=1e-3)
+    assert dense["parameters"] == trainable
+    assert dense["parameters_with_positions"] == with_positions
+    assert dense["learn_sigma"]["parameters_with_positions"] == learn_sigma
+    for process, expected in ((DDPMSpec(), learn_sigma), (FIXED, with_positions)):
+        found = report(imagenet(size, process=process))
+        assert found["parameters_with_positions"] == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "tokens", "expected"),
+    [
+        ("S", 4096, (1.275, 1.626, 2.030)),
+        ("B", 256, (1.178, 1.426, 1.793)),
+        ("L", 1024, (1.280, 1.736, 2.595)),
+        ("XL", 4096, (1.356, 1.950, 3.061)),
+    ],
+)
+def test_speed_up_of_every_size_at_three_rates(
+    size: str, tokens: int, expected: tuple[float, ...]
+) -> None:
+    found = []
+    for rate in (0.25, 0.5, 0.75):
+        at = report(imagenet(size, RECOMMENDED[size], rate=rate))["resolutions"]
+        found += [round(row["speedup"], 3) for row in at if row["tokens"] == tokens]
+    assert tuple(found) == expected
+
+
+def test_speed_up_of_the_other_published_placements() -> None:
+    assert round(cost(imagenet("XL", "0->10", "13->21")).speedup, 3) == 1.569  # two routes, 2025-01
+    assert round(cost(imagenet("XL", "4->18")).speedup, 3) == 1.374  # "relative" placement
+
+
+def test_both_ends_are_inclusive_as_the_published_flops_show() -> None:
+    """Early TREAD and sparse guidance count 12 n d^2 a block and leave out attention's 2 n^2 d."""
+
+    def without_attention(spec: RunSpec) -> float:
+        found = cost(spec)
+        quadratic = sum(2 * n * n * spec.model.width for n in found.tokens)
+        return (found.routed.network - quadratic) / 1e9
+
+    close = functools.partial(pytest.approx, rel=1e-3)  # exclusive ends: 15.46 and 103.36
+    assert without_attention(imagenet("B")) == close(21.81)
+    assert without_attention(imagenet("B", "0->4", "6->9")) == close(13.65)
+    assert without_attention(imagenet("XL")) == close(114.42)
+    branches = [imagenet("XL", "2->24", rate=rate) for rate in (0.5, 0.9)]
+    assert sum(map(without_attention, branches)) == close(97.67)
+
+
+def test_executed_tokens_block_by_block() -> None:
+    assert cost(imagenet("S", "2->8")).tokens == (256, 256, *[128] * 7, 256, 256, 256)
+    assert cost(imagenet("S", "2->8", rate=0.3)).tokens[2] == 256 - 76  # floor(76.8)
+    assert cost(imagenet("S", "5->5")).tokens.count(128) == 1
+    assert cost(imagenet("S")).tokens == (256,) * 12
+
+
+def test_totals_follow_from_the_parts() -> None:
+    spec = imagenet(
+        "S", "2->8", train=TrainSpec(steps=10, batch=32), execution=ExecutionSpec(micro_batch=8)
+    )
+    found = cost(spec)
+    assert found.train_flops == 320 * 6 * found.routed.network
+    assert found.weights_bytes == 4 * (32_858_896 + 256 * 384)
+    assert found.checkpoint_bytes == found.weights_bytes + 12 * 32_858_896
+    assert found.micro_batch == 8
+    assert found.memory_bytes > found.checkpoint_bytes + 8 * found.activation_bytes
+    shown, sizes = report(spec), ("weights_bytes", "checkpoint_bytes", "memory_bytes")
+    stored = [shown[size.replace("memory_bytes", "memory_bytes_estimate")] for size in sizes]
+    assert stored == [getattr(found, size) for size in sizes]
+    between = cost(replace(spec, routes_from=2, routes_until=6))  # 4 of 10 steps are routed
+    assert between.train_flops == 32 * 6 * (4 * found.routed.network + 6 * found.dense.network)
+    none, dense = cost(replace(spec, routes_until=0)), cost(spec.dense())
+    assert between.speedup == found.speedup > none.speedup == dense.speedup == 1
+
+
+@pytest.mark.parametrize(("precision", "low"), [("bf16", 2), ("fp16", 2), ("tf32", 4), ("fp32", 4)])
+def test_memory_is_state_gradients_copies_and_what_a_pass_keeps(precision: str, low: int) -> None:
+    """S has d = 384, h = 1536, N = 256; a lower precision copies the weights."""
+    P, micro = 32_858_896, ExecutionSpec(micro_batch=8)
+    found = cost(imagenet("S", "2->8", precision=precision, execution=micro))
+    assert found.cast_bytes == (2 * P if low == 2 else 0)
+    assert found.working_bytes == 256 * (4 * 384 * 4 + 2 * 1536 * low)
+    state = found.checkpoint_bytes + 4 * P + found.cast_bytes
+    image = found.activation_bytes + found.working_bytes
+    assert found.memory_at(3) == state + 3 * image
+    assert found.memory_bytes == state + 8 * image
+    whole = cost(imagenet("S", train=TrainSpec(batch=32), execution=ExecutionSpec(micro_batch=64)))
+    assert whole.micro_batch == 32
+
+
+def test_a_second_pass_of_every_routed_step_is_kept_for_the_backward_pass() -> None:
+    once, twice = cost(imagenet("S", "2->8")), cost(imagenet("S", "2->8", loss=BothLoss()))
+    model = decode(ModelSpec, "DiT-S/2")
+    kept = block_cost(model).kept
+    blocks = 11 * kept(model, 256, 2) + kept(model, 256, 4)  # block 9 is in fp32
+    ends = 256 * (2 * 384 * 4 + 384 * 2) + 32 * 384 + 3 * 4 * 4 * 32**2
+    assert twice.activation_bytes - once.activation_bytes == blocks + ends
+
+
+def test_the_table_says_what_people_ask() -> None:
+    rows = dict(table(imagenet("XL", "2->24")))
+    assert rows["routes"] == "2->24 at rate 0.5"
+    assert rows["tokens per block"] == "2 x 256, 23 x 128, 3 x 256"
+    assert rows["speed-up at 4,096 tokens"] == "1.950x at most"
+    assert rows["checkpoint"] == "10.8 GB"
+    assert rows["parameters"] == "674,816,272 (675,111,184 with positions)"
+    assert rows["forward, dense"] == "118.617 GMAC" and "bypass" not in rows
+    assert rows["training, all"].startswith("102,400,000 images, ")
+    assert {"of them unsampled", "beside it", "teacher"}.isdisjoint(rows)
+    dense = dict(table(imagenet("S")))
+    assert (dense["routes"], dense["tokens per block"]) == ("none (dense)", "12 x 256")
+
+
+def test_counting_needs_neither_torch_nor_numpy() -> None:
+    check = (
+        "import sys, tread_lab.cost.training\nprint('torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["False", "False"]

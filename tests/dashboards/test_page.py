@@ -1,0 +1,145 @@
+"""The page of a sweep holds what its records say, whatever the shape of the sweep."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.synthetic import small, write_sweep
+from tread_lab.dashboards.contents import contents, page_file
+from tread_lab.dashboards.panel import curve, differences
+from tread_lab.dashboards.search import search_charts, study_of
+from tread_lab.dashboards.sweeps import sweep_lines
+from tread_lab.dashboards.versus import versus, versus_file
+from tread_lab.frames import metric_number, ranking_key, trials_frame
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT
+from tread_lab.specs import UserError
+
+
+def titles(lab: Lab, sweep: str) -> list[str]:
+    return [chart.title for chart in contents(lab, sweep)["charts"]]
+
+
+def test_placements_have_a_map(paper_lab: Lab) -> None:
+    found = contents(paper_lab, "placement")
+    chart = found["charts"][0]
+    assert chart.title.startswith("Route placement")
+    drawn = json.loads(chart.json)
+    letters = {mark["text"] for mark in drawn["layout"]["annotations"]}
+    assert letters >= {"D", "F", "S"}
+    assert len(drawn["layout"]["shapes"]) == 1  # the best is outlined
+
+
+def test_every_seed_is_a_point(seeds_lab: Lab) -> None:
+    cells = next(c for c in contents(seeds_lab, "placement")["charts"] if "All cells" in c.title)
+    small_points, means = json.loads(cells.json)["data"]
+    assert len(means["y"]) == 6 and set(small_points["y"]) == set(means["y"])
+
+
+def test_one_axis_is_a_curve(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(routes=((2, 8),), rates=(0.25, 0.5, 0.75), specs=True))
+    assert "Δ held-out loss along rate" in titles(lab, "placement")
+
+
+def test_ranking_has_the_numbers_of_the_frame(paper_lab: Lab) -> None:
+    ranking = contents(paper_lab, "placement")["ranking"]
+    frame = trials_frame(paper_lab, "placement").set_index("cell")
+    gap = ranking.heads.index("gap")
+    best = next(row for row in ranking.rows if "2→8" in row[1])
+    row = frame.loc["2->8 s=0.5"]
+    own = metric_number(GAP_HELDOUT, *(row[GAP_HELDOUT + end] for end in ("", ":low", ":high")))
+    assert best[gap] == own.replace("-", "\N{MINUS SIGN}")
+
+
+def test_failures_name_reason_and_remedy(paper_lab: Lab) -> None:
+    found = {f["state"]: f for f in contents(paper_lab, "placement")["failures"]}
+    assert found.keys() >= {"failed", "diverged", "stopped"}
+    assert "--retry-failed" in found["failed"]["remedy"]
+    assert "lower train.lr" in found["diverged"]["remedy"]
+
+
+def test_a_file_loads_nothing_and_escapes_names(tmp_path: Path) -> None:
+    lab = write_sweep(tmp_path, small(specs=True, pictures=True))
+    path = lab.sweep("placement").plan_path
+    plan = json.loads(path.read_text())
+    plan["question"] = "<script>alert(1)</script> & more"
+    path.write_text(json.dumps(plan))
+    text = page_file(lab, "placement")
+    assert "<script>alert" not in text and "&lt;script&gt;alert(1)" in text
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="(https?:)?//', text)
+    assert "data:image/png;base64" in text
+    assert len(text) < 8e6
+
+
+def test_panels_are_of_dense_and_the_best(paper_lab: Lab) -> None:
+    text = page_file(paper_lab, "placement")
+    assert len(re.findall(r"<template data-panel=", text)) == 17
+
+
+def test_a_sweep_without_results_shows_losses(tmp_path: Path) -> None:
+    states = dict.fromkeys(((0, 4), (2, 8), (5, 8), None), "interrupted")
+    lab = write_sweep(tmp_path, small(states=states, history=True, specs=True))
+    found = contents(lab, "placement")
+    assert [chart.title for chart in found["charts"]] == ["Training loss"]
+    assert found["ranking"] is None and "no answer yet" in found["answer"].sentence.lower()
+
+
+def test_a_search_has_optunas_pictures(paper_lab: Lab) -> None:
+    frame = trials_frame(paper_lab, "placement")
+    key = ranking_key(frame)
+    assert key is not None
+    study = study_of(frame, key)
+    assert len(study.trials) == 16 and study.best_value == frame[key].min()
+    assert [c.title for c in search_charts(frame, key)] == [
+        "History", "Parallel coordinates", "Importance", "Slice"
+    ]  # fmt: skip
+
+
+def test_two_sweeps_are_paired_by_seed(tmp_path: Path) -> None:
+    for name, shift in (("a", 0.0), ("b", 0.002)):
+        lab = write_sweep(
+            tmp_path, small(name=name, seeds=(0, 1), seed_shift={0: shift, 1: shift}, steps=400)
+        )
+    metric, rows = versus(lab, "a", "b")
+    assert metric == GAP_HELDOUT and len(rows) == 3
+    assert rows["same"].all()  # equal settings are one run, whatever sweep asks for it
+    assert "shared" in versus_file(lab, "a", "b")
+    write_sweep(tmp_path, small(name="c", routes=((1, 1),)))
+    with pytest.raises(UserError, match="share a measured cell"):
+        versus(lab, "a", "c")
+
+
+def test_sweeps_are_listed_with_their_best(paper_lab: Lab, tmp_path: Path) -> None:
+    (line,) = sweep_lines(paper_lab)
+    assert line["best"].startswith("2→8 s=0.5") and "completed" in line["states"]
+    assert sweep_lines(Lab(tmp_path)) == []
+
+
+def test_long_curves_have_entries_in_common(lab: Lab) -> None:
+    kept = {}
+    for length in (200, 401, 1002):
+        run = lab.run(str(length))
+        with run.log() as log:
+            for step in range(1, length + 1):
+                log(step, **{"train/loss": 2.0})
+        kept[length] = set(curve(run).index)
+        assert length in kept[length] and len(kept[length]) <= 201
+    assert kept[1002] - {1002} <= kept[401] | set(range(402, 1002))
+
+
+def test_seeds_and_execution_are_no_differences() -> None:
+    dense = {"routes": [], "seed": 0, "execution": {"workers": 0}, "train": {"lr": 1e-4}}
+    routed = {
+        "routes": [{"start": 2, "end": 8, "rate": 0.5}],
+        "seed": 1,
+        "execution": {"workers": 2},
+        "train": {"lr": 1e-4, "clip": 1.0},
+    }
+    assert differences(dense, routed) == [
+        ["routes", "none", "2->8 s=0.5"],
+        ["train.clip", "absent", "1.0"],
+    ]

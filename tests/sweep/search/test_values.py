@@ -1,0 +1,87 @@
+"""The value of a cell is the mean over seeds of its runs less those of their baselines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.pretender import ended_run
+from tests.sweep.plans import tiny
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, UserError, signature
+from tread_lab.specs.cell import Trial
+from tread_lab.specs.evaluation import HeldoutSpec, at_steps
+from tread_lab.sweep.search import values
+from tread_lab.sweep.search.values import cell_values
+
+AT_END = HeldoutSpec(images=8, levels=2)
+FLOPS, LOSS = "cost/train_flops", "heldout/loss"
+
+
+def measured(
+    lab: Lab, spec: RunSpec, baseline: str | None = None, *, flops: float = 10.0, loss: Any = None
+) -> Trial:
+    """A trial whose run has ended with these training FLOPs and this held-out loss."""
+    folder = ended_run(lab, spec, step=20, metrics={FLOPS: flops})
+    if loss is not None:
+        folder.evaluation(AT_END).write(AT_END, {LOSS: loss})
+    return Trial("trial", {}, spec.seed, spec, folder.name, baseline)
+
+
+def test_costs_and_losses_are_less_those_of_the_baseline(lab: Lab) -> None:
+    dense = [measured(lab, tiny(seed=s), loss=1.0 + s) for s in (0, 1)]
+    routed = [
+        measured(lab, tiny(seed=s, routes=["0->2"]), dense[s].run, flops=8.0 - s, loss=4.0)
+        for s in (0, 1)
+    ]
+    assert cell_values(lab, routed, [LOSS, FLOPS], [AT_END]) == (2.5, -2.5)
+    assert cell_values(lab, dense, [FLOPS, LOSS], [AT_END]) == (10.0, 1.5)
+
+
+def test_a_cell_without_every_finite_objective_has_no_values(lab: Lab) -> None:
+    infinite = measured(lab, tiny(), loss=math.inf)
+    routed = measured(lab, tiny(routes=["0->2"]), infinite.run, loss=2.0)
+    no_number = measured(lab, tiny(seed=3), loss=2.0)
+    lab.run(no_number.run).evaluation(AT_END).write(AT_END, {}, problem="no finite number")
+    unmeasured = Trial("trial", {}, 5, tiny(seed=5), lab.run_of(tiny(seed=5)).name, None)
+    for trial, names, found in (
+        (infinite, [FLOPS], (10.0,)),
+        (infinite, [FLOPS, LOSS], None),
+        (infinite, ["gap/heldout"], None),  # it has no baseline
+        (routed, ["gap/heldout"], None),  # no losses an image
+        (unmeasured, [FLOPS], None),
+        (no_number, [LOSS], None),
+    ):
+        assert cell_values(lab, [trial], names, [AT_END]) == found
+
+
+def test_what_is_measured_during_training_is_no_value_of_the_cell(lab: Lab) -> None:
+    (early,) = at_steps((replace(AT_END, step=10),), 20)
+    trial = measured(lab, tiny())
+    lab.run(trial.run).evaluation(early).write(early, {LOSS: 9.0})
+    with pytest.raises(UserError, match="no run measures 'heldout/loss'"):
+        cell_values(lab, [trial], [LOSS], [early])
+    lab.run(trial.run).evaluation(AT_END).write(AT_END, {LOSS: 1.0})
+    assert cell_values(lab, [trial], [LOSS], [AT_END, early]) == (1.0,)
+
+
+def test_a_gap_is_that_of_a_run_to_its_baseline_at_the_end(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def run_gaps(*runs: Any, planned: Any = ()) -> dict[str, Any]:
+        asked.append((*runs, planned))
+        return {"gap/heldout": SimpleNamespace(mean=float(len(asked)))}
+
+    monkeypatch.setattr(values, "run_gaps", run_gaps)
+    trials = [Trial("trial", {}, s, tiny(seed=s), f"run{s}", f"dense{s}") for s in (0, 1)]
+    early = replace(AT_END, step=10)
+    assert cell_values(lab, trials, ["gap/heldout"], [early, AT_END]) == (1.5,)
+    planned = [signature(AT_END)]
+    assert asked == [(lab, "run0", "dense0", planned), (lab, "run1", "dense1", planned)]
+    assert cell_values(lab, trials, ["gap/train"], [AT_END]) is None

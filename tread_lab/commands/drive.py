@@ -1,0 +1,131 @@
+"""Runs what is open of a sweep under its lock: executor, progress, MLflow, figures, ranking."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+from tread_lab.commands.declare import words_of
+from tread_lab.commands.launch import Launch, show
+from tread_lab.commands.mlflow_view import live_sync, sync_if_possible
+from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import Stopwatch
+from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.sweep.early_stopping import EarlyStopping
+from tread_lab.sweep.plan.forecast import task_flops
+from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.plan.storage import store_plan
+from tread_lab.sweep.preflight import check_references, preflight
+from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
+from tread_lab.sweep.resources import make_runner
+from tread_lab.sweep.runner import Interrupted
+from tread_lab.sweep.task import Task
+from tread_lab.terminal.console import notices, say, show_lines
+from tread_lab.terminal.live_progress import sweep_progress
+from tread_lab.terminal.status import show_unfinished
+
+
+def drive(launch: Launch) -> int:
+    """Run what is open under the sweep's lock, then conclude; return the exit code.
+
+    Raises:
+        Unavailable: the disk is full or the cluster is lost.
+        UserError: a mistake of some runs, raised once the others have ended.
+    """
+    options, lab, plan = launch.options, launch.lab, launch.plan
+    folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
+    check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
+    show_lines(notices, preflight(open_tasks, launch.devices))
+    with folder.lock():
+        store_plan(folder, plan)
+        folder.keep_command(_command(options, lab))
+        if plan.stop_early is None:  # all runs go on
+            shutil.rmtree(folder.judged_path, ignore_errors=True)
+        show(launch, notices)
+        queue = _queue(lab, plan, open_tasks)
+        mistake = None
+        try:
+            if not queue.finished:  # a search may have work where no run is open
+                folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
+                _execute(launch, queue)
+        except Interrupted:
+            if not queue.stop:  # else the hours are over, as was asked
+                say(
+                    "interrupted, checkpoints are saved; run the same command again to continue"
+                    f" {plan.name}"
+                )
+                return INTERRUPTED
+        except Unavailable:
+            raise
+        except UserError as error:  # of some runs; the others are done
+            mistake = error
+        code = _conclude(launch, queue)
+        if mistake is not None:
+            raise mistake
+        return code
+
+
+def _command(options: Sweep, lab: Lab) -> list[str]:
+    """Return the words after `tread-lab` that go on with the sweep, in this folder."""
+    here = replace(options, root=str(lab.root))
+    flags = words_of(here, Sweep, without=("--plan", "--json", "--retry-failed"))
+    return ["sweep", options.file, *options.overrides, *flags]
+
+
+def _execute(launch: Launch, queue: TimedQueue) -> None:
+    """Run the tasks of the queue, with live progress and MLflow beside them."""
+    lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
+    runner = make_runner(
+        launch.options.executor,
+        launch.resources,
+        runs_per_device=launch.devices.runs_per_device,
+        hang_timeout=launch.options.hang_timeout,
+        early=EarlyStopping.of(plan, lab),
+    )
+    with ExitStack() as stack:
+        # `figures` may have drawn meanwhile what there was.
+        stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
+        if not launch.options.no_mlflow:
+            stack.enter_context(live_sync(lab, plan.name))
+        watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
+        stack.callback(queue.watch.note, now=True)
+        runner.run(lab, queue, watch)
+
+
+def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
+    """Return what hands out tasks within the hours: the open ones, or those of a search.
+
+    Baselines come first, so that whatever ends has something to be compared with; then the longest,
+    unless early stopping depends on the order.
+    """
+    queue: TaskQueue
+    if plan.search_spec is None:
+        baselines = {trial.baseline for trial in plan.trials}
+        longest_first = tasks if plan.stop_early else sorted(tasks, key=task_flops, reverse=True)
+        ordered = sorted(longest_first, key=lambda task: task.run not in baselines)
+        queue = ListQueue(ordered, after=plan.baselines_first)
+    else:
+        from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
+
+        queue = SearchQueue(lab, plan)
+    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name).spent_path))
+
+
+def _conclude(launch: Launch, queue: TimedQueue) -> int:
+    """Draw the figures, sync MLflow, show the ranking; return the exit code."""
+    from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
+    from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
+
+    options, lab, name = launch.options, launch.lab, launch.plan.name
+    folder = lab.sweep(name)
+    figures = [] if folder.drawn else write_figures(lab, name)
+    if not options.no_mlflow:
+        sync_if_possible(lab, name)
+    show_ranking(lab, name, as_json=options.as_json)
+    show_places(lab, folder, figures, mlflow=not options.no_mlflow)
+    if queue.closed:
+        say(f"the hours of {name} are over: {queue.left}")
+    return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE

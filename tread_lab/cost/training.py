@@ -1,0 +1,290 @@
+"""What a run costs before it starts: parameters, MACs, FLOPs and bytes under its routes."""
+
+# N tokens of an image, n tokens in a block, d width, p patch, c channels
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tread_lab.cost.added import Added, priced_systems
+from tread_lab.cost.blocks import FP32, block_cost
+from tread_lab.specs.recipe import outputs
+from tread_lab.specs.routes import RouteSpec
+from tread_lab.specs.run import RunSpec
+
+FREQUENCIES = 256  # sinusoidal features from which the noise level is embedded
+FLOPS_PER_MAC = 2
+TRAIN_PER_FORWARD = 3  # the backward pass costs two forward passes
+HALF = 2  # bytes of bf16 and fp16; weights, EMA and moments stay fp32 in every precision
+
+
+@dataclass(frozen=True)
+class Step:
+    """MACs of one image in a training step, by what passes forward.
+
+    Attributes:
+        network: the network, under the routes of the step.
+        again: its second pass, where `loss: both` asks for one.
+        auxiliary: projector and head; the frozen encoder's own forward pass is not counted.
+        teacher: a teacher, which has no backward pass.
+    """
+
+    network: int
+    again: int
+    auxiliary: int
+    teacher: int
+
+    @property
+    def work(self) -> float:
+        """All passes of the network and its teacher's, in forward and backward passes."""
+        return self.network + self.again + self.teacher / TRAIN_PER_FORWARD
+
+    @property
+    def flops(self) -> int:
+        """Forward and backward."""
+        trained = self.network + self.again + self.auxiliary
+        return FLOPS_PER_MAC * (TRAIN_PER_FORWARD * trained + self.teacher)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one run; MACs are of one image's forward pass, as papers count "Gflops" of a DiT.
+
+    Attributes:
+        parameters: trainable parameters of the network and its EMA; routing adds none, a mask
+            decoder, a side-interpolater or a fusion adds its own.
+        unsampled: those of the parameters that no sampling needs: the side-interpolater's block.
+        auxiliary: trainable parameters that are not sampled: REPA's projector, SD-DiT's head.
+        teacher: parameters of a teacher, which is an average, and buffers beside it.
+        positions: values of fixed tables, stored but not trained.
+        tokens: tokens of the image that run each block, from the first block to the last; those of
+            a caption run all of them.
+        plain_macs: forward pass of the network without routes and without what a bypass adds.
+        dense, routed: a step without routes, and one under the run's routes.
+        step: the routed one; the dense one of a run whose routes are never on.
+        phases: images and FLOPs of one image in each part of the steps whose routes stay the same.
+        activation_bytes: what the forward pass of one image keeps for the backward pass, in the
+            steps that keep most (fused attention, no recomputation). A frozen encoder or decoder is
+            not counted.
+        working_bytes: estimate of what one image needs beside it while a block is computed.
+        cast_bytes: copies of the weights that a lower precision needs.
+        micro_batch: images of one forward pass on one device.
+    """
+
+    parameters: int
+    unsampled: int
+    auxiliary: int
+    teacher: int
+    positions: int
+    tokens: tuple[int, ...]
+    plain_macs: int
+    dense: Step
+    routed: Step
+    step: Step
+    phases: tuple[tuple[int, int], ...]
+    activation_bytes: int
+    working_bytes: int
+    cast_bytes: int
+    micro_batch: int
+
+    @property
+    def images(self) -> int:
+        """Training images in all, steps x batch."""
+        return sum(images for images, _ in self.phases)
+
+    @property
+    def speedup(self) -> float:
+        """Plain MACs over those of a step, all its passes of the network and its teacher's forward
+        pass: an upper bound, reached when arithmetic decides the step time."""
+        return self.plain_macs / self.step.work
+
+    @property
+    def train_flops(self) -> int:
+        """All training steps; optimizer and EMA are not counted."""
+        return self.flops_of(self.images)
+
+    def flops_of(self, images: int) -> int:
+        """Return the FLOPs of the first of the run's training images."""
+        spent = 0
+        for most, flops in self.phases:
+            spent += min(images, most) * flops
+            images -= min(images, most)
+        return spent
+
+    @property
+    def weights_bytes(self) -> int:
+        """The fp32 state dict, positions included."""
+        return FP32 * (self.parameters + self.positions)
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Weights and their EMA, and of a run that trains Adam's two moments and a teacher;
+        auxiliary parameters have no EMA."""
+        kept = 3 if self.images else 1
+        state = kept * (self.parameters + self.auxiliary) + self.teacher
+        return self.weights_bytes + FP32 * state
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimate of a device's peak: checkpoint, gradients, casts and activations of a pass; of a
+        run that trains nothing the checkpoint alone."""
+        return self.memory_at(self.micro_batch)
+
+    def memory_at(self, micro_batch: int) -> int:
+        """Return the same with another number of images in a pass."""
+        if not self.images:
+            return self.checkpoint_bytes
+        gradients = FP32 * (self.parameters + self.auxiliary)
+        state = self.checkpoint_bytes + gradients + self.cast_bytes
+        return state + micro_batch * (self.activation_bytes + self.working_bytes)
+
+
+_COSTS: dict[object, Cost] = {}  # by all that a cost depends on: seeds and rates have no price
+
+
+def cost(spec: RunSpec, *, learn_sigma: bool = False, compiled: bool = False) -> Cost:
+    """Return the cost of `spec`; specs that differ in nothing that costs share one answer.
+
+    Args:
+        learn_sigma: twice the output channels whatever the process, as in the original DiT.
+        compiled: with the memory of compiled blocks.
+    """
+    per_channel = 2 if learn_sigma else outputs(spec.process)
+    key = (
+        *(spec.model, spec.data, spec.routes, *spec.systems.items()),
+        *(spec.phases, spec.train.batch, spec.precision, spec.fp32_block),
+        *(spec.execution.micro_batch, per_channel, compiled),
+    )
+    if key not in _COSTS:
+        _COSTS[key] = _cost(spec, spec.data.channels * per_channel, compiled)
+    return _COSTS[key]
+
+
+def _cost(spec: RunSpec, c_out: int, compiled: bool) -> Cost:
+    tokens, whole = tokens_per_block(spec, spec.routes), tokens_per_block(spec, ())
+    low = HALF if spec.precision in ("bf16", "fp16") else FP32
+    systems = priced_systems(spec)
+    within = [system.added(spec, c_out) for system in systems]
+    beside = [system.beside(spec) for system in systems]
+    auxiliary = [part.auxiliary for part in beside]
+    parameters = _parameters(spec, c_out) + sum(part.parameters for part in within)
+    trained_beside = sum(part.parameters for part in auxiliary)
+    plain_macs = _forward_macs(spec, whole, c_out)
+    on = any(routes for _, routes in spec.phases)
+    again = on and any(system.passes_again(spec) for system in systems)
+    again_bytes = _kept_by_network(spec, whole, low, compiled) if again else 0
+    averages = [part for part in beside if part.averages_network]
+    averaged = [part.averaged for part in averages]
+    encoder = len(averages) * (plain_macs - _final_macs(spec, c_out))
+
+    def step(seen: tuple[int, ...], *, routed: bool) -> Step:
+        return Step(
+            network=_forward_macs(spec, seen, c_out) + _macs(within, seen),
+            again=plain_macs + _macs(within, whole) if routed and again else 0,
+            auxiliary=_macs(auxiliary, seen),
+            teacher=encoder + _macs(averaged, seen),
+        )
+
+    dense, routed = step(whole, routed=False), step(tokens, routed=True)
+    seen_in = {routes: tokens_per_block(spec, routes) for _, routes in spec.phases}
+    flops = {routes: step(seen, routed=bool(routes)).flops for routes, seen in seen_in.items()}
+    kept = [_kept_by_network(spec, seen, low, compiled) for seen in seen_in.values()]
+    averaged_values = _averaged_network(spec) if averages else 0
+    averaged_values += sum(part.buffers for part in averages)
+    return Cost(
+        parameters=parameters,
+        unsampled=sum(part.unsampled for part in within),
+        auxiliary=trained_beside,
+        teacher=averaged_values + sum(part.parameters for part in averaged),
+        positions=_positions(spec)[0] + sum(part.positions for part in within),
+        tokens=tokens,
+        plain_macs=plain_macs,
+        dense=dense,
+        routed=routed,
+        step=routed if on else dense,
+        phases=tuple((spec.train.batch * len(part), flops[routes]) for part, routes in spec.phases),
+        activation_bytes=max(kept, default=0)
+        + again_bytes
+        + sum(part.activation_bytes(low) for part in (*within, *auxiliary)),
+        working_bytes=(spec.tokens + spec.text_tokens)
+        * (4 * spec.model.width * FP32 + 2 * spec.model.hidden * low),
+        cast_bytes=0 if low == FP32 else low * (parameters + trained_beside),
+        micro_batch=min(spec.execution.micro_batch or spec.train.batch, spec.train.batch),
+    )
+
+
+def _macs(parts: Iterable[Added], tokens: tuple[int, ...]) -> int:
+    return sum(part.macs(tokens) for part in parts)
+
+
+def tokens_per_block(spec: RunSpec, routes: Iterable[RouteSpec]) -> tuple[int, ...]:
+    """K in blocks i..j of a route, both inclusive; N in all others.
+
+    K = N - floor(s N) for tokens, floor(s U) of U rows less where rows leave whole; for Bernoulli
+    selection, whose numbers vary, what is expected.
+    """
+    tokens = [spec.tokens] * spec.model.depth
+    for route in routes:
+        for block in route.blocks:
+            tokens[block] -= route.routed(spec.tokens)
+    return tuple(tokens)
+
+
+def _kept_by_network(spec: RunSpec, tokens: tuple[int, ...], low: int, compiled: bool) -> int:
+    """Bytes that all blocks keep, the last norm and its modulated output, and a few images."""
+    d, exact, T = spec.model.width, spec.fp32_blocks, spec.text_tokens
+    lows = [FP32 if l in exact else low for l in range(len(tokens))]
+    blocks = [block_cost(spec.model, l) for l in range(len(tokens))]
+    count = [block.compiled if compiled and block.compiled else block.kept for block in blocks]
+    kept = [by(spec.model, n + T, bits) for by, n, bits in zip(count, tokens, lows)]
+    ends = spec.tokens * (2 * d * FP32 + d * low) + 32 * d
+    return sum(kept) + ends + 3 * FP32 * spec.data.channels * spec.data.size**2
+
+
+def _averaged_network(spec: RunSpec) -> int:
+    """Values of an average of the network without its last layer, fixed positions included."""
+    c = spec.data.channels
+    return _parameters(spec, c) - _final_parameters(spec, c) + _positions(spec)[0]
+
+
+def _parameters(spec: RunSpec, c_out: int) -> int:
+    d, p, c = spec.model.width, spec.model.patch, spec.data.channels
+    patches = (p * p * c + 1) * d
+    timestep = (FREQUENCIES * d + d) + (d * d + d)
+    rows = spec.data.classes + 1 if spec.condition is None else spec.condition.width + 1
+    blocks, side = [block_cost(spec.model, l) for l in range(spec.model.depth)], spec.data.size // p
+    in_blocks = sum(b.parameters(spec.model) + b.place_parameters(spec.model, side) for b in blocks)
+    ends = patches + timestep + rows * d + _final_parameters(spec, c_out) + _positions(spec)[1]
+    return ends + in_blocks
+
+
+def _final_parameters(spec: RunSpec, c_out: int) -> int:
+    d, p = spec.model.width, spec.model.patch
+    norm = d if spec.model.norm == "rms" else 0
+    return (2 * d * d + 2 * d) + (d + 1) * p * p * c_out + norm
+
+
+def _positions(spec: RunSpec) -> tuple[int, int]:
+    """Return the fixed and the trained values of the positions that the tokens have at first."""
+    values = spec.tokens * spec.model.width
+    return (0, values) if spec.model.trained_positions else (values, 0)
+
+
+def _forward_macs(spec: RunSpec, tokens: tuple[int, ...], c_out: int) -> int:
+    N, d, p, c = spec.tokens, spec.model.width, spec.model.patch, spec.data.channels
+    embeddings = N * p * p * c * d + FREQUENCIES * d + d * d
+    if spec.condition is not None:
+        embeddings += spec.text_tokens * spec.condition.width * d
+    in_blocks = sum(block_macs(spec, l, n) for l, n in enumerate(tokens))
+    return embeddings + in_blocks + _final_macs(spec, c_out)
+
+
+def block_macs(spec: RunSpec, l: int, n: int) -> int:
+    """Return the MACs of block `l` for n tokens of an image and all of a caption."""
+    return block_cost(spec.model, l).macs(spec.model, n + spec.text_tokens)
+
+
+def _final_macs(spec: RunSpec, c_out: int) -> int:
+    d, p = spec.model.width, spec.model.patch
+    return 2 * d * d + spec.tokens * d * p * p * c_out

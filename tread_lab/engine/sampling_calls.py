@@ -1,0 +1,67 @@
+"""The network calls of a solver, followed one by one: their levels, branches and FLOPs."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from tread_lab.cost.sampling import PATH_MACS
+from tread_lab.cost.training import FLOPS_PER_MAC
+from tread_lab.diffusion import build_process
+from tread_lab.sampling.generate import place, progress
+from tread_lab.sampling.guidance import Term, acting
+from tread_lab.sampling.solvers import SOLVERS
+from tread_lab.specs.errors import lookup
+from tread_lab.specs.evaluation import SamplerSpec
+from tread_lab.specs.guidance import routes_taken
+from tread_lab.specs.recipe import ProcessSpec
+from tread_lab.specs.run import RunSpec
+
+
+def sample_flops(spec: RunSpec, sampler: SamplerSpec) -> int:
+    """Return forward FLOPs per image: at each call all branches that act, at their rates."""
+    return FLOPS_PER_MAC * sum(call_macs(spec, sampler))
+
+
+def call_macs(spec: RunSpec, sampler: SamplerSpec) -> list[int]:
+    """Return the MACs per image of every call of the prediction by the solver, in order."""
+    routes = routes_taken(spec, sampler.guidance)
+    macs_at = functools.cache(lambda path, rate: PATH_MACS[path](spec, routes, rate))
+    called = terms_called(spec.process, sampler)
+    return [sum(macs_at(term.branch.path, term.rate) for term in terms) for _, terms in called]
+
+
+@functools.lru_cache(maxsize=256)
+def terms_called(process: ProcessSpec, sampler: SamplerSpec) -> list[tuple[float, list[Term]]]:
+    """Return the level of every call of the prediction by the solver, and the terms that act."""
+    levels, guidance = build_process(process).grid(sampler), sampler.guidance
+    return [
+        (level, acting(guidance, level, progress(place(levels, level), sampler.steps)))
+        for level in called_at(sampler.solver, levels)
+    ]
+
+
+def called_at(solver: str, levels: Tensor) -> list[float]:
+    """Return the levels at which a solver calls the network: it follows a field of zeros."""
+    field = _Watched()
+    lookup(SOLVERS, solver, "solver")(field, torch.zeros(1, 1, 1, 1), levels)
+    return field.called
+
+
+class _Watched:
+    """A field of zeros that remembers at which levels it was asked."""
+
+    def __init__(self) -> None:
+        self.called: list[float] = []
+
+    def __call__(self, z_BCHW: Tensor, level: Tensor) -> Tensor:
+        self.called.append(float(level))
+        return torch.zeros_like(z_BCHW)
+
+    def reverse(self, z_BCHW: Tensor, now: Tensor, then: Tensor) -> tuple[Tensor, Tensor]:
+        return self(z_BCHW, now), torch.zeros_like(z_BCHW)
+
+    def noise(self, step: int) -> Tensor:
+        return torch.zeros(())

@@ -1,0 +1,96 @@
+"""A sweep file as Python sees it before it runs: its trials and what they will cost."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from tread_lab.config.load import load_sweep as load_file
+from tread_lab.cost.training import cost
+from tread_lab.frames.columns import plain
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_status import run_states
+from tread_lab.specs.labels import run_labels
+from tread_lab.specs.units import amount, counted
+from tread_lab.sweep.data_digests import DataDigests
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.plan.plan import Plan, plan_sweep
+
+
+@dataclass(frozen=True)
+class PlannedSweep:
+    """A plan that is neither stored nor run, and the lab where it would run."""
+
+    plan: Plan
+    lab: Lab
+
+    @cached_property
+    def trials(self) -> pd.DataFrame:
+        """One row per trial: run, label, role, seed, state, baseline, axes, steps, speed-up, FLOPs.
+
+        Under a search these are the baselines that all cells share.
+        """
+        labels = run_labels(self.plan.trials)
+        runs = [trial.run for trial in self.plan.trials]
+        states = run_states(self.lab, runs, self.lab.sweep(self.plan.name).stopped())
+        rows = []
+        for trial in self.plan.trials:
+            price = cost(trial.spec)
+            rows.append(
+                {
+                    "run": trial.run,
+                    "label": labels[trial.run],
+                    "role": trial.role,
+                    "seed": trial.seed,
+                    "state": states[trial.run],
+                    "baseline": trial.baseline,
+                    **{axis: plain(value) for axis, value in trial.cell.items()},
+                    "steps": trial.spec.train.steps,
+                    "speedup": price.speedup,
+                    "train_flops": float(price.train_flops),
+                }
+            )
+        return pd.DataFrame(rows).convert_dtypes()
+
+    @property
+    def left_out(self) -> pd.DataFrame:
+        """One row per reason for which cells are left out: how many, and why."""
+        rows = [(hole.count, hole.reason) for hole in (*self.plan.excluded, *self.plan.duplicates)]
+        return pd.DataFrame(rows, columns=["cells", "reason"])
+
+    @property
+    def train_flops(self) -> int:
+        """Training FLOPs of the runs of `trials`, those included that they start from."""
+        return self.plan.train_flops
+
+    @property
+    def disk_bytes(self) -> int:
+        """The most that these runs leave on the disk, in bytes."""
+        return self.plan.disk_bytes
+
+    def __repr__(self) -> str:
+        return (
+            f"{self.plan.name}: {counted(len(self.plan.tasks), 'run')} of {self.plan.experiment},"
+            f" {amount(self.train_flops, 'FLOP')}, at most {amount(self.disk_bytes)} on the disk"
+        )
+
+
+def load_sweep(
+    file: str, *overrides: str, path: str | os.PathLike[str] | None = None
+) -> PlannedSweep:
+    """Return the plan of a sweep file with `key=value` overrides; nothing is written or run.
+
+    Args:
+        file: a path, or the name of a shipped file or of one in ./sweeps.
+        path: the folder of the lab whose runs count as done; by default TREAD_LAB_ROOT, else ./lab.
+
+    Raises:
+        UserError: the file or an override has a mistake.
+    """
+    lab = Lab.at(path)
+    name, sweep, experiment = load_file(file, overrides)
+    plan = plan_sweep(lab, name, sweep, experiment, Devices.here(), DataDigests(lab).named)
+    return PlannedSweep(plan, lab)

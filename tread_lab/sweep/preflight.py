@@ -1,0 +1,175 @@
+"""Preflight checks: refuse before anything is written what would fail."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
+from tread_lab.data.deviation import check_deviation
+from tread_lab.data.scaled import absent_labels
+from tread_lab.data.source import Samples, open_data
+from tread_lab.engine.assemble import check_start
+from tread_lab.engine.compiled import no_compiler
+from tread_lab.engine.measurable import check_measurable, check_samplers
+from tread_lab.engine.system import files_read
+from tread_lab.metrics.extraction import SPACES
+from tread_lab.metrics.fidelity import sha256
+from tread_lab.metrics.reference_file import reference_path
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.routing.select import draw_routing
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.errors import UserError
+from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
+from tread_lab.specs.metrics import by_extractor
+from tread_lab.specs.routes import SELECTIONS
+from tread_lab.specs.run import RunSpec
+from tread_lab.sweep.plan.devices import Devices
+from tread_lab.sweep.task import Task
+
+
+def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
+    """Check every distinct requirement of `tasks` once, on the devices where they will run.
+
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
+
+    Raises:
+        UserError: a batch that the devices cannot share, a selection or a sampler that is wrong, no
+            compiler, or as `check_files`.
+    """
+    _check_shares(tasks, devices.per_run)
+    _check_selections(tasks)
+    check_sampled(tasks)
+    _check_compiler([task.spec for task in tasks])
+    return check_files(tasks)
+
+
+def check_files(tasks: Sequence[Task]) -> list[str]:
+    """Check once each file that `tasks` read, and that it fits what they ask of it.
+
+    Returns:
+        a line for each thing that is no error, and that a reader of the numbers should know.
+
+    Raises:
+        UserError: data cannot be read or are scaled wrongly; an evaluation asks for more samples
+            than are held out; a metric lacks weights, a decoder or a fitting reference; held-out
+            samples are no images when they are decoded; an encoder is not here; what a run starts
+            from does not fit.
+    """
+    specs = [task.spec for task in tasks]
+    opened = {
+        data: (open_data(data, "train"), open_data(data, "heldout"))
+        for data in dict.fromkeys(spec.data for spec in specs)
+    }
+    for spec in {(spec.data, spec.process): spec for spec in specs}.values():
+        check_deviation(spec, opened[spec.data][0])
+    for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
+        check_start(spec)
+    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
+    absent = [*_absent_classes(specs, {data: train for data, (train, _) in opened.items()})]
+    check_measurable(asked, specs, opened)
+    return absent
+
+
+def missing_files(tasks: Sequence[Task]) -> list[str]:
+    """Return a line for each file that planned runs read and that is not here, with its source."""
+    missing = dict[str, None]()
+    specs = [task.spec for task in tasks]
+    for data in dict.fromkeys(spec.data for spec in specs):
+        with _noted(missing):
+            open_data(data, "heldout")
+            open_data(data, "train")
+    for system, run in files_read(specs):
+        with _noted(missing):
+            system.network_folder(run)
+    asked = [(task.spec, evaluation) for task in tasks for evaluation in task.evaluations]
+    for data, spec in _with_metrics(asked):
+        with _noted(missing):
+            for extractor in by_extractor(spec.metrics, data.source):
+                SPACES[extractor].weights()
+        if spec.reference is not None:
+            with _noted(missing):
+                reference_path(spec.reference)
+        if data.holds.latents and not os.environ.get(AUTOENCODER):
+            where = "stabilityai/sd-vae-ft-ema of the Hugging Face hub"
+            missing[f"decoder: image metrics need {where}; give its folder in {AUTOENCODER}"] = None
+    return [f"missing: {line}" for line in missing]
+
+
+@contextlib.contextmanager
+def _noted(missing: dict[str, None]) -> Iterator[None]:
+    """Add the line of what the block refuses."""
+    try:
+        yield
+    except UserError as error:
+        missing[str(error)] = None
+
+
+def _with_metrics(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
+) -> Iterable[tuple[DataSpec, SamplesSpec]]:
+    """Return the distinct evaluations of images, with the data of their runs."""
+    found = {
+        (run.data, spec.metrics, spec.reference): (run.data, spec)
+        for run, spec in asked
+        if isinstance(spec, SamplesSpec) and spec.metrics
+    }
+    return found.values()
+
+
+def _absent_classes(specs: Iterable[RunSpec], train: Mapping[DataSpec, Samples]) -> Iterator[str]:
+    """Yield a line about data without a training sample of some class, which runs draw all the
+    same."""
+    for data in dict.fromkeys(spec.data for spec in specs if spec.condition is None):
+        if absent := absent_labels(train[data].labels_N.numpy(), data.classes):
+            yield f"data: no training sample has the label {absent}; it is drawn and never trained"
+
+
+def _check_compiler(specs: Sequence[RunSpec]) -> None:
+    """Refuse blocks that are to be compiled where nothing compiles."""
+    asked = any(spec.execution.compile == "blocks" for spec in specs)
+    if asked and (why := no_compiler()) is not None:
+        raise UserError(f"execution.compile: blocks needs a C compiler: {why}; install gcc")
+
+
+def _check_selections(tasks: Iterable[Task]) -> None:
+    """Refuse selections of plugins that keep wrong tokens."""
+    for routes, tokens in dict.fromkeys((task.spec.routes, task.spec.tokens) for task in tasks):
+        draw_routing([r for r in routes if r.selection not in SELECTIONS.built_in], (2, tokens), 0)
+
+
+def _check_shares(tasks: Iterable[Task], devices: int) -> None:
+    """Refuse batches that the devices of a run cannot share evenly."""
+    for batch in dict.fromkeys(task.spec.train.batch for task in tasks):
+        if batch % devices:
+            near = devices * max(1, round(batch / devices))
+            raise UserError(
+                f"train.batch: must be divisible by the number of devices ({devices}), got {batch}."
+                f" Try train.batch={near}."
+            )
+
+
+def check_sampled(tasks: Sequence[Task]) -> None:
+    """Refuse samplers of tasks of one plan, as `check_samplers`."""
+    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
+    for task in tasks[:1]:
+        check_samplers(asked, task.defaults)
+
+
+def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:
+    """Refuse another file under a used name of a reference, even where all is measured: the numbers
+    on record are those of the first file."""
+    compared = {
+        spec.reference: folder
+        for folder, specs in asked
+        for spec in specs
+        if isinstance(spec, SamplesSpec) and spec.reference is not None
+    }
+    for reference, folder in compared.items():
+        try:
+            file = reference_path(reference)
+        except UserError:  # said once it is to be read
+            continue
+        folder.check_same_reference(reference.name, sha256(file), file)
