@@ -333,8 +333,9 @@ class Session(_InDriver, tune.Callback):
         """End the sweep if a worker raised: what a run raises is recorded and ends the process."""
         error = _error(trial)
         if isinstance(error, ray.exceptions.RayTaskError) or error.actor_init_failed:
-            cause = getattr(error, "cause", None) or error
-            self.error = self.error or Unavailable(f"a worker does not start: {first_line(cause)}")
+            last_line = str(error).strip().splitlines()[-1]
+            self.error = self.error or Unavailable(f"a worker does not start: {last_line}")
+            trial.max_failures = 0
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self.error = self.error or Unavailable(
