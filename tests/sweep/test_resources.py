@@ -73,6 +73,6 @@ def test_runs_share_cores_and_gpus(
 def test_impossible_resources_are_refused(
     gpus: int, made: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(resources, "gpus", lambda: [None] * gpus)
     with pytest.raises(UserError, match=f"^{said}"):
         devices_of("ray", RunResources(**made))
