@@ -64,7 +64,6 @@ LONGEST = (
     "sweep/test_early_stopping.py",
     "engine/test_ranks.py",
     "analysis/figures/test_catalogue.py",
-    "seeing/test_pages.py",
     "seeing/test_mlflow_pages.py",
     "end_to_end/test_plugins.py",
     "analysis/notebooks/test_execute.py",

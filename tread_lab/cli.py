@@ -17,13 +17,26 @@ from tread_lab.commands.declare import arguments
 from tread_lab.commands.options import COMMANDS, EXIT_CODES, GROUPS, INTERRUPTED
 from tread_lab.specs.errors import UserError
 
+# Flags of other tools -> what does the same here.
+_HINTS = {
+    **dict.fromkeys(("-m", "--multirun"), "commas, which make an axis: train.lr=1e-3,3e-3"),
+    **dict.fromkeys(
+        ("--config", "--config-name", "-c", "-f"), "the file alone: tread-lab sweep FILE"
+    ),
+    **dict.fromkeys(("--lr", "--learning-rate", "--learning_rate"), "train.lr=1e-3"),
+    **dict.fromkeys(("--batch-size", "--batch_size", "--batch"), "train.batch=256"),
+    **dict.fromkeys(("--resume", "--restore", "--continue"), "the same command, which continues"),
+    **dict.fromkeys(("--dry-run", "--dryrun", "--cfg"), "--plan"),
+    **dict.fromkeys(("--count", "--n-trials", "--num-samples"), "search.trials=20"),
+    **{"--seed": "seeds=[0,1]", "--epochs": "train.steps=400000", "--steps": "train.steps=400000"},
+}
 _NAME = "command name"  # no option has a space in its name
 
 EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
   tread-lab sweep route_placement.yaml               run it; the same command resumes it
   tread-lab sweep route_placement.yaml seeds=[0,1,2] --name placement_3seeds
-  tread-lab sweep tiny 'axes.route=["2->8","2->10"]' seeds=0..2    a sweep of an experiment
+  tread-lab sweep tiny 'route=2->8,2->10' seeds=0..2    a sweep of an experiment
   tread-lab submit slurm route_placement.yaml --gpus 8 --time 12:00:00
   tread-lab train tiny --route "2->8" train.steps=500
   tread-lab cost --model DiT-XL/2 --route "2->24" --rate 0.5
@@ -113,6 +126,10 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     options.command = vars(options).pop(_NAME)  # `data encode` for a command of a group
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "overrides")):
+        flag = (unknown or rest)[0].partition("=")[0]
+        hint = _HINTS.get(flag)
+        if hint is not None:
+            raise UserError(f"{flag}: unknown argument. Try {hint}.")
         parser.error(f"unknown argument {(unknown or rest)[0]!r}")
     if rest:
         options.overrides = [*options.overrides, *rest]

@@ -91,7 +91,7 @@ def test_quotes_and_spaces_survive(place: Path, capsys: pytest.CaptureFixture[st
     [
         (["sedes=[1]"], "neither a run nor a sweep has 'sedes', did you mean 'seeds'?"),
         (["hour=2"], "did you mean 'hours'?"),
-        (["--gpus-per-run=1.5"], "--gpus: 1.5 for a run; several are whole ones"),
+        (["--gpus-per-run=1.5"], "--gpus: must be a whole number of the first GPUs, got 1.5"),
         (["--dry-run"], "unknown argument '--dry-run'"),
     ],
 )

@@ -144,8 +144,9 @@ def test_an_interrupted_run_says_how_it_goes_on(
 ) -> None:
     given: list[Task] = []
 
-    def interrupted(executor: object, lab: Lab, tasks: list[Task], watch: object) -> None:
-        given.extend(tasks)
+    def interrupted(runner: object, lab: Lab, queue: TaskQueue, watch: object) -> None:
+        while (task := queue.next()) is not None:
+            given.append(task)
         raise Interrupted
 
     monkeypatch.setattr(InlineRunner, "run", interrupted)

@@ -272,7 +272,7 @@ def machine(world: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -
 
 def work_as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "precisions", lambda _: FACTORS["precision"])
-    monkeypatch.setattr(devices, "precisions", lambda _: FACTORS["precision"])
+    monkeypatch.setattr(devices, "CPU", FACTORS["precision"])
     monkeypatch.setattr(Tensor, "pin_memory", pinned)
     monkeypatch.setattr(trainer, "pins", lambda _: True)
     compile_blocks = compiled.compile_blocks

@@ -20,7 +20,6 @@ READERS: dict[str, Callable[[RunFolder], object]] = {
     "log.jsonl": RunFolder.entries,
     "attempts.jsonl": lambda run: run.attempts(),
     "keep_steps.json": RunFolder.kept_steps,
-    "origin.json": RunFolder.origin,
     "evaluation_defaults.json": RunFolder.evaluation_defaults,
 }
 

@@ -26,7 +26,7 @@ RUNS: list[tuple[dict[str, Any], str]] = [
     ({"routes": [{"end": 2}]}, "routes[0]: missing key 'start'"),
     ({"train": {"lr": True}}, "train.lr: must be a number, got True"),
     ({"train": {"lr": float("inf")}}, "train.lr: must be a finite number, got inf"),
-    ({"train": {"lr": "1e-3:1e-2"}}, "train.lr: must be a number, got '1e-3:1e-2'. Try axes.train"),
+    ({"train": {"lr": "1e-3:1e-2"}}, "train.lr: must be a number, got '1e-3:1e-2'. Try 'axes.trai"),
     ({"train": {"batch": 2.5}}, "train.batch: must be a whole number, got 2.5"),
     ({"train": {"batch": 0}}, "train.batch: must be at least 1, got 0"),
     ({"train": {"betas": [0.9, 1]}}, "train.betas[1]: must be in [0, 1), got 1"),

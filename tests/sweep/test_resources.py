@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
-from tread_lab.engine import device
 from tread_lab.specs import UserError
+from tread_lab.sweep import resources
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
 
-NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"), 141)
+NEW = DeviceFacts("cuda", "H200", ("fp32", "tf32", "bf16", "fp16"))
 
 
 @pytest.fixture
@@ -25,8 +24,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Devices((NEW,))
 
     monkeypatch.setattr(Devices, "here", staticmethod(here))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(device, "usable_cpus", lambda: 16.5)  # the rest are other containers'
+    monkeypatch.setattr(resources, "gpus", lambda: [None, None])
+    monkeypatch.setattr(resources, "usable_cpus", lambda: 16.5)  # the rest are other containers'
     return asked
 
 
@@ -74,6 +73,6 @@ def test_runs_share_cores_and_gpus(
 def test_impossible_resources_are_refused(
     gpus: int, made: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(resources, "gpus", lambda: [None] * gpus)
     with pytest.raises(UserError, match=f"^{said}"):
         devices_of("ray", RunResources(**made))

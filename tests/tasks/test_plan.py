@@ -74,7 +74,6 @@ def test_a_plan_lists_missing_weights(
     assert "TREAD_LAB_INCEPTION" in shown.out + shown.err
 
 
-@pytest.mark.xfail(strict=True, reason="values of an axis are typed as axes.route=[...] alone")
 @pytest.mark.task(18)
 def test_axes_are_typed_as_values_with_commas(run_command: Command) -> None:
     small = SMALL.replace(" train.lr=0.01", "")

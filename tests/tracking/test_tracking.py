@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from pkgutil import resolve_name
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tracking.conftest import SAMPLES, Store, Sweeps
-from tread_lab.records.durable import read_json, write_json, write_text
+from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs import UserError
@@ -40,20 +39,6 @@ def test_a_replay_adds_nothing_and_a_deleted_store_is_rebuilt_equal(
     assert (folder / "spec.yaml").read_bytes() == (own.path / "spec.yaml").read_bytes()
     grid = own.evaluation(SAMPLES).path / "grid.png"
     assert (folder / "samples_1k/grid.png").read_bytes() == grid.read_bytes()
-
-
-def test_a_sweep_whose_runs_cannot_be_understood_here_is_a_line_for_each(
-    sweeps: Sweeps, store: Store
-) -> None:
-    specs = sweeps.complete()
-    path = sweeps.lab.sweep("placement").plan_path
-    write_json(path, json.loads(json.dumps(read_json(path)).replace('"fp32"', '"fp4"')))
-    report = sweeps.sync()
-    assert len(report.problems) == len(specs) and report.runs == 1
-    assert all("'fp4'" in problem for problem in report.problems)
-    assert store.rows("SELECT name, status, end_time FROM runs") == [
-        ("placement", "FINISHED", None)
-    ]
 
 
 def test_an_interrupted_run_goes_on_under_its_name(lab: Lab, sweeps: Sweeps, store: Store) -> None:

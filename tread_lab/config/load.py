@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Transformer
 from hydra.errors import HydraException
 
 from tread_lab.specs.axes import grid
 from tread_lab.specs.cell import is_computed
 from tread_lab.specs.decode import decode
-from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.errors import UserError, near, shown, suggest
 from tread_lab.specs.fields import (
     SHORT,
     TOP,
+    all_fields,
     leaves_of,
     lies_in,
     names_of,
+    near_field,
     set_once,
     value_at,
     with_fields,
@@ -44,12 +46,17 @@ _HERE = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Override:
-    """`key=value` as it was typed, with its value; `~key` removes what a file says."""
+    """`key=value` as it was typed, with its value; `~key` removes what a file says.
+
+    Attributes:
+        several: whether the value lists the values of an axis, typed with commas between them.
+    """
 
     text: str
     key: str
     value: Any = None
     removes: bool = False
+    several: bool = False
 
 
 def find(kind: str, name: str, *others: str) -> Path:
@@ -88,7 +95,7 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
-    return _experiment(name, _typed(overrides))
+    return _experiment(name, _single(overrides, f"tread-lab sweep {name}"))
 
 
 def _experiment(name: str, overrides: Iterable[Override]) -> Experiment:
@@ -102,7 +109,7 @@ def _experiment(name: str, overrides: Iterable[Override]) -> Experiment:
     plugins = tree.pop("plugins", [])
     for key in tree:
         if key not in names:
-            raise UserError(f"unknown key {key!r}{suggest(key, {*names, *extra})}").at(name)
+            raise UserError(f"unknown key {key!r}{near_field(key, {*names, *extra})}").at(name)
     run = _with_plugins(tree, plugins)
     return decode(Experiment, {"name": Path(name).stem, "run": run, **extra}, name)
 
@@ -149,7 +156,8 @@ def sampler_settings(overrides: Sequence[str]) -> dict[str, Any]:
         if not override.partition("=")[0].startswith("sampler."):
             example = "fields of the sampler alone can be set, e.g. sampler.steps=40"
             raise UserError(f"{override!r}: {example}")
-    return {o.key.removeprefix("sampler."): o.value for o in _typed(overrides)}
+    typed = _single(overrides, "one evaluation for each")
+    return {override.key.removeprefix("sampler."): override.value for override in typed}
 
 
 def evaluations_of(words: Sequence[str]) -> list[Any]:
@@ -170,26 +178,35 @@ def find_sweep(name: str) -> Path:
 def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec, Experiment]:
     """Return (name, sweep, experiment) of a sweep file; an experiment's is {experiment: NAME}.
 
-    An override belongs to the sweep file if its first key does (`seeds=[0,1]`), to the experiment
-    if it is of its sampler or reference, else to `fixed` (`train.steps=200`). Where a file has no
-    experiment, what it fixes is its base run, and what is typed alone is fixed.
+    Each setting is the last of this order that says it: the defaults of the fields, the files that
+    `defaults` name, the experiment, `fixed` of the sweep file, overrides as they are typed, and the
+    axes, which no override but one of the axis itself replaces. An override belongs to the sweep
+    file if its first key does (`seeds=[0,1]`), to the experiment if it is of its sampler or
+    reference, else to `fixed` (`train.steps=200`). Several values with commas between them are an
+    axis (`train.lr=1e-3,3e-3`) in place of one that the file has. Where a file has no experiment,
+    what it fixes is its base run, and what is typed alone is fixed.
 
     Raises:
         UserError: an override of what the sweep sets in another place, too.
     """
-    path, typed = find_sweep(name), dict[str, Any]()
+    path, typed, varied = find_sweep(name), dict[str, Any](), dict[str, Any]()
     of_sweep, of_experiment = list[Override](), list[Override]()
-    for override in _typed(overrides):
+    for override in map(_parsed, overrides):
         head = override.key.partition(".")[0]
-        if head in _OF_EXPERIMENT:
+        if override.several and head in (*_OF_EXPERIMENT, *_OF_RUN) and head != "fixed":
+            of_sweep.append(replace(override, key=_axis(override.key)))
+            varied[override.key] = None
+        elif head in _OF_EXPERIMENT:
             of_experiment.append(override)
         elif override.removes or (head in OWN and head != "fixed"):
             of_sweep.append(override)
         elif head in _OF_RUN:
             typed |= _fields(override)
         else:
-            near = suggest(head, {*OWN, *_OF_RUN, *_OF_EXPERIMENT})
-            raise UserError(f"{override.text}: neither a run nor a sweep has {head!r}{near}")
+            meant = near(override.key, [*OWN, *_OF_RUN, *_OF_EXPERIMENT, *all_fields()])
+            value = override.text.partition("=")[2]
+            remedy = f". Try {meant}={value}" if meant else ""
+            raise UserError(f"{override.text}: unknown key {override.key!r}{remedy}")
     tree = _tree(path)
     if "experiment" not in tree and tree.keys() & {*TOP}:
         tree = {"experiment": name}
@@ -205,9 +222,34 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> tuple[str, SweepSpec
         experiment, sweep = Experiment(name=path.stem, run=run), replace(sweep, fixed={})
     experiment = replace(experiment, run=_with_plugins(experiment.run, sweep.plugins))
     _check_sampler(of_experiment, sweep)
-    if typed:
-        sweep = replace(sweep, fixed=_with_typed(sweep.fixed, _absolute_paths(typed, ".fixed")))
+    if typed or varied:
+        kept = _without_typed(sweep.fixed, {**varied, **typed})
+        sweep = replace(sweep, fixed=kept | _absolute_paths(typed, ".fixed"))
     return path.stem, sweep, experiment
+
+
+def _single(overrides: Iterable[str], several: str) -> list[Override]:
+    """Return overrides of one value each.
+
+    Args:
+        several: what takes several values.
+    """
+    typed = list(map(_parsed, overrides))
+    for override in typed:
+        if override.several:
+            count = len(override.value)
+            raise UserError(
+                f"{override.key}: must be one value, got {count}. Try {several} {override.text}."
+            )
+    return typed
+
+
+def _axis(key: str) -> str:
+    """Return the key of a sweep file for several values of a field."""
+    head, _, rest = key.partition(".")
+    return (
+        "seeds" if key == "seed" else f"sampler_axes.{rest}" if head == "sampler" else f"axes.{key}"
+    )
 
 
 def _fields(override: Override) -> dict[str, Any]:
@@ -218,28 +260,17 @@ def _fields(override: Override) -> dict[str, Any]:
     return leaves_of(value if key == "fixed" else {key.removeprefix("fixed."): value})
 
 
-def _with_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a file fixes, as it is written, with what is typed in its place."""
-    written = leaves_of(fixed)
-    kinds = {name for name in typed if name.endswith(".kind") and name in written}
-    other = {name.removesuffix(".kind") for name in kinds if typed[name] != written[name]}
-    kept = _without(fixed, {*typed, *other})
-    places: dict[str, str] = {}
-    set_once(places, names_of(leaves_of(kept)), "fixed of the file")
-    set_once(places, names_of(typed), "what is typed")
-    return {**kept, **typed}
-
-
-def _without(tree: Mapping[str, Any], names: Collection[str], path: str = "") -> dict[str, Any]:
-    """Return a tree of fields without those that lie in one of these names."""
-    kept = dict[str, Any]()
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            if below := _without(value, names, f"{path}{key}."):
-                kept[key] = below
-        elif not any(lies_in(path + key, name) for name in names):
-            kept[key] = value
-    return kept
+def _without_typed(fixed: Mapping[str, Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the dotted fields that a file fixes, without those that are typed in their place."""
+    written, taken = leaves_of(fixed), {*names_of(typed)}
+    kinds = (name for name in typed if name.endswith(".kind") and name in written)
+    anew = [name.removesuffix(".kind") for name in kinds if typed[name] != written[name]]
+    return {
+        name: value
+        for name, value in written.items()
+        if not {*names_of({name: value})} <= taken
+        and not any(lies_in(name, other) for other in (*typed, *anew))
+    }
 
 
 def _check_sampler(overrides: Sequence[Override], sweep: SweepSpec) -> None:
@@ -298,18 +329,6 @@ def _opened(name: str, value: Any) -> Mapping[str, Any]:
     return _WRITTEN_OUT[name](value)
 
 
-def _typed(overrides: Iterable[str]) -> list[Override]:
-    """Return overrides as they are typed.
-
-    Raises:
-        UserError: one cannot be read, or two set the same.
-    """
-    typed, places = list(map(_parsed, overrides)), dict[str, str]()
-    for override in typed:
-        set_once(places, names_of(_fields(override)), override.text)
-    return typed
-
-
 def _parsed(override: str) -> Override:
     """Return an override in Hydra's grammar; a scalar is read as in a file, and so is a value that
     the grammar does not know, so that arrows and expressions need no quotes of their own.
@@ -318,27 +337,25 @@ def _parsed(override: str) -> Override:
         UserError: it is none; names key and remedy.
     """
     key, equals, written = override.partition("=")
+    if key.startswith("+"):
+        raise UserError(f"{override}: must be without +. Try {override.lstrip('+')}.")
     if not equals and not key.startswith("~"):
-        raise UserError(f"{override!r} is not an override; write key=value")
-    if re.match(r"""[^\[{("']*,""", written):
-        raise UserError(f"{override!r}: several values are a list; write '{_listed(key, written)}'")
+        raise UserError(f"{override!r}: must be key=value")
     try:
         parsed = OverridesParser.create().parse_override(override)
+        if parsed.is_delete():
+            return Override(override, parsed.key_or_group, removes=True)
+        if parsed.is_sweep_override() and "(" in written:  # choice(...) and range(...)
+            values = [*parsed.sweep_iterator(transformer=Transformer.identity)]
+            return Override(override, key, values, several=True)
+        if isinstance(parsed.value(), dict | list):
+            return Override(override, key, parsed.value())
     except HydraException:
-        return Override(override, key.lstrip("+"), load_yaml(written, repr(override)))
-    if parsed.is_sweep_override():
-        raise UserError(f"{override!r}: several values are a list; write '{_listed(key, '...')}'")
-    is_scalar = equals and not isinstance(parsed.value(), dict | list)
-    value = load_yaml(written, repr(override)) if is_scalar else parsed.value()
-    return Override(override, parsed.key_or_group, value, removes=parsed.is_delete())
-
-
-def _listed(key: str, values: str) -> str:
-    """Return the override that makes several values a list of the sweep file, or an axis of it."""
-    head, _, rest = key.partition(".")
-    axis = f"sampler_axes.{rest}" if head == "sampler" else f"axes.{key}"
-    name = "seeds" if key == "seed" else key if head in OWN else axis
-    return f"{name}=[{values}]"
+        pass
+    items = load_yaml(f"[{written}]", repr(override))
+    several = len(items) > 1
+    value = items if several else load_yaml(written, repr(override))
+    return Override(override, key, value, several=several)
 
 
 def _resolved(tree: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:

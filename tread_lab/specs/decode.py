@@ -220,6 +220,6 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if type(value) is not hint:
         several = hint in (int, float) and isinstance(value, str) and _RANGE.fullmatch(value)
         first, _, last = re.split(r"(:|\.\.)", str(value), maxsplit=1) if several else ("", "", "")
-        remedy = f". Try axes.{path}={first}..{last.split()[0]} log" if several else ""
+        remedy = f". Try 'axes.{path}={first}..{last.split()[0]} log'" if several else ""
         raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
     return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import itertools
 import re
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from tread_lab.specs.decode import decode, decode_field, encode, fields_of
-from tread_lab.specs.errors import UserError, shown, suggest
+from tread_lab.specs.errors import UserError, near, shown, suggest
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.recipe import EmaSpec
 from tread_lab.specs.routes import ReEntrySpec, RouteSpec
@@ -53,12 +52,8 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     Args:
         others: names that are valid beside the dotted fields.
     """
-    names = list(dict.fromkeys([*others, *all_fields()]))
-    leaf = key.rpartition(".")[2]
-    near = [name for name in names if name.rpartition(".")[2] == leaf]
-    near = near or difflib.get_close_matches(key, names, n=1)
-    if near:
-        return f", did you mean {min(near, key=len)!r}?"
+    if (meant := near(key, {*others, *all_fields()})) is not None:
+        return f", did you mean {meant!r}?"
     return suggest(key, {name for name in (*others, *TOP) if "." not in name})
 
 
