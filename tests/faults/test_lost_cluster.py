@@ -27,7 +27,7 @@ evaluate: [{heldout_loss: {images: 16, levels: 2}}]
 DAEMONS = ("gcs_server", "raylet")
 
 
-@pytest.mark.task(3, 4)
+@pytest.mark.task(3)
 @pytest.mark.slow
 @pytest.mark.fault(
     9,

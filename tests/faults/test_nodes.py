@@ -80,7 +80,7 @@ def test_run_moves_from_a_lost_node(lab: Lab, cluster: Any, tmp_path: Path) -> N
         (
             "sweep/run_task.py",
             "import no_such_module",
-            "^a worker does not start: .*no_such_module",
+            "^a worker does not start: .*no_such",
         ),
     ],
 )

@@ -171,10 +171,6 @@ class SweepFolder:
         """The folder of what early stopping found, a file for each run, written by its process."""
         return self.path / "judged"
 
-    @property
-    def study_path(self) -> Path:
-        return self.path / "study.db"
-
     def add_suggestion(self, suggestion: Suggestion[Spec]) -> None:
         """Write a suggestion down before any of its runs starts."""
         trials = [trial.tree() for trial in suggestion.trials]
