@@ -31,10 +31,10 @@ from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.signature import signature
-from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.plan import started_tasks
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.preflight import check_references
+from tread_lab.sweep.runner import UserErrors
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements
 from tread_lab.terminal.progress import with_progress

@@ -26,7 +26,7 @@ from tread_lab.specs.metrics import by_extractor
 from tread_lab.specs.routes import SELECTIONS
 from tread_lab.specs.run import RunSpec
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 
 def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
