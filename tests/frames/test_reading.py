@@ -32,7 +32,11 @@ def test_a_record_is_what_the_folder_of_a_run_holds_now(tmp_path: Path) -> None:
     assert read(lab).state == "interrupted"
     lab.sweep("placement").add_judgement(Judgement(RUN, 7, 0.5))
     record = read(lab)
-    assert (record.state, record.reason, record.steps) == ("stopped", "others are better", 7)
+    assert (record.state, record.reason, record.steps) == (
+        "stopped",
+        "asha at step 7: training gap +0.5000, others are better",
+        7,
+    )
     shutil.rmtree(lab.run(RUN).path)
     assert read(lab).state == "pending"
 
