@@ -246,7 +246,7 @@ def test_neither_run_nor_export_is_measured_with_another_text_encoder(
     spec, folder = run_of(data, clip), RunFolder(tmp_path / "runs" / "run")
     folder.create(spec)
     train_until(spec, folder.path)
-    where = {"driver": "d", "node": "n", "host": "h", "pid": 1}
+    where = {"driver": "d", "host": "h", "pid": 1}
     folder.open_attempt(**where, fingerprint={"weights clip-base": "0" * 64})
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
