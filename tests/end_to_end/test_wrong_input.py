@@ -16,8 +16,12 @@ PLAN = json.dumps({"format": 1, "name": "x", "trials": []})
 
 # name -> (files to write, arguments, what the line must say)
 CASES: dict[str, tuple[dict[str, str], str, str]] = {
-    "misspelt key": ({}, "train tiny trian.steps=3", "did you mean 'train'"),
-    "misspelt nested key": ({}, "train tiny train.step=3", "train: unknown key 'step'"),
+    "misspelt key": ({}, "train tiny trian.steps=3", "did you mean 'train.steps'"),
+    "misspelt nested key": (
+        {},
+        "train tiny train.step=3",
+        "train.step: no such field, did you mean 'train.steps'",
+    ),
     "unknown experiment": ({}, "train tinny", "did you mean 'tiny'"),
     "route outside the depth": ({}, "train tiny --route 2->12", "within blocks 0..11"),
     "route backwards": ({}, "train tiny --route 8->2", "must start before its end"),
@@ -130,8 +134,8 @@ def test_all_mistakes_of_a_file_are_lines(
     (in_folder / "e.yaml").write_text(f"model: DiT-S/2\n{train}\nprecision: fp8\n")
     assert main(["train", "e.yaml"]) == 2
     assert capsys.readouterr().err.splitlines() == [
+        "tread-lab: train.learning_rate: no such field, did you mean 'train.lr'?",
         "tread-lab: train.batch: must be at least 1, got -3",
-        "tread-lab: train: unknown key 'learning_rate', did you mean 'lr'?",
         "tread-lab: precision: must be one of fp32, tf32, bf16, fp16, got 'fp8'",
     ]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -73,6 +74,15 @@ class Unavailable(UserError):
     when it is back."""
 
     exit_code = 3
+
+
+@contextlib.contextmanager
+def placed(path: str) -> Iterator[None]:
+    """Put a place in front of the mistakes that are raised within it."""
+    try:
+        yield
+    except UserError as error:
+        raise error.at(path) from None
 
 
 class Mistakes(list[str]):

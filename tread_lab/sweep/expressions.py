@@ -5,44 +5,27 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import math
-import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import CodeType
+from typing import Any, cast
 
-from tread_lab.specs.cell import Cell, is_computed, labelled
+from tread_lab.specs.cell import Cell, labelled
 from tread_lab.specs.decode import decode_field
 from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.fields import field_value, near_field, routes_of, value_at
+from tread_lab.specs.fields import field_value, is_computed, near_field, routes_of, value_at
 from tread_lab.specs.model import ModelSpec
 from tread_lab.specs.routes import RouteSpec, block_index
 from tread_lab.specs.run import RunSpec
 
 Lookup = Callable[[str], Any]
 
-LARGEST = 2**63  # of a whole number that is computed
-
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "round": round}
-_REFUSED = (TypeError, ValueError, ZeroDivisionError, OverflowError, RecursionError)
+_FUNCTIONS: dict[str, Any] = {"min": min, "max": max, "round": round, "__builtins__": {}}
+_OPERATIONS = (ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.List, ast.Tuple, ast.Load)
+_OPERATORS = (
+    *(ast.And, ast.Or, ast.Not, ast.USub, ast.cmpop),
+    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
+)
 _ROUTE = ("start", "end", "length", "rate")
 
 
@@ -55,17 +38,48 @@ def evaluate(text: str, lookup: Lookup) -> Any:
     Raises:
         UserError: not an expression, an unknown name, or operands that do not go together.
     """
+    code = _compiled(text)
     try:
-        return _value(_parsed(text), lookup)
-    except _REFUSED as error:
-        if isinstance(error, UserError):
-            raise
+        return eval(code, _FUNCTIONS, _Names(lookup))  # `_compiled` lets arithmetic pass alone
+    except UserError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise UserError(f"cannot evaluate {shown(text)}: {error}") from None
 
 
+class _Names(dict[str, Any]):
+    """The names of an expression, each asked for when its value is needed."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        super().__init__()
+        self._lookup = lookup
+
+    def __missing__(self, name: str) -> Any:
+        if name in _FUNCTIONS:
+            raise KeyError(name)
+        return self._lookup(name)
+
+
+class _Checked(ast.NodeTransformer):
+    """Refuses all but arithmetic and comparisons; `train.lr` becomes one name."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.Attribute() if isinstance(node.value, ast.Name | ast.Attribute):
+                return ast.copy_location(ast.Name(ast.unparse(node), node.ctx), node)
+            case ast.Call(func=ast.Name(id="min" | "max" | "round"), args=[_, *_], keywords=[]):
+                return self.generic_visit(node)
+            case ast.Constant(value=bool() | int() | float() | str()) | ast.Name():
+                return node
+        if not isinstance(node, (*_OPERATIONS, *_OPERATORS)):
+            text = shown(ast.unparse(node))
+            raise UserError(f"{text} is not allowed here; compare fields and numbers")
+        return self.generic_visit(node)
+
+
 @functools.lru_cache(maxsize=1024)
-def _parsed(text: str) -> ast.expr:
-    """Return the tree of `text`.
+def _compiled(text: str) -> CodeType:
+    """Return the code of `text`.
 
     Raises:
         UserError: not an expression.
@@ -73,57 +87,12 @@ def _parsed(text: str) -> ast.expr:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+            tree = ast.parse(text.strip(), mode="eval")
+            tree.body = cast(ast.expr, _Checked().visit(tree.body))
+            return compile(tree, "expression", "eval")
+    except (SyntaxError, RecursionError, MemoryError):
         example = "write e.g. 'start < end and rate >= 0.5'"
         raise UserError(f"{shown(text)} is not an expression; {example}") from None
-
-
-def _value(node: ast.expr, lookup: Lookup) -> Any:
-    match node:
-        case ast.Constant(value=value) if isinstance(value, bool | int | float | str):
-            return value
-        case ast.Name() | ast.Attribute():
-            return lookup(ast.unparse(node))
-        case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [_value(item, lookup) for item in items]
-        case ast.BoolOp(op=op, values=parts):
-            return _decisive(parts, isinstance(op, ast.Or), lookup)
-        case ast.UnaryOp(op=ast.Not(), operand=part):
-            return not _value(part, lookup)
-        case ast.UnaryOp(op=ast.USub(), operand=part):
-            return _number(operator.neg, _value(part, lookup))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _number(_BINARY[type(op)], _value(left, lookup), _value(right, lookup))
-        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {*_COMPARE}:
-            values = [_value(part, lookup) for part in (left, *rest)]
-            pairs = zip(ops, values, values[1:])
-            return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
-        case ast.Call(func=ast.Name(id=name), args=[_, *_] as parts, keywords=[]) if (
-            name in _FUNCTIONS
-        ):
-            return _number(_FUNCTIONS[name], *(_value(part, lookup) for part in parts))
-    raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
-
-
-def _decisive(parts: Sequence[ast.expr], truth: bool, lookup: Lookup) -> Any:
-    """Return the first operand with the truth that decides `and` or `or`, else the last."""
-    for part in parts:
-        value = _value(part, lookup)
-        if bool(value) is truth:
-            break
-    return value
-
-
-def _number(function: Callable[..., Any], *operands: Any) -> int | float:
-    """Compute a number from numbers; texts and lists are compared only, so that none can grow."""
-    for operand in operands:
-        if not isinstance(operand, int | float):
-            raise TypeError(f"{shown(str(operand))} is not a number")
-    result: int | float = function(*operands)
-    if not math.isfinite(result) or (isinstance(result, int) and abs(result) > LARGEST):
-        raise ValueError("the result is too large")
-    return result
 
 
 class CellNames:
@@ -140,7 +109,6 @@ class CellNames:
     ) -> None:
         self.tree, self.facts, self.labels = tree, facts or {}, labelled(cell)
         self._results: dict[str, Any] = {}
-        self._open: list[str] = []
 
     def __call__(self, name: str) -> Any:
         if name in _ROUTE:
@@ -168,13 +136,11 @@ class CellNames:
         return self._computed(value) if is_computed(value) else value
 
     def _computed(self, text: str) -> Any:
-        if text in self._results:
-            return self._results[text]
-        if text in self._open:
-            raise UserError(f"{' needs '.join([*self._open, text])}: a circle")
-        self._open.append(text)
-        self._results[text] = evaluate(text[1:], self)
-        self._open.pop()
+        if self._results.get(text) is self:  # which stands for a value that is being computed
+            raise UserError(f"{text}: must not depend on its own value")
+        if text not in self._results:
+            self._results[text] = self
+            self._results[text] = evaluate(text[1:], self)
         return self._results[text]
 
     def _field(self, name: str) -> Any:
