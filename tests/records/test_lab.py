@@ -29,7 +29,7 @@ from tread_lab.specs import (
     signature,
 )
 from tread_lab.specs.cell import Trial
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults
 from tread_lab.specs.guidance import BranchSpec
 from tread_lab.specs.metrics import ReferenceSpec
 

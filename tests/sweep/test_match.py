@@ -133,7 +133,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
     ("sweep", "message"),
     [
         ({"baseline": None}, "^match: there is no baseline to match"),
-        ({"axes": {"spend": [0]}}, "spend: must be a positive number, got 0"),
+        ({"axes": {"spend": [0]}}, "spend: must be positive, got 0"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
         ({"stop_early": "asha"}, "^stop_early: judges at equal steps"),
         ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),

@@ -14,8 +14,7 @@ from tread_lab.records.durable import read_json
 from tread_lab.specs.cell import AnySpec, Cell, ExcludedCells, Tree, Trial
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError, shown
-from tread_lab.specs.evaluation import end_signature
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults, end_signature
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.labels import ancestors, with_baseline_cells
 from tread_lab.specs.lengths import QUESTIONS, UNEQUAL, follows_length, written_shares

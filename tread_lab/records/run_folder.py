@@ -26,8 +26,7 @@ from tread_lab.records.log import (
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation import EvaluationSpec
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults, EvaluationSpec
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.yaml_text import dump_yaml, load_yaml

@@ -11,7 +11,7 @@ from tread_lab.specs.axes import numbers
 from tread_lab.specs.bounds import Count, Natural, Positive, within
 from tread_lab.specs.decode import settle
 from tread_lab.specs.errors import UserError
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import EvaluationDefaults
 from tread_lab.specs.labels import ROUTE_AXES
 from tread_lab.specs.metrics import ReferenceSpec
 

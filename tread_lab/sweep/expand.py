@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tread_lab.specs.axes import check_count, distinct, grid
+from tread_lab.specs.bounds import Positive
 from tread_lab.specs.cell import Cell, ExcludedCells, SharedParts, Trial, labelled
-from tread_lab.specs.decode import encode
+from tread_lab.specs.decode import decode_value, encode
 from tread_lab.specs.errors import UserError, placed, shown
 from tread_lab.specs.evaluation import BASELINE, EvaluationSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -82,7 +83,6 @@ def expand(
     seeded = [(cell, {**tree, "seed": s}) for s in sweep.seeds for cell, tree in settings]
     pairs = [runs.pair(*setting) for setting in seeded]
     of_one_seed = pairs[: len(settings)]
-    _check_effects([trial for _, trial in of_one_seed])
     baselines = {baseline.run: baseline for baseline, _ in pairs if baseline is not None}
     controls = {
         (control.run, control.baseline): control
@@ -235,7 +235,8 @@ class _Runs:
         price = self._price
         if price is None:
             return tree, dense
-        spend, base = _spend(cell.get(SPEND, 1)), self._run(dense, "baseline")[0]
+        spend = decode_value(Positive, cell.get(SPEND, 1), SPEND)
+        base = self._run(dense, "baseline")[0]
         if self._run(tree)[0].parent is not None or base.parent is not None:
             raise UserError("match: what a parent spent is not counted; leave out `then`")
         if spend != 1:
@@ -275,31 +276,6 @@ def _as_dense(tree: dict[str, Any], baseline: Mapping[str, Any]) -> dict[str, An
 
 def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
     return merged(RunSpec, tree, {STEPS: steps})
-
-
-def _spend(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < float("inf"):
-        raise UserError(f"{SPEND}: must be a positive number, got {shown(value)}")
-    return float(value)
-
-
-def _check_effects(trials: Sequence[Trial[RunSpec]]) -> None:
-    """Refuse an axis that never makes another run, such as `fp32_block` in fp32."""
-    for axis in dict.fromkeys(axis for trial in trials for axis in trial.cell):
-        found: dict[str, tuple[set[str], set[str]]] = {}  # runs and values, by the other axes
-        for trial in trials:
-            others = repr({name: value for name, value in trial.cell.items() if name != axis})
-            runs, values = found.setdefault(others, (set(), set()))
-            runs.add(trial.run)
-            values.add(repr(trial.cell.get(axis)))
-            if len(runs) > 1:
-                break  # it has an effect
-        else:
-            if max(len(values) for _, values in found.values()) > 1:
-                raise UserError(
-                    f"{axis}: has no effect here, all its cells are one run. Leave it out."
-                )
 
 
 def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
