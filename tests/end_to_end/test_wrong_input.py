@@ -12,7 +12,7 @@ from tread_lab.cli import main
 SWEEP = """experiment: tiny
 axes: {route: {start: 0..2, end: 5}}
 """
-PLAN = json.dumps({"format": 1, "name": "x", "trials": []})
+PLAN = json.dumps({"format": 2, "name": "x", "trials": []})
 
 # name -> (files to write, arguments, what the line must say)
 CASES: dict[str, tuple[dict[str, str], str, str]] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import operator
 import warnings
 from collections.abc import Callable, Mapping
-from types import CodeType
-from typing import Any, cast
+from typing import Any
 
 from tread_lab.specs.cell import Cell, labelled
 from tread_lab.specs.decode import decode_field
@@ -20,12 +20,15 @@ from tread_lab.specs.run import RunSpec
 
 Lookup = Callable[[str], Any]
 
-_FUNCTIONS: dict[str, Any] = {"min": min, "max": max, "round": round, "__builtins__": {}}
-_OPERATIONS = (ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.List, ast.Tuple, ast.Load)
-_OPERATORS = (
-    *(ast.And, ast.Or, ast.Not, ast.USub, ast.cmpop),
-    *(ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod),
-)
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    **{ast.Not: operator.not_, ast.USub: operator.neg, ast.Add: operator.add},
+    **{ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv},
+    **{ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod},
+    **{ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le},
+    **{ast.Gt: operator.gt, ast.GtE: operator.ge},
+    **{ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b},
+}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "round": round}
 _ROUTE = ("start", "end", "length", "rate")
 
 
@@ -38,48 +41,17 @@ def evaluate(text: str, lookup: Lookup) -> Any:
     Raises:
         UserError: not an expression, an unknown name, or operands that do not go together.
     """
-    code = _compiled(text)
     try:
-        return eval(code, _FUNCTIONS, _Names(lookup))  # `_compiled` lets arithmetic pass alone
+        return _value(_parsed(text), lookup)
     except UserError:
         raise
     except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise UserError(f"cannot evaluate {shown(text)}: {error}") from None
 
 
-class _Names(dict[str, Any]):
-    """The names of an expression, each asked for when its value is needed."""
-
-    def __init__(self, lookup: Lookup) -> None:
-        super().__init__()
-        self._lookup = lookup
-
-    def __missing__(self, name: str) -> Any:
-        if name in _FUNCTIONS:
-            raise KeyError(name)
-        return self._lookup(name)
-
-
-class _Checked(ast.NodeTransformer):
-    """Refuses all but arithmetic and comparisons; `train.lr` becomes one name."""
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        match node:
-            case ast.Attribute() if isinstance(node.value, ast.Name | ast.Attribute):
-                return ast.copy_location(ast.Name(ast.unparse(node), node.ctx), node)
-            case ast.Call(func=ast.Name(id="min" | "max" | "round"), args=[_, *_], keywords=[]):
-                return self.generic_visit(node)
-            case ast.Constant(value=bool() | int() | float() | str()) | ast.Name():
-                return node
-        if not isinstance(node, (*_OPERATIONS, *_OPERATORS)):
-            text = shown(ast.unparse(node))
-            raise UserError(f"{text} is not allowed here; compare fields and numbers")
-        return self.generic_visit(node)
-
-
 @functools.lru_cache(maxsize=1024)
-def _compiled(text: str) -> CodeType:
-    """Return the code of `text`.
+def _parsed(text: str) -> ast.expr:
+    """Return the tree of `text`.
 
     Raises:
         UserError: not an expression.
@@ -87,12 +59,40 @@ def _compiled(text: str) -> CodeType:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text.strip(), mode="eval")
-            tree.body = cast(ast.expr, _Checked().visit(tree.body))
-            return compile(tree, "expression", "eval")
-    except (SyntaxError, RecursionError, MemoryError):
+            return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         example = "write e.g. 'start < end and rate >= 0.5'"
         raise UserError(f"{shown(text)} is not an expression; {example}") from None
+
+
+def _value(node: ast.expr, lookup: Lookup) -> Any:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str()):
+            return node.value
+        case ast.Name() | ast.Attribute():
+            return lookup(ast.unparse(node))
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item, lookup) for item in items]
+        case ast.BoolOp(op=op, values=[*parts, last]):
+            for part in parts:
+                if bool(value := _value(part, lookup)) is isinstance(op, ast.Or):
+                    return value
+            return _value(last, lookup)
+        case ast.UnaryOp(op=op, operand=part) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(part, lookup))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left, lookup), _value(right, lookup))
+        case ast.Compare(left=left, ops=ops, comparators=rest) if {*map(type, ops)} <= {
+            *_OPERATORS
+        }:
+            values = [_value(part, lookup) for part in (left, *rest)]
+            pairs = zip(ops, values, values[1:])
+            return all(_OPERATORS[type(op)](a, b) for op, a, b in pairs)
+        case ast.Call(func=ast.Name(id=name), args=[_, *_] as parts, keywords=[]) if (
+            name in _FUNCTIONS
+        ):
+            return _FUNCTIONS[name](*(_value(part, lookup) for part in parts))
+    raise UserError(f"{shown(ast.unparse(node))} is not allowed here; compare fields and numbers")
 
 
 class CellNames:
