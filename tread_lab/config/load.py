@@ -37,10 +37,14 @@ from tread_lab.specs.yaml_text import load_yaml
 
 OWN = tuple(field.name for field in fields(SweepSpec))
 _OF_EXPERIMENT = ("sampler", "reference")
+_BESIDE = ("evaluate", "plugins", "question")  # what an experiment has beside these and its run
 _OF_RUN = (*TOP, *SHORT, "then")
 _AXES = ("axes", "sampler_axes")
 # Keys of other tools -> what does the same here.
-_ELSEWHERE = {"hydra": "--root FOLDER, where all runs are stored", "wandb": "--tracker wandb"}
+_ELSEWHERE = {
+    "hydra": "--root FOLDER for the place of runs, --concurrent 4 for runs at a time",
+    "wandb": "--tracker wandb",
+}
 _HERE = Path(__file__).parents[1]
 
 
@@ -94,15 +98,19 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     Raises:
         UserError: no such file, not YAML, or a key that no experiment has.
     """
-    return _experiment(name, _single(overrides, f"tread-lab sweep {name}"))
+    typed = _single(overrides, f"tread-lab sweep {name}")
+    for override in typed:
+        if override.key.partition(".")[0] not in (*_OF_RUN, *_OF_EXPERIMENT, *_BESIDE):
+            raise UserError(f"{override.text}: unknown key {override.key!r}{_remedy(override)}")
+    return _experiment(name, typed)
 
 
 def _experiment(
     name: str, overrides: Iterable[Override], plugins: Sequence[str] = ()
 ) -> Experiment:
     tree = _absolute_paths(_overridden(_tree(find("experiments", name)), overrides))
-    extra = {key: tree.pop(key, None) for key in (*_OF_EXPERIMENT, "evaluate", "plugins")}
-    tree.pop("question", None)
+    extra = {key: tree.pop(key, None) for key in (*_OF_EXPERIMENT, *_BESIDE)}
+    extra.pop("question")
     with placed(name):
         names = decode_value(tuple[str, ...], extra.pop("plugins") or (), "plugins")
     import_plugins(names)
@@ -374,8 +382,8 @@ def _parsed(override: str) -> Override:
             return Override(override, key, values, several=True)
         if isinstance(parsed.value(), dict | list):
             return Override(override, key, parsed.value())
-    items = load_yaml(f"[{written}]", repr(override))
-    several = len(items) > 1
+    items = load_yaml(written if "(" in written else f"[{written}]", repr(override))
+    several = isinstance(items, list) and len(items) > 1
     value = items if several else load_yaml(written, repr(override))
     return Override(override, key, value, several=several)
 

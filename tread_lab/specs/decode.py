@@ -23,9 +23,9 @@ _WORDS = {
     str: "a text",
     tuple: "a list",
 }
-_N = r"[-+.\d]+(?:e[-+]?\d+)?"
+_N = r"-?[.\d]+(?:e[-+]?\d+)?"
 # `1e-3:1e-2`, `suggest_float("lr", 1e-3, 1e-2)`: ranges of other tools, which axes write as `..`
-_RANGE = re.compile(rf"""[\w.]*\(?(?:["']\w+["'], *)?({_N})(?:, *|:|\.\.)({_N})\b.*""")
+_RANGE = re.compile(rf"(?<![\w.])(\[?)({_N})(?:, *|:|\.\.)({_N})(?![\w.])")
 
 
 class Field(NamedTuple):
@@ -132,7 +132,9 @@ def opened(cls: Any, tree: Any) -> Mapping[str, Any]:
     if isinstance(tree, Mapping):
         return tree
     if tree is None or isinstance(tree, list | tuple) or not hasattr(cls, "from_shorthand"):
-        raise UserError(f"must be a mapping, got {shown(tree)}")
+        example = [(name, field.default) for name, field in fields_of(cls).items()] if cls else []
+        remedy = ". Try {{{}: {}}}.".format(*example[0]) if example else ""
+        raise UserError(f"must be a mapping, got {shown(tree)}{remedy}")
     written: Mapping[str, Any] = cls.from_shorthand(tree)
     return written
 
@@ -212,8 +214,10 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is int and type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not hint:
-        ends = _RANGE.fullmatch(str(value)) if hint in (int, float) else None
-        field = path.removeprefix("axes.")
-        remedy = f". Try 'axes.{field}={ends[1]}..{ends[2]} log'" if ends else ""
+        ends = _RANGE.search(str(value)) if hint in (int, float) else None
+        remedy = f". Try 'axes.{path.removeprefix('axes.')}=" if ends else ""
+        if ends:
+            listed = f"[{ends[2]}, {ends[3]}]'"
+            remedy += listed if ends[1] else f"{ends[2]}..{ends[3]} log'"
         raise UserError(f"must be {_WORDS[hint]}, got {shown(value)}{remedy}").at(path)
     return value

@@ -23,8 +23,8 @@ from tread_lab.specs.run import BESIDE, InitSpec, RunSpec
 TOP = tuple(field.name for field in dataclasses.fields(RunSpec))
 SHORT = ("route", "rate")  # the first route, and the selection rate of all routes
 _OF_OTHER_RUNS = re.compile(r"^((then|init_from\.run)\.)+")
-# Keys below an axis in sweeps of W&B.
-_RANGE_KEYS = re.compile(r"(.+)\.(min|max|values?|distribution)")
+# Keys below an axis in sweeps of W&B and Ray Tune.
+_RANGE_KEYS = re.compile(r"(.+)\.(min|max|values?|distribution|grid_search)")
 
 
 def is_computed(value: Any) -> bool:
@@ -58,6 +58,9 @@ def check_fields(
         own = _OF_OTHER_RUNS.sub("", key)
         own = "route.rate" if own == "rate" else own
         with wrong:
+            if (axis := _RANGE_KEYS.fullmatch(own)) is not None and axis[1] in hints:
+                remedy = "Try [1e-3, 3e-3] or 1e-4..1e-2 log."
+                raise UserError(f"must be values or a range. {remedy}").at(f"{place}{axis[1]}")
             if own not in {*hints, "route", "then"}:
                 raise UserError(f"no such field{near_field(own, others)}").at(f"{place}{key}")
             if own not in ("then", "init_from.run") and not has_computed(value):
@@ -81,9 +84,6 @@ def near_field(key: str, others: Iterable[str] = SHORT) -> str:
     Args:
         others: names that are valid beside the dotted fields.
     """
-    axis = _RANGE_KEYS.fullmatch(key)
-    if axis is not None and axis[1] in {*others, *all_fields()}:
-        return f". Try {axis[1]}: [1e-3, 3e-3], or {axis[1]}: 1e-4..1e-2 log"
     if (meant := near(key, {*others, *all_fields()})) is not None:
         return f", did you mean {meant!r}?"
     return suggest(key, {name for name in (*others, *TOP) if "." not in name})

@@ -191,7 +191,7 @@ class _Runs:
             UserError: the cell is no possible run, or its baseline is none.
         """
         labels, seed = labelled(cell), tree["seed"]
-        with _at_cell(cell, "; leave it out by `where`"):
+        with _at_cell(cell, ". Exclude such cells by `where`."):
             if self._baseline is None:
                 return None, Trial("trial", labels, seed, *self._run(tree), None)
             tree, dense = self._matched(tree, self._dense(cell, tree), cell)
@@ -344,4 +344,5 @@ def _at_cell(cell: Cell, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise UserError(*(f"axes at {cell_text(cell)}: {e}{remedy}" for e in error.args)) from None
+        lines = (f"{line.removesuffix('.')}{remedy}" for line in error.args)
+        raise UserError(*lines).at(f"axes at {cell_text(cell)}") from None
