@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.data.conftest import LATENTS
+from tread_lab.data.measure import measure
 from tread_lab.data.scaled import Posterior, Store
 from tread_lab.data.source import open_store
-from tread_lab.prepare.measure import ChannelMoments, measure
 
 
 def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:
@@ -22,18 +22,6 @@ def test_counts_moments_and_scale_are_those_of_numpy(packed: Path) -> None:
     assert measured.deviation == pytest.approx(x_NCHW.std(), rel=1e-12) and measured.spread == 0
     assert (measured.lowest, measured.highest) == (x_NCHW.min(), x_NCHW.max())
     assert (x_NCHW * measured.scale_for(0.5)).std() == pytest.approx(0.5, rel=1e-12)
-
-
-def test_one_pass_gives_the_moments_of_two() -> None:
-    rng = np.random.default_rng(0)
-    offset_C, spread_C = np.array([1e4, -3.0, 0.0]), np.array([1.0, 20, 1e-3])
-    x_NCHW = (rng.normal(size=(37, 5, 4, 3)) * spread_C + offset_C).transpose(0, 3, 1, 2)
-    moments = ChannelMoments(3)
-    for part in np.split(x_NCHW, [1, 5, 30]):
-        moments.add(part)
-    assert moments.mean_C == pytest.approx(x_NCHW.mean(axis=(0, 2, 3)), rel=1e-12, abs=1e-12)
-    assert moments.deviation_C == pytest.approx(x_NCHW.std(axis=(0, 2, 3)), rel=1e-9)
-    assert moments.deviation == pytest.approx(x_NCHW.std(), rel=1e-12)
 
 
 @pytest.mark.parametrize(
