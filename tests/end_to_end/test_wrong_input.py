@@ -87,7 +87,7 @@ CASES: dict[str, tuple[dict[str, str], str, str]] = {
     "no command": ({}, "", "required"),
     "unknown flag": ({}, "sweep route_placement --plans", "unknown argument '--plans'"),
     "unknown model": ({}, "cost --model DiT-Z/2", "did you mean"),
-    "no images": ({}, "data encode nowhere out --autoencoder vae", "nowhere: must be a readable folder"),
+    "no images": ({}, "data encode nowhere out --autoencoder vae", "must be a readable folder"),
     "no autoencoder": ({}, "data encode x out", "--autoencoder"),
     "no latents to pack": ({}, "data pack nowhere out", "no tars in nowhere"),
     "no latents to verify": ({}, "data verify .", "must hold latents of one source"),
