@@ -22,8 +22,9 @@ from tread_lab.compare.intervals import pairing_kept
 from tread_lab.config import load
 from tread_lab.records.lab import Lab
 from tread_lab.specs import HeldoutSpec, RunSpec, decode
-from tread_lab.sweep.execution.executor import InlineExecutor
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.queues import ListQueue
+from tread_lab.sweep.runner import InlineRunner
+from tread_lab.sweep.task import Task
 
 MEASURED = HeldoutSpec(images=512)
 SAMPLES, SIZE = 4000, 64
@@ -33,7 +34,9 @@ def losses(lab: Lab, routes: list[str], seeds: int, steps: int) -> list[Losses]:
     """Held-out losses of one run per seed, trained here or found in the lab."""
     base = load.load_experiment("tiny", [f"train.steps={steps}"])
     specs = [decode(RunSpec, {**base.run, "routes": routes, "seed": s}) for s in range(seeds)]
-    InlineExecutor().run(lab, [Task(spec, (MEASURED,)) for spec in specs], lambda report: None)
+    InlineRunner().run(
+        lab, ListQueue([Task(spec, (MEASURED,)) for spec in specs]), lambda report: None
+    )
     folders = (lab.run_of(spec).evaluation(MEASURED).path for spec in specs)
     return [Losses.read(folder / "losses.npz") for folder in folders]
 

@@ -17,7 +17,7 @@ from tread_lab.analysis.figures.sentences import metric_text, routed
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_key, result_texts
 from tread_lab.frames.ranking_table import formatted, ranking
-from tread_lab.records.attempts import EXIT_REASONS
+from tread_lab.records.attempts import SENTENCES
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     IMAGES_PER_S,
@@ -140,14 +140,13 @@ def failures(
         status = run_status(lab.run(str(row["run"])), stopped)
         last = status.attempts[-1].traceback if status.attempts else ""
         kind = status.kind or str(status.state)
-        sentence = EXIT_REASONS[kind].sentence if kind in EXIT_REASONS else ""
         yield {
             "number": numbers[row["role"], row["cell"]],
             "cell": routed(str(row["cell"])),
             "seed": int(row["seed"]),
             "run": str(row["run"]),
             "state": str(row["state"]),
-            "reason": str(row["reason"]) or sentence,
+            "reason": str(row["reason"]) or SENTENCES.get(kind, ""),
             "remedy": ADVICE.get(kind, ADVICE.get(str(status.state), "")),
             "traceback": last[-4000:],
         }

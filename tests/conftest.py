@@ -61,7 +61,7 @@ LONGEST = (
     "faults/test_mlflow.py",
     "commands/test_train.py",
     "golden/test_networks.py",
-    "sweep/execution/test_early_stopping.py",
+    "sweep/test_early_stopping.py",
     "engine/test_ranks.py",
     "analysis/figures/test_catalogue.py",
     "seeing/test_mlflow_pages.py",

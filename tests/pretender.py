@@ -1,4 +1,4 @@
-"""Runs that nothing has trained, and an executor that makes up results in any order of ending."""
+"""Runs that nothing has trained, and a runner that makes up results in any order of ending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs import RunSpec
-from tread_lab.sweep.trial.task import Task, TaskQueue, as_queue
+from tread_lab.sweep.queues import ListQueue, TaskQueue
+from tread_lab.sweep.task import Task
 
 
 def ended_run(lab: Lab, spec: RunSpec, state: str = RunState.COMPLETED, **facts: Any) -> RunFolder:
@@ -42,7 +43,7 @@ class Pretender:
     done: list[Task] = field(default_factory=list)
 
     def run(self, work: Sequence[Task] | TaskQueue) -> None:
-        queue = as_queue(work)
+        queue = ListQueue(work) if isinstance(work, Sequence) else work
         running: list[Task] = []
         while len(self.done) < self.most:
             while len(running) < self.slots and (task := queue.next()) is not None:

@@ -16,7 +16,6 @@ import tread_lab
 from tread_lab.commands.declare import arguments
 from tread_lab.commands.options import COMMANDS, EXIT_CODES, GROUPS, INTERRUPTED
 from tread_lab.specs.errors import UserError
-from tread_lab.sweep.execution.cluster_heartbeat import leave
 
 # Flags of other tools -> what does the same here.
 _HINTS = {
@@ -98,7 +97,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _stop(number: int, frame: object) -> None:
     """End at once: an exception would be lost in code that catches all, imports among it."""
-    leave("stopped; run the same command again to continue", code=INTERRUPTED)
+    os.write(2, b"\ntread-lab: stopped; run the same command again to continue\n")
+    os._exit(INTERRUPTED)
 
 
 def _reader_has_left() -> bool:

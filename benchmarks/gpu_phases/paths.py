@@ -25,8 +25,8 @@ from tread_lab.specs import RunSpec, decode
 from tread_lab.specs.data import SD_SCALE
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import HeldoutSpec, SamplerSpec, SamplesSpec, SimilaritySpec
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import run_trial
+from tread_lab.sweep.run_task import run_task
+from tread_lab.sweep.task import Task
 
 
 def whole_task(bench: Bench) -> None:
@@ -48,7 +48,7 @@ def whole_task(bench: Bench) -> None:
             started, task = time.perf_counter(), Task(spec, evaluations)
             with tempfile.TemporaryDirectory() as folder:
                 lab = Lab(Path(folder))
-                *_, report = run_trial(lab, task, bench.device)
+                *_, report = run_task(lab, task, bench.device)
                 images = _image_metrics(lab.run(task.run))
             seconds = time.perf_counter() - started
             held = torch.cuda.memory_allocated() / 1e6 if bench.cuda else 0.0
@@ -73,7 +73,7 @@ def _by_default(bench: Bench, folder: Path) -> None:
     tree |= {"sampler": {"steps": 2 if bench.small else 40, "precision": bench.half}}
     task = Task(spec, (decode(SamplesSpec, tree | {"reference": "imagenet256"}),))
     lab = Lab(folder / "lab")
-    for report in run_trial(lab, task, bench.device):
+    for report in run_task(lab, task, bench.device):
         if report.phase == "train" and report.step == train.steps:
             started = time.perf_counter()
     said = {"run": "S/2 by default", "ended": report.phase, "s": time.perf_counter() - started}

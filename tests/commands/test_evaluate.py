@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from tests.pretender import ended_run
-from tests.sweep.plans import tiny
-from tests.sweep.search.test_hours import planned
+from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
@@ -43,6 +42,11 @@ ASKED = [  # words, reference -> steps, weight, reference
 ]
 
 
+def planned(**more: Any) -> Plan:
+    axes = {"route": {"start": 0, "end": "0..5"}}
+    return plan_of(tiny(model=DEEP), "budgeted", **{"axes": axes, **more})
+
+
 def of_experiment(lab: Lab, **sweep: Any) -> Plan:
     """A stored plan of a run whose experiment has the sampler, reference and probe of `USUAL`."""
     usual = {"sampler": USUAL.sampler, "reference": USUAL.reference, "evaluate": [ALL_OVER]}
@@ -65,7 +69,7 @@ def test_the_unsaid_is_of_the_experiment_whatever_is_measured(
 ) -> None:  # fmt: skip
     plan = of_experiment(lab, evaluate=[{"samples": {"sampler": {"steps": 11}}}])
     folder = ended_run(lab, plan.tasks[0].spec, step=1)
-    folder.keep_defaults(plan.tasks[0].defaults)
+    folder.create(plan.tasks[0].spec, plan.tasks[0].defaults)
     folder.evaluation(OTHER).write(OTHER, {"fid@100": 1.0})
     name = {"a sweep": "lossy", "a run": folder.name, "an export": str(folder.path)}[of]
     if of == "an export":

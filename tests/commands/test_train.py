@@ -12,8 +12,9 @@ from tread_lab.cli import main
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.specs.evaluation import SamplesSpec
-from tread_lab.sweep.execution.executor import InlineExecutor, Interrupted
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.queues import TaskQueue
+from tread_lab.sweep.runner import InlineRunner, Interrupted
+from tread_lab.sweep.task import Task
 
 SMALL = [
     "train",
@@ -31,11 +32,13 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Nothing is trained: results are made up; what was to be executed is noted."""
     given: list[Any] = []
 
-    def run(executor: InlineExecutor, lab: Lab, tasks: list[Task], watch: object) -> None:
-        given.extend([(executor.device, executor.threads, executor.worker.hang_timeout), *tasks])
-        Pretender(lab).run(tasks)
+    def run(runner: InlineRunner, lab: Lab, queue: TaskQueue, watch: object) -> None:
+        pretender = Pretender(lab)
+        pretender.run(queue)
+        given.append((runner.device, runner.threads, runner.worker.hang_timeout))
+        given.extend(pretender.done)
 
-    monkeypatch.setattr(InlineExecutor, "run", run)
+    monkeypatch.setattr(InlineRunner, "run", run)
     return given
 
 
@@ -46,7 +49,7 @@ def test_a_run_of_two_processes_has_the_losses_of_one(in_folder: Path) -> None:
     for count in (1, 2):
         assert main([*words, f"--processes={count}", f"--root={count}"]) == 0
         (run,) = Lab.at(str(count)).runs()
-        assert [(a.ended, a.devices) for a in run.attempts.read()] == [("completed", count)]
+        assert [(a.ended, a.devices) for a in run.attempts()] == [("completed", count)]
         losses.append([e.value for e in run.entries() if e.key == "train/loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-6) and len(losses[0]) == 2
 
@@ -84,7 +87,7 @@ def test_a_run_is_trained_measured_and_shown_and_then_complete(
         shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
         assert (shown["state"], shown["step"]) == ("completed", "2/2") and "heldout/loss" in shown
     (run,) = Lab.at("lab").runs()
-    assert [attempt.n for attempt in run.attempts.read()] == [1]
+    assert [attempt.n for attempt in run.attempts()] == [1]
     assert main(["export", run.name, "out", "--step", "1"]) == 2
     assert "checkpoint of step 1 is not there" in capsys.readouterr().err
     assert main(["export", run.name, "out", "--step", "2"]) == 0
@@ -141,11 +144,12 @@ def test_an_interrupted_run_says_how_it_goes_on(
 ) -> None:
     given: list[Task] = []
 
-    def interrupted(executor: object, lab: Lab, tasks: list[Task], watch: object) -> None:
-        given.extend(tasks)
+    def interrupted(runner: object, lab: Lab, queue: TaskQueue, watch: object) -> None:
+        while (task := queue.next()) is not None:
+            given.append(task)
         raise Interrupted
 
-    monkeypatch.setattr(InlineExecutor, "run", interrupted)
+    monkeypatch.setattr(InlineRunner, "run", interrupted)
     monkeypatch.setattr("tread_lab.commands.train.preflight", lambda *what: [])
     sampled = ["evaluate=[fid@1k]", "sampler.steps=7", "reference=imagenet512"]
     assert main([*SMALL, *sampled, *HOW]) == 130

@@ -55,7 +55,7 @@ def test_the_last_driver_is_told_as_a_shell_takes_it(tmp_path: Path) -> None:
     for run, attempts in zip(runs, ([("ab", "a diff"), ("cd", "")], [("cd-dirty", "a diff")])):
         for code, diff in attempts:
             made = {"code": code, "diff": diff, "packages": {"torch": "2", "numpy": "1"}}
-            lab.run(run).write_origin({**made, "python": "3.12", "device": "cpu"})
+            lab.run(run).open_attempt(origin={**made, "python": "3.12", "device": "cpu"})
     told = Repetition.of(lab, folder, folder.plan())
     assert sorted((code, count) for count, code, *_ in told.setups.rows) == [
         ("ab-dirty", "1"), ("cd", "1"), ("cd-dirty", "1")

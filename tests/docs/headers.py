@@ -32,7 +32,7 @@ from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import make_plan
-from tread_lab.sweep.trial.task import Task, with_ancestors
+from tread_lab.sweep.task import Task, with_ancestors
 
 FILES = sorted([*ROOT.glob("sweeps/*.yaml"), *ROOT.glob("experiments/*.yaml")])
 EMBEDDED = "fashion16"

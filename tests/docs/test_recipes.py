@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, commands, section
-from tests.faults.drivers import Zygote
+from tests.faults.drivers import Zygote, eventually
 from tests.tracking.test_store import free_port
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
@@ -100,10 +100,12 @@ def test_my_own_cluster(tmp_path: Path, zygote: Zygote) -> None:
         short = ("train.steps=10", "train.warmup=0", "train.ema=0.5")
         small = ("model={depth: 4, width: 16, heads: 2}", "evaluate=[]", *short)
         line = sweep.replace("/shared/lab", str(tmp_path / "lab"))
-        joined = {"RAY_ADDRESS": f"127.0.0.1:{port}", "TREAD_LAB_NODES": "1"}  # once it is there
+        address = f"127.0.0.1:{port}"
+        answers = [*scripts, "health-check", "--address", address]
+        eventually(lambda: not subprocess.run(answers, env=home, check=False).returncode, 200)
         axes = ("axes.route={start: 0, end: 1}", "where=[]", "--tracker=none", "--concurrent=1")
         more = (*small, *axes)
-        run(line, tmp_path, *more, zygote=zygote, **guarded, **joined)
+        run(line, tmp_path, *more, zygote=zygote, **guarded, RAY_ADDRESS=address)
     finally:
         process.terminate()
         process.wait(30)

@@ -36,7 +36,7 @@ def test_plugins_travel_with_their_runs(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab")
     assert [run.state() for run in lab.runs()] == [RunState.COMPLETED] * 3
     for run in lab.runs():
-        made = [a.fingerprint["plugin ours"] for a in run.attempts.read()]
+        made = [a.fingerprint["plugin ours"] for a in run.attempts()]
         records = [json.loads(p.read_text()) for p in run.path.glob("evaluations/*/metrics.json")]
         assert {*made} == {record["made_with"]["plugin ours"] for record in records}
     tread_lab(tmp_path, "evaluate", "ours", "mean_gap@200", "--device", "cpu")

@@ -19,7 +19,7 @@ from tread_lab.routing import draw_routing
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.preflight import preflight
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 LIGHTNING = {"norm": "rms", "mlp": "swiglu", "rope": True, "init": "official_code"}
 CPU = torch.device("cpu")

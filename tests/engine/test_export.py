@@ -217,7 +217,7 @@ def test_weights_that_are_not_finite_are_not_exported(
 def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:
     folder = RunFolder(shutil.copytree(lab.run_of(RUN).path, tmp_path / "run"))
     for digest in ("older", "newer"):
-        folder.attempts.open(fingerprint={"held-out data fashion16": digest})
+        folder.open_attempt(fingerprint={"held-out data fashion16": digest})
     export(folder, tmp_path / "early", step=2)
     config = json.loads((tmp_path / "early/config.json").read_text())
     assert (config["step"], config["heldout"], config["decoder"]) == (2, "newer", None)

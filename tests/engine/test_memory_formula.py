@@ -18,9 +18,9 @@ from tread_lab.engine.trainer import Trainer
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, UserError, decode
-from tread_lab.sweep.trial import trial
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import run_trial
+from tread_lab.sweep import run_task as tasks
+from tread_lab.sweep.run_task import run_task
+from tread_lab.sweep.task import Task
 
 LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 1000}
 # MB of an image that autograd saves in a training pass, each storage once, weights not counted:
@@ -147,7 +147,7 @@ def test_every_run_is_checked_on_the_device_that_trains_it(
         asked.append(device)
         return 1000
 
-    monkeypatch.setattr(trial, "memory", small)
+    monkeypatch.setattr(tasks, "memory", small)
     with pytest.raises(UserError, match="larger device"):
-        list(run_trial(lab, Task(small_run()), CPU))
+        list(run_task(lab, Task(small_run()), CPU))
     assert asked == [CPU]

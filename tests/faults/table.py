@@ -43,10 +43,8 @@ drivers and workers in processes of their own, real signals, files, servers and 
 left is compared with the same sweep undisturbed. `make faults` runs the tests and writes this page;
 `TREAD_LAB_KILLS=200 pytest tests/faults/test_crash.py` kills a sweep at random moments.
 
-The process of a run watches over itself, and ends when it makes no progress. One that is stopped
-from outside (SIGSTOP, a frozen container) cannot: on Ray its driver kills it a little later; in the
-driver itself (`--executor inline`) it waits until somebody continues or kills it. `tread-lab status
-SWEEP` shows how long ago each run made progress.
+With `--hang-timeout SECONDS`, a run without a step for so long ends its process, with all stacks in
+`stacks.txt` of its folder, and starts again. `tread-lab status SWEEP` prints the last progress.
 
 | exit code | meaning |
 |---|---|

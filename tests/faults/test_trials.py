@@ -55,7 +55,7 @@ def test_a_trial_that_always_raises(place: Place) -> None:
     result = bad.result() or {}
     assert (fine.state(), bad.state(), result["kind"]) == ("completed", "failed", "exception")
     assert "a broken part" in result["reason"] and "in broken" in result["traceback"]
-    assert [attempt.ended for attempt in bad.attempts.read()] == ["exception", "exception"]
+    assert [attempt.ended for attempt in bad.attempts()] == ["exception", "exception"]
     assert place.sweep().wait() == FAILED  # not tried again unasked
     before = attempts(place.lab)
     place.finish("--retry-failed")
@@ -76,7 +76,7 @@ def test_a_loss_that_is_not_finite(place: Place) -> None:
     place.finish()
     fine, bad = cases(place)
     assert (fine.state(), bad.state()) == ("completed", "diverged")
-    assert [attempt.ended for attempt in bad.attempts.read()] == ["diverged"]
+    assert [attempt.ended for attempt in bad.attempts()] == ["diverged"]
     assert "diverged" in driver.said()
     row = trials_frame(place.lab, "small").set_index("run").loc[bad.name]
     assert row["state"] == "diverged" and row.filter(regex="[/@]").isna().all()
@@ -99,7 +99,7 @@ def test_out_of_memory(place: Place) -> None:
     assert driver.wait() == MISTAKE and "micro_batch" in driver.said()
     fine, bad = cases(place)
     assert fine.state() == "completed" and bad.result() is None
-    assert [attempt.ended for attempt in bad.attempts.read()] == ["oom"]
+    assert [attempt.ended for attempt in bad.attempts()] == ["oom"]
 
 
 @pytest.mark.fault(

@@ -93,7 +93,7 @@ def test_the_runs_of_a_lab_stand_by_name_with_their_attempts_and_reasons(tmp_pat
         folder = lab.lab.run_of(small_run(seed=seed))
         folder.create(small_run(seed=seed))
         for _ in range(2 - seed):
-            folder.attempts.close(folder.attempts.open(pid=1), "interrupted")
+            folder.close_attempt(folder.open_attempt(pid=1), "interrupted")
         folder.finish(RunState.FAILED if reason else RunState.COMPLETED, step=3, reason=reason)
     (lab.lab.run_of(small_run(seed=1)).path / "spec.yaml").write_text("cut")
     rows = lab.runs

@@ -10,7 +10,7 @@ from tread_lab.frames.reading import Record, Records, numbers
 from tread_lab.records.durable import read_json
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs import HeldoutSpec, signature
 
 RUN = signature(tiny_spec((2, 8)))
@@ -30,9 +30,13 @@ def test_a_record_is_what_the_folder_of_a_run_holds_now(tmp_path: Path) -> None:
     assert (record.costs, record.evaluations) == ({}, {})
     lab.run(RUN).reopen()
     assert read(lab).state == "interrupted"
-    lab.sweep("placement").add_stopped(Stopped(RUN, 7, "others are better"))
+    lab.sweep("placement").add_judgement(Judgement(RUN, 7, 0.5))
     record = read(lab)
-    assert (record.state, record.reason, record.steps) == ("stopped", "others are better", 7)
+    assert (record.state, record.reason, record.steps) == (
+        "stopped",
+        "asha at step 7: training gap +0.5000, others are better",
+        7,
+    )
     shutil.rmtree(lab.run(RUN).path)
     assert read(lab).state == "pending"
 

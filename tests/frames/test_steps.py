@@ -29,7 +29,7 @@ from tread_lab.specs import HeldoutSpec, RunSpec, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 HELDOUT = {"images": 8, "levels": 2}
 TRAIN = {"steps": 6, "batch": 8, "lr": 1e-3, "ema": 0.5}  # constant rate, decay a step

@@ -59,7 +59,6 @@ def test_the_lab_is_where_the_user_says_else_where_the_variable_says_else_here(
 def test_a_spec_is_written_once_in_the_order_of_its_fields(lab: Lab) -> None:
     run = lab.run("abc")
     run.create(SPEC)
-    run.create(decode(RunSpec, {"model": "DiT-S/2"}))  # what can be read is not written again
     assert run.spec() == SPEC
     lines = (run.path / "spec.yaml").read_text().splitlines()
     keys = [line.partition(":")[0] for line in lines if not line.startswith((" ", "-"))]
@@ -126,17 +125,12 @@ def test_a_state_follows_from_the_result_the_lock_and_the_log(lab: Lab) -> None:
     assert run.state() == "interrupted"
 
 
-def test_steps_to_keep_are_added_and_none_is_lost(lab: Lab) -> None:
-    run = lab.run("abc")
+def test_steps_to_keep_are_added(lab: Lab) -> None:
+    run = lab.run_of(tiny())
     assert run.kept_steps() == set()
-    run.keep_steps([])
-    assert not (run.path / "keep_steps.json").exists()
     for steps in ([20, 5], [5], [7]):
-        run.keep_steps(steps)
-    assert (run.kept_steps(), run.asked_steps()) == ({5, 7, 20}, set())
-    run.keep_steps([5], asked=[5])  # which was kept already
-    assert (run.kept_steps(), run.asked_steps()) == ({5, 7, 20}, {5})
-    assert "5" in (run.path / "keep_steps.json").read_text()
+        run.create(tiny(), keep_steps=steps)
+    assert run.kept_steps() == {5, 7, 20}
 
 
 def test_evaluations_of_the_end_are_those_that_name_no_step(lab: Lab) -> None:
@@ -153,7 +147,7 @@ def test_a_run_keeps_the_defaults_of_its_first_command(lab: Lab) -> None:
     first = EvaluationDefaults(sampler={"steps": 6, "guidance": 2}, reference=named)
     first = first.with_probes([HeldoutSpec(images=8, step=5)])
     for defaults in (first, EvaluationDefaults(sampler={"steps": 9})):
-        run.keep_defaults(defaults)
+        run.create(SPEC, defaults)
         assert run.evaluation_defaults() == first
     assert first.without_folders().reference == ReferenceSpec(name="coco")
     write_text(run.path / "evaluation_defaults.json", "{")

@@ -18,9 +18,8 @@ READERS: dict[str, Callable[[RunFolder], object]] = {
     "spec.yaml": RunFolder.spec,
     "result.json": RunFolder.state,
     "log.jsonl": RunFolder.entries,
-    "attempts.jsonl": lambda run: run.attempts.read(),
+    "attempts.jsonl": lambda run: run.attempts(),
     "keep_steps.json": RunFolder.kept_steps,
-    "origin.json": RunFolder.origin,
     "evaluation_defaults.json": RunFolder.evaluation_defaults,
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.sweep_folder import (
-    Stopped,
+    Judgement,
     Stopwatch,
     Suggestion,
     SweepFolder,
@@ -37,17 +37,15 @@ def test_a_suggestion_is_one_line_with_the_names_of_earlier_versions(tmp_path: P
     path = tmp_path / "asked.jsonl"
     assert LINE in path.read_text()
     assert sweep.suggestions() == [suggestion]
-    path.unlink()  # what earlier versions wrote down beside it is passed over
-    append_line(path, {**vars(suggestion), "trials": [TRIAL.tree()], "notes": {"round": 2}})
-    assert sweep.suggestions() == [suggestion]
 
 
-def test_run_was_stopped_where_it_was_last(tmp_path: Path) -> None:
+def test_judgements_are_kept_for_each_run(tmp_path: Path) -> None:
     sweep = SweepFolder(tmp_path)
-    sweep.add_stopped(Stopped("a", 1, "worse"))
-    for step in (9, 5):
-        sweep.add_stopped(Stopped("a", step, f"at {step}"))
-    assert sweep.stopped() == {"a": Stopped("a", 5, "at 5")}  # when it was stopped last
+    made = [Judgement("a", 5, 0.25, stopped=False), Judgement("a", 9, 0.5), Judgement("b", 5, -0.5)]
+    for judgement in made:
+        sweep.add_judgement(judgement)
+    assert sweep.judgements() == made
+    assert sweep.stopped() == {"a": made[1], "b": made[2]}
 
 
 def test_sessions_add_up_and_each_counts_its_longest_entry(tmp_path: Path) -> None:

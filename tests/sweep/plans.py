@@ -7,10 +7,11 @@ from typing import Any
 from tread_lab.records.lab import Lab
 from tread_lab.specs import RunSpec, decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
-from tread_lab.sweep.execution.executor import InlineExecutor
 from tread_lab.sweep.plan.plan import Plan, make_plan
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import Report
+from tread_lab.sweep.queues import ListQueue
+from tread_lab.sweep.run_task import Report
+from tread_lab.sweep.runner import InlineRunner
+from tread_lab.sweep.task import Task
 
 SMALL = {"depth": 4, "width": 16, "heads": 2}
 DEEP = {"depth": 8, "width": 16, "heads": 2}
@@ -35,5 +36,5 @@ def plan_of(run: RunSpec, name: str, **sweep: Any) -> Plan:
 def carry_out(lab: Lab, *tasks: Task) -> list[Report]:
     """Carry tasks out on the CPU, one after the other; give their reports."""
     reports: list[Report] = []
-    InlineExecutor(device="cpu").run(lab, tasks, reports.append)
+    InlineRunner(device="cpu").run(lab, ListQueue(tasks), reports.append)
     return reports

@@ -13,7 +13,7 @@ from tread_lab.specs import decode, encode
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.plan.plan import Plan, make_plan
 from tread_lab.sweep.plan.storage import store_plan
-from tread_lab.sweep.trial.trial import Report
+from tread_lab.sweep.run_task import Report
 
 BASE = Experiment(name="small", run=encode(small_run()), sampler={"steps": 2, "sigma_max": 10})
 DRAWN = {"samples": {"count": 4, "sampler": {"guidance": {"routes": ["1->1"]}}}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.pretender import ended_run
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.sweep.planned_sweep import load_sweep
 
 
@@ -38,7 +38,7 @@ def test_runs_of_the_lab_are_done_already(tmp_path: Path) -> None:
     last = sweep.plan.trials[-1].run
     with Lab(tmp_path).run(last).log() as log:
         log(1, **{"train/loss": 1.0})
-    Lab(tmp_path).sweep("route_placement").add_stopped(Stopped(last, 1, "others are better"))
+    Lab(tmp_path).sweep("route_placement").add_judgement(Judgement(last, 1, 0.5))
     later = load_sweep("route_placement.yaml", "controls=[]", "evaluate=[]", path=tmp_path)
     assert later.trials["state"].iloc[-1] == "stopped", "early, as everywhere"
 

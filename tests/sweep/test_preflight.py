@@ -26,7 +26,7 @@ from tread_lab.sweep import preflight as module
 from tread_lab.sweep.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
 from tread_lab.sweep.preflight import check_sampled, missing_files, preflight
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 FD = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
 BY_FILE = replace(FD, reference=decode(SamplesSpec, {"reference": "r.npz"}).reference)
@@ -123,10 +123,10 @@ def test_changed_data_are_noticed_and_other_data_are_no_mixture(lab: Lab, tmp_pa
     assert lab.run_of(one).evaluation(evaluations[0]).done
     shutil.move(tmp_path / "there", tmp_path / "one")
     latents("one", 3.0)
-    attempts = lab.run_of(one).attempts.read()
+    attempts = lab.run_of(one).attempts()
     with pytest.raises(UserError, match=rf"^data: {tmp_path / 'one'} holds other content"):
         carry_out(lab, Task(one, decode_evaluations(["heldout_loss"])))
-    assert lab.run_of(one).attempts.read() == attempts
+    assert lab.run_of(one).attempts() == attempts
     assert lab.run_of(DataDigests(lab).named(latents("one", 3.0))) != lab.run_of(one)
 
 

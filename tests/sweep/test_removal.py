@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sweep.plans import plan_of, tiny
-from tests.sweep.trial.test_task import family_plan
+from tests.sweep.test_task import family_plan
 from tests.synthetic import Synthetic, tiny_spec, write_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError, signature

@@ -30,7 +30,7 @@ def sweep(*words: str, name: str = "s", evaluate: str = LOSS) -> int:
 
 
 def attempts(lab: Lab) -> dict[str, int]:
-    return {run.name: len(run.attempts.read()) for run in lab.runs()}
+    return {run.name: len(run.attempts()) for run in lab.runs()}
 
 
 @pytest.mark.task(10, 11, 14)

@@ -33,7 +33,6 @@ def test_a_search_measures_as_many_cells_as_asked(sampler: str, run_sweep: Sweep
     done = frame[(frame["role"] == "trial") & (frame["state"] == "completed")]
     assert len(done) == 4 == len(suggested(lab)) and done["gap/heldout"].notna().all()
     assert len(attempts(lab)) == 5
-    assert lab.sweep("small").study_path.exists()
     before = attempts(lab)
     run_sweep(SPACE.replace("trials: 4", "trials: 5") % sampler)
     assert before.items() <= attempts(lab).items() and len(attempts(lab)) == 6
@@ -56,3 +55,18 @@ def test_a_killed_search_continues_with_the_same_cells(zygote: Zygote, tmp_path:
     assert sorted(attempts(cut.lab).values()) == [1, 1, 1, 1, 2]
     cells = trials(whole.lab).set_index("run")["gap/heldout"]
     assert trials(cut.lab).set_index("run")["gap/heldout"][cells.index].equals(cells)
+
+
+@pytest.mark.task(24)
+def test_early_stopping_ends_bad_cells_once(run_sweep: Sweep, lab: Lab) -> None:
+    text = f"""{FIXED}axes: {{route: ["0->1", "0->2", "0->3", "1->3"], rate: [0.5, 0.75]}}
+stop_early: {{grace: 2, reduction: 2}}
+{PROBE}"""
+    run_sweep(text)
+    states = trials(lab).set_index("run")["state"]
+    stopped = [run for run, state in states.items() if state == "stopped"]
+    assert 1 <= len(stopped) < 8 and (states == "completed").sum() == 9 - len(stopped)
+    assert all([*lab.run(run).checkpoints.glob("step-*")] for run in stopped)
+    before = attempts(lab)
+    run_sweep(text)
+    assert attempts(lab) == before

@@ -22,8 +22,8 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs import decode
 from tread_lab.specs.evaluation import HeldoutSpec
 from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
-from tread_lab.sweep.trial.task import Task
-from tread_lab.sweep.trial.trial import QUEUED, Report, run_trial
+from tread_lab.sweep.run_task import QUEUED, Report, run_task
+from tread_lab.sweep.task import Task
 from tread_lab.terminal import live_progress
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.live_progress import WorkDone, run_progress, sweep_progress
@@ -101,7 +101,7 @@ def test_time_left_follows_what_is_seen(
 
 def test_a_run_that_goes_on_from_before_its_last_entry_has_not_lost_what_is_done(lab: Lab) -> None:
     task = Task(tiny(steps=20))
-    with closing(run_trial(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
+    with closing(run_task(lab, task, torch.device("cpu"))) as steps:  # type: ignore[type-var]
         while next(steps).step < 15:
             pass
     work = WorkDone([task], [task], lab)

@@ -11,7 +11,7 @@ from tests.sweep.plans import HELDOUT, plan_of
 from tests.synthetic import small, tiny_spec, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopped, Suggestion
+from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.sweep.plan.forecast import RemainingTime
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.terminal.console import answers
@@ -108,7 +108,7 @@ def test_a_run_that_this_sweep_stopped_early_is_shown_so(lab: Lab, screen: Scree
     write_sweep(lab.root, small(states={(2, 8): "interrupted"}))
     plan = placements(stop_early="asha")
     folder = lab.sweep("placement")
-    folder.add_stopped(Stopped(plan.tasks[1].run, 7, "others are better"))
+    folder.add_judgement(Judgement(plan.tasks[1].run, 7, 0.5))
     screen("two runs were done", show, answers, plan, lab)
 
 

@@ -64,7 +64,7 @@ class Sweeps:
         """Train from step `first` to `last`, logging every fifth."""
         run = self.lab.run_of(spec)
         run.create(spec)
-        run.write_origin({"code": "abc1234-dirty", "device": "cpu"})
+        run.open_attempt(origin={"code": "abc1234-dirty", "device": "cpu"})
         with run.log() as log:
             for step in range(first, last + 1, 5):
                 values = {"train/loss": 1 / step, "train/images_per_s": 100 + clock}

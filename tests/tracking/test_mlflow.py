@@ -192,7 +192,7 @@ def test_view_compares_cells_that_ran(lab: Lab, sweeps: Sweeps, store: Store) ->
 
 def test_mixed_code_is_a_tag(lab: Lab, sweeps: Sweeps, store: Store) -> None:
     for spec, code in zip(sweeps.complete(), "aab"):
-        lab.run_of(spec).attempts.open(fingerprint={"code": code})
+        lab.run_of(spec).open_attempt(fingerprint={"code": code})
     sweeps.sync()
     marked = [store.tags(name).get("mixed", "") for name in sorted(store.runs())]
     assert marked == ["", "True", ""]

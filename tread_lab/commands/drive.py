@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,14 +14,15 @@ from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.sweep.execution.early_stopping import EarlyStopping
-from tread_lab.sweep.execution.executor import Interrupted
+from tread_lab.sweep.early_stopping import EarlyStopping
 from tread_lab.sweep.plan.forecast import task_flops
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.preflight import check_references, preflight
-from tread_lab.sweep.search.hours import TimedQueue
-from tread_lab.sweep.trial.task import ListQueue, Task, TaskQueue
+from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
+from tread_lab.sweep.resources import make_runner
+from tread_lab.sweep.runner import Interrupted
+from tread_lab.sweep.task import Task
 from tread_lab.terminal.console import notices, say, show_lines
 from tread_lab.terminal.live_progress import sweep_progress
 from tread_lab.terminal.status import show_unfinished
@@ -34,8 +36,6 @@ def drive(launch: Launch) -> int:
         UserError: a mistake of some runs, raised once the others have ended.
     """
     options, lab, plan = launch.options, launch.lab, launch.plan
-    if plan.stop_early is not None and not launch.kind.side_by_side:
-        raise UserError("stop_early: needs trials beside each other: use --executor ray, or null")
     folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
     show_lines(notices, preflight(open_tasks, launch.devices))
@@ -43,7 +43,7 @@ def drive(launch: Launch) -> int:
         store_plan(folder, plan)
         folder.keep_command(_command(options, lab))
         if plan.stop_early is None:  # all runs go on
-            folder.stopped_path.unlink(missing_ok=True)
+            shutil.rmtree(folder.judged_path, ignore_errors=True)
         show(launch, notices)
         queue = _queue(lab, plan, open_tasks)
         mistake = None
@@ -78,16 +78,20 @@ def _command(options: Sweep, lab: Lab) -> list[str]:
 def _execute(launch: Launch, queue: TimedQueue) -> None:
     """Run the tasks of the queue, with live progress and a tracker beside them."""
     lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
-    executor = launch.kind.make(
-        launch.resources, launch.options.hang_timeout, EarlyStopping.of(plan, lab)
+    runner = make_runner(
+        launch.options.executor,
+        launch.resources,
+        runs_per_device=launch.devices.runs_per_device,
+        hang_timeout=launch.options.hang_timeout,
+        early=EarlyStopping.of(plan, lab),
     )
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
         stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
         stack.enter_context(tracked(lab, plan.name, launch.options.tracker))
         watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
-        stack.callback(queue.close)
-        executor.run(lab, queue, watch)
+        stack.callback(queue.watch.note, now=True)
+        runner.run(lab, queue, watch)
 
 
 def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:

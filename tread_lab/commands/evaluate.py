@@ -31,10 +31,10 @@ from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.signature import signature
-from tread_lab.sweep.execution.executor import UserErrors
 from tread_lab.sweep.plan.plan import started_tasks
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.preflight import check_references
+from tread_lab.sweep.runner import UserErrors
 from tread_lab.terminal.console import answer, metrics_line, notices, show_lines
 from tread_lab.terminal.plan import Measurement, show_measurements
 from tread_lab.terminal.progress import with_progress
@@ -55,7 +55,7 @@ def evaluate(options: Evaluate) -> int:
     rows, user_errors = [], UserErrors()
     measurements, defaults = _to_measure(lab, name, options.evaluations, options.reference)
     names = MetricNames(defaults)
-    check_samplers(open_evaluations(measurements), defaults)
+    check_samplers(open_evaluations(measurements))
     check_references(measurements)
     if options.plan:
         show_measurements(_planned(measurements, names), as_json=as_json)

@@ -10,12 +10,12 @@ from rich.console import Console
 from tread_lab.commands.options import Sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import hours_text
-from tread_lab.sweep.execution.executors import ExecutorKind, TrialResources
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_line
 from tread_lab.sweep.plan.forecast import forecast
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.resources import RunResources
+from tread_lab.sweep.task import Task
 from tread_lab.terminal.console import show_lines
 from tread_lab.terminal.plan import hours_lines, show_plan
 
@@ -34,8 +34,7 @@ class Launch:
     plan: Plan
     begun: Sequence[Task]
     open_tasks: Sequence[Task]
-    kind: ExecutorKind
-    resources: TrialResources
+    resources: RunResources
     devices: Devices
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tread_lab.commands.declare import argument, count, not_negative, option
-from tread_lab.sweep.execution.executors import EXECUTORS
+from tread_lab.sweep.resources import EXECUTORS
 
 DONE = 0
 UNFINISHED = 1
@@ -66,11 +66,10 @@ class OnDevice:
 
 @dataclass(kw_only=True)
 class Watched:
-    """A command that watches over runs."""
+    """A command that trains runs."""
 
     hang_timeout: float | None = option(
-        "stop and retry a run that makes no progress for so long, or for ten times as long before"
-        " its first step; 0: never (default: 50 of its own steps, at least 10 minutes)",
+        "seconds without a step after which a run's process ends and starts again (no limit)",
         type=not_negative,
         metavar="SECONDS",
     )
@@ -100,14 +99,8 @@ class Sweep(Driven, OnDevice, AsJson):
     """plan and run a sweep file"""
 
     plan: bool = option("print the plan and stop", False)
-    retry_failed: str | None = option(
-        "run all failed runs again, or only --retry-failed=KIND,KIND of exception, died, hung,"
-        " parent; put it last",
-        nargs="?",
-        const="",
-        metavar="KINDS",
-    )
-    executor: str = option(default="ray", choices=tuple(EXECUTORS))
+    retry_failed: bool = option("run all failed runs again", False)
+    executor: str = option(default="ray", choices=EXECUTORS)
     gpus: float | None = option(
         "GPUs per run, or a share such as 0.5 (default: 1 if there is a GPU)", type=not_negative
     )

@@ -55,7 +55,7 @@ unset RAY_ADDRESS
 each=(srun --quiet --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="$cores")
 "${each[@]}" --kill-on-bad-exit=1 bash -c "$(declare -f free_port node); node" &
 cluster=$!
-export RAY_ADDRESS=$host:$port TREAD_LAB_NODES=$SLURM_JOB_NUM_NODES
+export RAY_ADDRESS=$host:$port
 say "$SLURM_JOB_NUM_NODES nodes, Ray at $RAY_ADDRESS, runs until $(date '+%F %T' -d "@$stop")"
 
 # What this job leaves for the next one is newer than this file.
@@ -69,7 +69,12 @@ progress() {
 
 code=3
 lives() { kill -0 "$cluster" 2>/dev/null; } # a head that ends, ends srun
-while lives && ((SECONDS < 600)) && ! (: <"/dev/tcp/$host/$port") 2>/dev/null; do sleep 1; done
+joined() { # all nodes have joined the cluster; a head whose start is repeated counts as none
+  "$python" -c 'import sys, ray
+ray.init(log_to_driver=False, logging_level="ERROR")
+sys.exit(sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[1]))' "$SLURM_JOB_NUM_NODES" 2>/dev/null
+}
+while lives && ((SECONDS < 600)) && ! joined; do sleep 1; done
 if lives; then
   left=$((stop - $(date +%s)))
   # SIGTERM by the clock: runs write checkpoints. What still runs near the end is killed.

@@ -14,8 +14,8 @@ from tread_lab.cost.training import cost
 from tread_lab.hardware import AMPERE
 from tread_lab.records.lab import Lab
 from tread_lab.specs.run import RunSpec
-from tread_lab.sweep.execution.executors import TrialResources
 from tread_lab.sweep.expand import expand
+from tread_lab.sweep.resources import RunResources
 
 _BODY = Path(__file__).with_name("slurm.sh")
 
@@ -32,13 +32,13 @@ def slurm(options: Slurm) -> int:
     options = dataclasses.replace(options, root=str(lab))
     share = options.gpus_per_run
     gpus = float(options.gpus > 0) if share is None else share
-    resources = TrialResources(cpus=options.cpus, gpus=gpus, processes=options.processes)
+    resources = RunResources(cpus=options.cpus, gpus=gpus, processes=options.processes)
     runs = max(1, int(options.gpus / gpus)) if gpus else 1
     asked = [
         f"--job-name={options.name or name}",
         f"--nodes={options.nodes}",
         "--ntasks-per-node=1",
-        f"--cpus-per-task={options.cores or runs * resources.of_run['cpu']:g}",
+        f"--cpus-per-task={options.cores or runs * resources.cores:g}",
         *([f"--gres=gpu:{options.gpus}"] if options.gpus else []),
         f"--time={options.time}",
         "--no-requeue" if options.resubmit else "--requeue",

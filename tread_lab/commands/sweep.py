@@ -11,16 +11,14 @@ from tread_lab.commands.resolve import check_one_device, gpus_per_run, visible_d
 from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
-from tread_lab.specs.errors import lookup
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import OWN_FEATURES, by_extractor
 from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.execution.executors import EXECUTORS, TrialResources
 from tread_lab.sweep.plan.devices import check_precisions
 from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_tasks
 from tread_lab.sweep.plan.storage import check_edit, plan_with_costs
-from tread_lab.sweep.trial.retry import failed_kind, failed_tasks, reopen
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.resources import RunResources, devices_of
+from tread_lab.sweep.task import Task
 from tread_lab.terminal.console import answers, notices, say, show_lines
 
 
@@ -28,7 +26,6 @@ def sweep(options: Sweep) -> int:
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
     check_one_device()
     device = visible_device(options.device, ray=options.executor == "ray")
-    kind = lookup(EXECUTORS, options.executor, "--executor")
     check_known(options.tracker)
     lab = Lab.at(options.root)
     if not options.plan:
@@ -36,8 +33,8 @@ def sweep(options: Sweep) -> int:
     name, spec, experiment = load_sweep(options.file, options.overrides)
     gpus = gpus_per_run(options.gpus, device)
     counts = (options.concurrent, options.processes)
-    resources = TrialResources(device, options.cpus, gpus, *counts)
-    devices = kind.devices(resources)
+    resources = RunResources(device, options.cpus, gpus, *counts)
+    devices = devices_of(options.executor, resources)
     digests = DataDigests(lab, say).named
     plan = plan_sweep(lab, options.name or name, spec, experiment, devices, digests, say=say)
     possible = plan.possible_tasks
@@ -46,11 +43,10 @@ def sweep(options: Sweep) -> int:
     check_precisions((precision for task in possible for precision in _precisions(task)), devices)
     _check_early(plan, lab)
     begun, retried = started_tasks(plan, lab), list[Task]()
-    if options.retry_failed is not None:
-        kinds = [kind for kind in options.retry_failed.split(",") if kind]
-        retried = _retry_failed(lab, plan, begun, kinds, dry_run=options.plan)
+    if options.retry_failed:
+        retried = _retry_failed(lab, plan, begun, dry_run=options.plan)
     open_tasks = pending_tasks(plan, lab)
-    launch = Launch(options, lab, plan, begun, open_tasks, kind, resources, devices)
+    launch = Launch(options, lab, plan, begun, open_tasks, resources, devices)
     if not options.plan:
         from tread_lab.commands.drive import drive  # torch
 
@@ -98,19 +94,19 @@ def _reads_files(task: Task) -> bool:
 def _check_early(plan: Plan, lab: Lab, again: Sequence[str] = ()) -> None:
     """Refuse what early stopping cannot judge."""
     if plan.stop_early is not None:
-        from tread_lab.sweep.execution.early_stopping import EarlyStopping  # torch
+        from tread_lab.sweep.early_stopping import EarlyStopping  # torch
 
         EarlyStopping.of(plan, lab, again=again)
 
 
-def _retry_failed(
-    lab: Lab, plan: Plan, begun: Sequence[Task], kinds: Sequence[str], *, dry_run: bool
-) -> list[Task]:
+def _retry_failed(lab: Lab, plan: Plan, begun: Sequence[Task], *, dry_run: bool) -> list[Task]:
     """Say and return which failed runs are run again; unless it is a dry run reopen them.
 
     Of a search they are of cells that it has suggested: others it may never run.
     """
-    tasks = failed_tasks(lab, begun, kinds)
+    from tread_lab.sweep.run_task import failed_kind, failed_tasks, reopen  # torch
+
+    tasks = failed_tasks(lab, begun)
     _check_early(plan, lab, [task.run for task in tasks])  # before any is reopened
     folders = [lab.run(task.run) for task in tasks]
     names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)

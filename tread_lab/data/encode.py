@@ -103,8 +103,8 @@ def encode(
             cropped = crops(images, todo, stored.size, workers=workers, skip_damaged=skip_damaged)
             for k, (rows, (numbers, crops_BCHW)) in enumerate(zip(todo, cropped)):
                 turn = k % len(devices)
-                job = _encode, parts, rows, numbers, crops_BCHW, encoders[turn], stored
-                yield pools[turn].submit(*job)
+                batch_of = numbers, crops_BCHW, encoders[turn], stored
+                yield pools[turn].submit(_encode, parts, rows, *batch_of)
 
         for size, whole in ahead(encoding(), len(devices)):
             done, damaged = done + size, damaged + size - whole

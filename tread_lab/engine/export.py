@@ -142,7 +142,7 @@ def _heldout_captions(spec: RunSpec) -> list[Captions] | None:
 def _recorded(folder: RunFolder, name: str) -> str | None:
     """Return the digest of what a run was made or measured with, `None` if it has no record."""
     measured = ((evaluation.read() or {}).get("made_with") for evaluation in folder.evaluations())
-    made = [*measured, *(attempt.fingerprint for attempt in folder.attempts.read())]
+    made = [*measured, *(attempt.fingerprint for attempt in folder.attempts())]
     return next((found[name] for found in reversed(made) if found and name in found), None)
 
 
@@ -223,7 +223,7 @@ def _table(rows: list[str]) -> str:
 def _provenance(folder: RunFolder, weights: str) -> str:
     """Return code, packages and data of the last attempt; no folder of its machine."""
     origin = (folder.origin() or [{}])[-1]
-    found = next((a.fingerprint for a in reversed(folder.attempts.read()) if a.fingerprint), {})
+    found = next((a.fingerprint for a in reversed(folder.attempts()) if a.fingerprint), {})
     made = {" ".join(w for w in name.split() if "/" not in w): d for name, d in found.items()}
     packages = ", ".join(f"{name} {v}" for name, v in (origin.get("packages") or {}).items())
     facts = {

@@ -216,6 +216,11 @@ class HereProcesses:
             Ranks.end()
 
 
+def processes_here(count: int) -> Processes:
+    """Return how `count` processes of a run come to be."""
+    return OneProcess() if count == 1 else HereProcesses(count)
+
+
 class Follower:
     """A process of this machine that carries out `engine.follow`; it ends when rank 0 does, however
     that comes."""

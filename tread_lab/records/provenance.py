@@ -42,7 +42,7 @@ class ProvenanceDifference:
 def provenances_of(lab: Lab, runs: Iterable[str]) -> dict[str, list[Mapping[str, str]]]:
     """Return the provenance of every attempt at these runs, and of every evaluation of them."""
     folders = map(lab.run, runs)
-    return {f.name: [*(a.fingerprint for a in f.attempts.read()), *measured(f)] for f in folders}
+    return {f.name: [*(a.fingerprint for a in f.attempts()), *measured(f)] for f in folders}
 
 
 def mixtures(lab: Lab, runs: Iterable[str]) -> list[str]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.attempts import Attempts
+from tread_lab.records.attempts import SENTENCES, Attempt, attempts_of
 from tread_lab.records.durable import read_json, write_json, write_text
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.locks import exclusive, is_held
-from tread_lab.records.log import Entry, LogWriter, latest, read_entries
+from tread_lab.records.log import (
+    Entry,
+    LogWriter,
+    append_line,
+    latest,
+    read_entries,
+    read_lines,
+)
 from tread_lab.records.status import RunState
 from tread_lab.specs.decode import decode, encode
 from tread_lab.specs.errors import UserError
@@ -99,18 +107,23 @@ class RunFolder:
         """Whether a process works at this run."""
         return is_held(self.path / LOCK)
 
-    def create(self, spec: RunSpec) -> None:
-        """Write the resolved spec, once, and where its data lie if that has changed since."""
-        stored = self.spec_tree()
-        if stored is None:
-            write_text(self.path / "spec.yaml", dump_yaml(encode(spec)))
-        elif stored.get("data", {}).get("path") != spec.data.path:
-            write_json(self.path / "data.json", {"path": spec.data.path})
+    def create(
+        self,
+        spec: RunSpec,
+        defaults: EvaluationDefaults | None = None,
+        keep_steps: Iterable[int] = (),
+    ) -> None:
+        """Write the resolved spec, what later evaluations leave unsaid, and steps to keep.
 
-    def keep_defaults(self, defaults: EvaluationDefaults) -> None:
-        """Keep what evaluations of the run leave unsaid; what its first command kept stays."""
-        if not (self.path / DEFAULTS).exists():
+        The first defaults stay, and so do all steps that were to be kept.
+        """
+        path, text = self.path / "spec.yaml", dump_yaml(encode(spec))
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
+        if defaults is not None and not (self.path / DEFAULTS).exists():
             write_json(self.path / DEFAULTS, encode(defaults))
+        if new := set(keep_steps) - self.kept_steps():
+            write_json(self.path / "keep_steps.json", sorted(self.kept_steps() | new))
 
     def evaluation_defaults(self) -> EvaluationDefaults:
         """Return what evaluations of the run leave unsaid; defaults of the classes for a run that
@@ -148,7 +161,7 @@ class RunFolder:
         if self.exported:
             return dict((read_json(self.path / CONFIG) or {}).get("trained_with") or {})
         found = dict[str, list[str]]()
-        for name, digest in (f for a in self.attempts.read() for f in a.fingerprint.items()):
+        for name, digest in (f for a in self.attempts() for f in a.fingerprint.items()):
             if name.startswith("weights ") and digest not in found.setdefault(name, []):
                 found[name].append(digest)
         return found
@@ -164,7 +177,7 @@ class RunFolder:
         """Return the tree of the spec, `None` if its file is absent.
 
         Raises:
-            UserError: a file is not YAML or JSON; names it.
+            UserError: the file is not YAML; names it.
         """
         path = self.path / "spec.yaml"
         try:
@@ -172,43 +185,36 @@ class RunFolder:
         except OSError:
             return None
         tree: dict[str, Any] = load_yaml(text, str(path))
-        moved = read_json(self.path / "data.json")
-        return tree if moved is None else {**tree, "data": {**tree.get("data", {}), **moved}}
+        return tree
+
+    def attempts(self) -> list[Attempt]:
+        """Return all attempts in order."""
+        return attempts_of(read_lines(self.attempts_path))
 
     @property
-    def attempts(self) -> Attempts:
-        return Attempts(self.path / "attempts.jsonl")
+    def attempts_path(self) -> Path:
+        return self.path / "attempts.jsonl"
 
-    def keep_steps(self, steps: Iterable[int], *, asked: Iterable[int] = ()) -> None:
-        """Add steps whose checkpoints training must not remove; none that was added is lost.
+    def open_attempt(self, **facts: Any) -> Attempt:
+        """Begin the next attempt."""
+        attempt = Attempt(n=len(self.attempts()) + 1, time=time.time(), **facts)
+        append_line(self.attempts_path, vars(attempt))
+        return attempt
 
-        Args:
-            asked: steps that people want to keep for good, by this attempt's spec.
-        """
-        before = self.kept_steps(), self.asked_steps()
-        kept, wanted = before[0] | set(steps), before[1] | set(asked)
-        if kept - before[0] or wanted - before[1]:
-            own = {"steps": sorted(kept), "asked": sorted(wanted)}
-            write_json(self.path / "keep_steps.json", own)
+    def close_attempt(self, attempt: Attempt, ended: str, **facts: Any) -> Attempt:
+        """Record how an attempt ended, a key of `SENTENCES`."""
+        assert ended in SENTENCES, ended
+        append_line(self.attempts_path, {"n": attempt.n, "ended": ended, **facts})
+        return replace(attempt, ended=ended, **facts)
 
     def kept_steps(self) -> set[int]:
         """Return the steps whose checkpoints training must not remove."""
-        return set(self._listed("keep_steps.json", "steps"))
-
-    def asked_steps(self) -> set[int]:
-        """Return the steps that nothing removes: of the first attempt's spec, and of later ones."""
-        execution = (self.spec_tree() or {}).get("execution") or {}
-        later = self._listed("keep_steps.json", "asked")
-        return {*(execution.get("keep_steps") or ()), *later}
-
-    def stack_dump(self, attempt: int) -> Path:
-        """Return the file with the stacks of an attempt that was ended for making no progress."""
-        return self.path / "stacks" / f"attempt-{attempt}.txt"
+        return set(read_json(self.path / "keep_steps.json") or ())
 
     @property
-    def heartbeat_path(self) -> Path:
-        """The file that an attempt touches while it makes progress."""
-        return self.path / ".pulse"
+    def stacks_path(self) -> Path:
+        """The file with all stacks of an attempt that was ended for making no step in time."""
+        return self.path / "stacks.txt"
 
     def log(self) -> LogWriter:
         return LogWriter(self.log_path)
@@ -217,16 +223,13 @@ class RunFolder:
         """Return one entry per (key, step), in order of steps."""
         return latest(read_entries(self.log_path))
 
-    def write_origin(self, attempt: dict[str, Any]) -> None:
-        """Add where and with what this attempt runs; earlier attempts stay."""
-        write_json(self.path / "origin.json", {"attempts": [*self.origin(), attempt]})
-
     def origin(self) -> list[dict[str, Any]]:
-        return self._listed("origin.json", "attempts")
-
-    def _listed(self, file: str, key: str) -> list[Any]:
-        """Return the list in a file; empty without the file."""
-        return list((read_json(self.path / file) or {}).get(key, ()))
+        """Return where and with what each attempt trained."""
+        return [
+            {**attempt.origin, "started": attempt.time, "devices": attempt.devices}
+            for attempt in self.attempts()
+            if attempt.origin
+        ]
 
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""

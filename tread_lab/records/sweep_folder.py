@@ -40,12 +40,22 @@ class Suggestion(Generic[AnySpec]):
 
 
 @dataclass(frozen=True)
-class Stopped:
-    """At which step a sweep stopped one of its runs, and why."""
+class Judgement:
+    """What early stopping found of a run at a step.
+
+    Attributes:
+        gap: the mean training loss less the baseline's.
+        stopped: whether the run ended there.
+    """
 
     run: str
     step: int
-    reason: str
+    gap: float
+    stopped: bool = True
+
+    @property
+    def reason(self) -> str:
+        return f"asha at step {self.step}: training gap {self.gap:+.4f}, others are better"
 
 
 @dataclass(frozen=True)
@@ -157,12 +167,9 @@ class SweepFolder:
         return self.path / "spent.jsonl"
 
     @property
-    def stopped_path(self) -> Path:
-        return self.path / "stopped.jsonl"
-
-    @property
-    def study_path(self) -> Path:
-        return self.path / "study.db"
+    def judged_path(self) -> Path:
+        """The folder of what early stopping found, a file for each run, written by its process."""
+        return self.path / "judged"
 
     def add_suggestion(self, suggestion: Suggestion[Spec]) -> None:
         """Write a suggestion down before any of its runs starts."""
@@ -177,16 +184,17 @@ class SweepFolder:
         ]
         return sorted(suggestions, key=lambda suggestion: suggestion.number)
 
-    def add_stopped(self, stopped: Stopped) -> None:
-        """Record that a run was stopped."""
-        append_line(self.stopped_path, vars(stopped))
+    def add_judgement(self, judgement: Judgement) -> None:
+        append_line(self.judged_path / f"{judgement.run}.jsonl", vars(judgement))
 
-    def stopped(self) -> dict[str, Stopped]:
-        """Return by run where each was stopped early last."""
-        return {
-            tree["run"]: Stopped(tree["run"], tree["step"], tree["reason"])
-            for tree in read_lines(self.stopped_path)
-        }
+    def judgements(self) -> list[Judgement]:
+        """Return all that early stopping has found."""
+        paths = sorted(self.judged_path.glob("*.jsonl"))
+        return [Judgement(**tree) for path in paths for tree in read_lines(path)]
+
+    def stopped(self) -> dict[str, Judgement]:
+        """Return by run where each was stopped early."""
+        return {judged.run: judged for judged in self.judgements() if judged.stopped}
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock the sweep against other drivers until the block, or the process, ends."""
@@ -222,7 +230,7 @@ class SweepFolder:
         return read_plan(self.plan_path)
 
 
-def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Stopped]) -> RunState:
+def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Judgement]) -> RunState:
     """Return the state of a run as the sweep that stopped it sees it."""
     return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state
 

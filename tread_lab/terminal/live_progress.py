@@ -15,11 +15,11 @@ from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counts_text, duration
-from tread_lab.sweep.execution.executor import ReportHandler
 from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.trial.task import Task, kept_share
-from tread_lab.sweep.trial.trial import QUEUED, UNDER_WAY, Report
+from tread_lab.sweep.run_task import QUEUED, UNDER_WAY, Report
+from tread_lab.sweep.runner import ReportHandler
+from tread_lab.sweep.task import Task, kept_share
 from tread_lab.terminal.console import notices, say
 
 _MIN_SECONDS, _MIN_SHARE = 5.0, 0.005  # no time left is shown before these

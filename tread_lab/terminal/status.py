@@ -20,7 +20,7 @@ from tread_lab.records.provenance import measured, mixtures, provenance_differen
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs.cell import Tree
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
@@ -114,7 +114,7 @@ class _SweepStatus:
     lab: Lab
     plan: StoredPlan
     runs: Mapping[str, Tree]
-    stopped: Mapping[str, Stopped]
+    stopped: Mapping[str, Judgement]
 
     @staticmethod
     def read(lab: Lab, name: str) -> _SweepStatus:
@@ -174,7 +174,7 @@ def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool
         whole: runs that are known to lack nothing.
     """
     from tread_lab.sweep.plan.storage import load_plan
-    from tread_lab.sweep.trial.task import is_complete
+    from tread_lab.sweep.task import is_complete
 
     tasks = load_plan(lab.sweep(name)).tasks
     folders = [lab.run(task.run) for task in tasks]

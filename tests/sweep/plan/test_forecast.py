@@ -27,7 +27,7 @@ from tread_lab.sweep.plan.forecast import (
     forecast,
     makespan,
 )
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 CPU = Devices((DeviceFacts("cpu", "x86_64", ("fp32",)),))
 H200 = Devices((DeviceFacts("cuda", "NVIDIA H200", ("fp32", "bf16")),))
@@ -39,8 +39,7 @@ def timed_run(lab: Lab, spec: RunSpec, seconds: float, model: str) -> RunFolder:
     """What a completed run leaves behind: its device, its attempt and its step time."""
     folder = lab.run_of(spec)
     folder.create(spec)
-    folder.write_origin({"device": model, "model": model, "threads": 1})
-    folder.attempts.open()
+    folder.open_attempt(origin={"device": model, "model": model, "threads": 1})
     folder.finish(RunState.COMPLETED, step=spec.train.steps, metrics={STEP_SECONDS: seconds})
     return folder
 
@@ -86,7 +85,7 @@ def test_newest_eight_runs_count(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    "lack", ["metrics", "spec.yaml", "origin.json", "completion", "device", "network"]
+    "lack", ["metrics", "spec.yaml", "attempts.jsonl", "completion", "device", "network"]
 )
 def test_other_runs_do_not_count(lab: Lab, lack: str) -> None:
     run = tiny(train={"batch": 4}) if lack == "network" else DENSE

@@ -15,7 +15,7 @@ from tread_lab.config.load import load_sweep, shipped_folder
 from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped, Suggestion
+from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.specs import decode, encode
 from tread_lab.specs.sweep import Experiment, StopEarlySpec, SweepSpec
 from tread_lab.sweep.match import steps_off
@@ -120,7 +120,7 @@ def test_a_run_stopped_early_is_open_where_the_plan_stops_none(
     lab: Lab, early: StopEarlySpec | None, left: int
 ) -> None:
     plan = replace(planned(evaluate=[]), stop_early=early)
-    lab.sweep("p").add_stopped(Stopped(plan.trials[2].run, 5, "worse"))
+    lab.sweep("p").add_judgement(Judgement(plan.trials[2].run, 5, 0.5))
     ended_run(lab, plan.trials[0].spec, step=20)
     assert len(plan.open_tasks(lab)) == left
     assert plan.open_of(lab, plan.tasks[:1]) == []
@@ -130,7 +130,7 @@ def test_a_run_that_was_stopped_and_completed_since_is_open_until_it_is_measured
     plan = replace(planned(), stop_early=StopEarlySpec())
     task, folder = plan.tasks[2], lab.run(plan.tasks[2].run)
     folder.create(task.spec)
-    lab.sweep("p").add_stopped(Stopped(task.run, 5, "worse"))
+    lab.sweep("p").add_judgement(Judgement(task.run, 5, 0.5))
     assert plan.open_of(lab, [task]) == []
     folder.finish(RunState.COMPLETED, step=20)
     assert plan.open_of(lab, [task]) == [task]

@@ -9,18 +9,12 @@ from typing import Any, get_args, get_type_hints
 
 import optuna
 import pytest
-from optuna.distributions import (
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import TrialState
 
 from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.frames import trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs import UserError
 from tread_lab.specs.sweep import SearchSpec, StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan
@@ -56,7 +50,7 @@ def searched(lab: Lab, plan: Plan, **pretender: Any) -> Pretender:
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_no_cell_is_asked_for_twice_until_each_was_tried(sampler: str) -> None:
+def test_no_cell_is_suggested_twice(sampler: str) -> None:
     space, observations = Space(CELLS[:12]), list[Observation]()
     goals = ["heldout/loss", "cost/train_flops"]
     spec = SearchSpec(sampler=sampler, startup=3, objectives=tuple(goals))  # type: ignore[arg-type]
@@ -86,19 +80,19 @@ def test_gp_keeps_away_from_cells_that_diverge() -> None:
     assert all(propose(replace(spec, seed=k), ["gap/heldout"], space, seen) < 20 for k in seeds)
 
 
-def test_the_samplers_are_those_of_the_spec_and_another_one_is_an_error() -> None:
+def test_unknown_sampler_is_refused() -> None:
     assert set(SAMPLERS) == set(get_args(get_type_hints(SearchSpec)["sampler"]))
     spec = SearchSpec(sampler="gpp")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"search\.sampler: unknown 'gpp', did you mean 'gp'"):
         propose(spec, ["heldout/loss"], Space(CELLS), [])
 
 
-def test_an_objective_of_which_more_is_better_is_maximised() -> None:
+def test_objectives_have_their_direction() -> None:
     goals = ["heldout/loss", "throughput/images_per_s", "is@10k"]
     assert directions(goals) == ["minimize", "maximize", "maximize"]
 
 
-def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(lab: Lab) -> None:
+def test_stopped_run_is_bad_while_locked(lab: Lab) -> None:
     plan = replace(planned(parallel=1), stop_early=StopEarlySpec())
     store_plan(lab.sweep(plan.name), plan)
     pretender, queue = Pretender(lab), SearchQueue(lab, plan)
@@ -110,7 +104,7 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(lab: 
     for ended in (task, other):
         folder = lab.run_of(ended.spec)
         folder.create(ended.spec)
-        lab.sweep(plan.name).add_stopped(Stopped(folder.name, 5, "made up"))
+        lab.sweep(plan.name).add_judgement(Judgement(folder.name, 5, 0.5))
     with lab.run(task.run).lock():
         queue.ended(task)
         queue.ended(other)
@@ -118,7 +112,7 @@ def test_a_trial_stopped_early_is_the_same_while_its_worker_still_holds_it(lab: 
     assert [cell.state for cell in SearchQueue(lab, plan).observations] == ["bad"]
 
 
-def test_the_same_trials_come_whatever_ends_first(lab: Lab, tmp_path: Any) -> None:
+def test_suggestions_ignore_the_order_of_ends(lab: Lab, tmp_path: Any) -> None:
     plan = planned(parallel=3, trials=6)
     first = searched(lab, plan)
     assert len(first.done) == 2 + 2 * 6  # baselines and cells, a run for each seed
@@ -129,14 +123,13 @@ def test_the_same_trials_come_whatever_ends_first(lab: Lab, tmp_path: Any) -> No
         assert cells(other) == cells(lab)
 
 
-def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tmp_path: Any) -> None:
+def test_interrupted_search_repeats_its_suggestions(lab: Lab, tmp_path: Any) -> None:
     plan, whole = planned(trials=6), Lab(tmp_path / "whole")
     searched(whole, plan)
     searched(lab, plan, most=7, slots=2)
     before = cells(lab)
     assert 0 < len(before) < 6
     folder = lab.sweep("searched")
-    folder.study_path.write_bytes(b"not a database")
     with folder.suggestions_path.open("a") as file:
         file.write('{"number": 9, "cell"')  # torn in the middle of a write
     again = searched(lab, plan)
@@ -148,29 +141,7 @@ def test_what_was_cut_off_goes_on_with_the_same_trials(lab: Lab, tmp_path: Any) 
     assert searched(elsewhere, plan).done == [] and cells(elsewhere) == cells(whole)
 
 
-def test_optuna_reads_the_study_and_it_is_made_anew_when_lost(lab: Lab) -> None:
-    plan, folder = planned(), lab.sweep("searched")
-    first = propose(plan.search_spec, ["heldout/loss"], Space(plan.space), [])
-    route = "{start}->{end}".format(**plan.space[first])
-    assert len(searched(lab, plan, diverges=route).done) == 2 + 2 * 6
-    for lost in (False, True):
-        if lost:
-            folder.study_path.unlink()
-            SearchQueue(lab, plan)
-        study = optuna.load_study(study_name="searched", storage=f"sqlite:///{folder.study_path}")
-        assert [t.params for t in study.trials] == cells(lab)
-        diverged, *measured = study.trials
-        assert diverged.state == TrialState.PRUNED and diverged.values is None, "it is no number"
-        assert {t.state for t in measured} == {TrialState.COMPLETE}
-        assert study.metric_names == ["heldout/loss"]
-        assert study.best_value == pytest.approx(min(t.value for t in measured))
-        assert diverged.distributions["end"].to_internal_repr(7) == 7.0
-        assert set(diverged.user_attrs) == {"cell", "runs", "train_flops"}
-        assert len(diverged.user_attrs["runs"]) == 2 and diverged.user_attrs["train_flops"] > 0
-        study._storage.remove_session()
-
-
-def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(lab: Lab) -> None:
+def test_search_grows_with_its_trials(lab: Lab) -> None:
     plan, folder = planned(trials=2), lab.sweep("searched")
     store_plan(folder, plan)
     stored = folder.plan()
@@ -189,7 +160,7 @@ def test_the_plan_says_how_many_cells_are_tried_while_more_trials_go_on(lab: Lab
         check_edit(folder, planned(seed=1))
 
 
-def test_a_suggestion_depends_on_the_seed_of_the_search_and_on_its_number() -> None:
+def test_suggestion_depends_on_seed_and_number() -> None:
     chosen = []
     for seed, seen in ((0, 0), (0, 1), (1, 0)):
         spec, observations = SearchSpec(sampler="random", seed=seed), [Observation(35)] * seen
@@ -198,7 +169,7 @@ def test_a_suggestion_depends_on_the_seed_of_the_search_and_on_its_number() -> N
 
 
 @pytest.mark.parametrize("kind", ["tpe", "gp"])
-def test_a_sampler_draws_at_random_until_as_many_cells_are_measured_as_it_starts_with(
+def test_sampler_starts_at_random(
     kind: Any,
 ) -> None:
     """Later it does as the results say, whatever the seed draws."""
@@ -213,21 +184,7 @@ def test_a_sampler_draws_at_random_until_as_many_cells_are_measured_as_it_starts
     assert chosen[kind, 7] == chosen["random", 7] == chosen["random", 6] != chosen[kind, 6]
 
 
-def test_values_of_an_axis_become_distributions_of_optuna() -> None:
-    def distribution(*values: Any) -> Any:
-        return sampler.distribution(Space([{"a": value} for value in values]), "a")
-
-    assert distribution(1, 2, 5) == IntDistribution(1, 5, step=1)
-    assert distribution(2, 6, 10) == IntDistribution(2, 10, step=4)
-    assert distribution(0.25, 1, 0.5) == FloatDistribution(0.25, 1.0)
-    assert distribution(1e-4, 1e-3, 1e-2) == FloatDistribution(1e-4, 1e-2, log=True)
-    assert distribution(0.0, 1e-3, 1e-2) == FloatDistribution(0.0, 1e-2)
-    assert distribution("a", "b", 1) == CategoricalDistribution(["a", "b", 1])
-    assert distribution(True, False) == CategoricalDistribution([True, False])
-    assert distribution([1, 2], None) == CategoricalDistribution(["[1, 2]", None])
-
-
-def test_so_many_cells_are_open_at_once(lab: Lab) -> None:
+def test_parallel_cells_are_bounded(lab: Lab) -> None:
     """A cell waits for the results of all but the last two before it."""
     plan = planned(parallel=3, trials=8)
     queue = SearchQueue(lab, plan)
@@ -245,7 +202,7 @@ def test_so_many_cells_are_open_at_once(lab: Lab) -> None:
     assert not queue.finished and not queue.over and queue.left[:14] == "7 trials left "
 
 
-def test_a_sampler_that_insists_on_known_cells_gets_the_nearest_new_one(
+def test_known_cell_becomes_the_nearest_new_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     space, asked, wish = Space([{"start": k} for k in range(5)]), list[int](), [4]

@@ -12,7 +12,7 @@ from tests.sweep.plans import plan_of, tiny
 from tests.sweep.search.test_sampler import planned
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped, Suggestion
+from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.search import search_queue
@@ -26,7 +26,7 @@ def test_a_run_that_was_stopped_early_and_completed_since_is_measured(lab: Lab) 
     Pretender(lab).run(SearchQueue(lab, plan))
     (suggestion,) = folder.suggestions()
     for trial in suggestion.trials:
-        folder.add_stopped(Stopped(trial.run, 5, "others are better"))
+        folder.add_judgement(Judgement(trial.run, 5, 0.5))
     (cell,) = SearchQueue(lab, plan).observations
     assert cell.state == "measured"
 

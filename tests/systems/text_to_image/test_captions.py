@@ -246,8 +246,8 @@ def test_neither_run_nor_export_is_measured_with_another_text_encoder(
     spec, folder = run_of(data, clip), RunFolder(tmp_path / "runs" / "run")
     folder.create(spec)
     train_until(spec, folder.path)
-    where = {"driver": "d", "node": "n", "host": "h", "pid": 1}
-    folder.attempts.open(**where, fingerprint={"weights clip-base": "0" * 64})
+    where = {"driver": "d", "host": "h", "pid": 1}
+    folder.open_attempt(**where, fingerprint={"weights clip-base": "0" * 64})
     heldout = HeldoutSpec(images=2, levels=1)
     with pytest.raises(UserError, match=r"captions: run run was trained with another clip-base"):
         evaluate(folder, heldout, CPU)
@@ -256,7 +256,7 @@ def test_neither_run_nor_export_is_measured_with_another_text_encoder(
     export(folder, tmp_path / "out")
     with pytest.raises(UserError, match=r"captions: run out was trained with another clip-base"):
         evaluate(RunFolder(tmp_path / "out"), drawn, CPU)
-    folder.attempts.open(**where, fingerprint=fingerprint(spec, "cpu"))
+    folder.open_attempt(**where, fingerprint=fingerprint(spec, "cpu"))
     assert min(evaluate(folder, heldout, CPU).values()) > 0
     export(folder, tmp_path / "out")
     assert evaluate(RunFolder(tmp_path / "out"), drawn, CPU) == {}

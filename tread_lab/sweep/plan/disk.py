@@ -10,7 +10,7 @@ from tread_lab.records.lab import Lab
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.units import amount
-from tread_lab.sweep.trial.task import Task
+from tread_lab.sweep.task import Task
 
 
 def disk_bytes(tasks: Iterable[Task]) -> int:

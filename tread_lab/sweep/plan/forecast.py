@@ -21,7 +21,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.trial.task import Task, kept_share
+from tread_lab.sweep.task import Task, kept_share
 
 ASSUMED = 0.3  # of the dense peak, where the lab has no run of this kind on this device
 OF_BF16 = {"bf16": 1.0, "fp16": 1.0, "tf32": 0.5}  # peak of a precision over that of bf16
@@ -160,7 +160,7 @@ def earlier_steps(
 def _is_alike(folder: RunFolder, spec: RunSpec, devices: Devices) -> bool:
     """Return whether the last attempt at a run had such a device and as much of it, and its median
     is of steps after the warm-up, all alike."""
-    origins, attempts = folder.origin(), folder.attempts.read()
+    origins, attempts = folder.origin(), folder.attempts()
     if not origins or not attempts:
         return False
     origin, attempt, on_cpu = origins[-1], attempts[-1], devices.type == "cpu"

@@ -25,7 +25,7 @@ from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.disk import disk_bytes
 from tread_lab.sweep.plan.forecast import Speed, TrainSeconds, name_of_kind
 from tread_lab.sweep.plan.goals import objectives_of
-from tread_lab.sweep.trial.task import Task, is_complete, with_ancestors
+from tread_lab.sweep.task import Task, is_complete, with_ancestors
 
 T = TypeVar("T", SweepSpec, Experiment)
 Cells = dict[str, tuple[Trial[RunSpec], ...]]

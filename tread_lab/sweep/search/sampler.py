@@ -1,37 +1,23 @@
-"""Samplers of a search: suggest the next cell from observations, and store the Optuna study."""
+"""Samplers of a search: suggest the next cell from observations."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import math
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
-from optuna.storages import RDBStorage
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
-from tread_lab.records.durable import replacing
 from tread_lab.records.metric_names import lower_is_better
-from tread_lab.specs.cell import Cell
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.sweep import SearchSpec
 from tread_lab.sweep.search.space import Space
-
-Facts = Callable[[Cell], dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -103,7 +89,14 @@ def propose(
             point = dict(space.point(o.cell))
             if o.state == "bad" and worst is not None:
                 o = Observation(o.cell, "measured", worst)
-            study.add_trial(_trial(o, point, _box(space)))
+            study.add_trial(
+                create_trial(
+                    state=_STATES[o.state],
+                    values=o.values,
+                    params=point,
+                    distributions=_box(space),
+                )
+            )
         seed = np.random.SeedSequence([search.seed, len(observations)]).generate_state(1)[0]
         study.sampler = kind.make(search, int(seed))
         for _ in range(kind.draws):
@@ -145,22 +138,6 @@ _STATES = {
 }
 
 
-def _trial(
-    observation: Observation,
-    params: dict[str, Any],
-    distributions: dict[str, BaseDistribution],
-    facts: dict[str, Any] | None = None,
-) -> FrozenTrial:
-    """Return an observation as a study holds it, with what it shows beside."""
-    return create_trial(
-        state=_STATES[observation.state],
-        values=observation.values,
-        params=params,
-        distributions=distributions,
-        user_attrs=facts,
-    )
-
-
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Silence Optuna's log lines and its warnings of experimental features."""
@@ -172,63 +149,3 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         optuna.logging.set_verbosity(verbosity)
-
-
-def store_study(
-    path: Path,
-    name: str,
-    objectives: Sequence[str],
-    space: Space,
-    observations: Sequence[Observation],
-    facts: Facts,
-) -> None:
-    """Write the Optuna study of a search: its parameters are the axes with their own values, and
-    `facts` tell what it shows of a cell beside them.
-    """
-    distributions = {axis: distribution(space, axis) for axis in space.axes}
-    with quiet(), replacing(path) as temporary:
-        temporary.write_bytes(_empty_database())
-        storage = RDBStorage(
-            f"sqlite:///{temporary}", skip_compatibility_check=True, skip_table_creation=True
-        )
-        study = optuna.create_study(
-            storage=storage, study_name=name, directions=directions(objectives)
-        )
-        study.set_metric_names(list(objectives))
-        for observation in observations:
-            cell = space.cells[observation.cell]
-            params = {axis: _param(cell.get(axis)) for axis in space.axes}
-            study.add_trial(_trial(observation, params, distributions, facts(cell)))
-        storage.remove_session()
-
-
-@functools.cache
-def _empty_database() -> bytes:
-    """Return Optuna's database without a study: its tables take longer than what they hold."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "study.db"
-        RDBStorage(f"sqlite:///{path}").remove_session()
-        return path.read_bytes()
-
-
-def distribution(space: Space, axis: str) -> BaseDistribution:
-    """Return the distribution over all values of an axis, whatever the other axes are."""
-    values = list({repr(c.get(axis)): _param(c.get(axis)) for c in space.cells}.values())
-    types = set(map(type, values))
-    if types == {int}:
-        steps = math.gcd(*(v - min(values) for v in values))
-        return IntDistribution(min(values), max(values), step=max(steps, 1))
-    if types <= {int, float}:
-        return FloatDistribution(min(values), max(values), log=_is_log(values))
-    return CategoricalDistribution(values)
-
-
-def _is_log(values: Sequence[float]) -> bool:
-    """Return whether positive values lie further apart the larger they are."""
-    steps = np.diff(sorted(values))
-    return min(values) > 0 and len(steps) > 1 and bool(steps[-1] > 2 * steps[0])
-
-
-def _param(value: Any) -> Any:
-    """Return a value as a study can store it."""
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)

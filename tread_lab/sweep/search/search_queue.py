@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from tread_lab.cost.training import cost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
 from tread_lab.records.sweep_folder import Suggestion
-from tread_lab.specs.cell import Cell, Spec, Trial
+from tread_lab.specs.cell import Spec, Trial
 from tread_lab.specs.labels import place_label
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.units import counted
 from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.search.sampler import Observation, propose, store_study
+from tread_lab.sweep.queues import ListQueue
+from tread_lab.sweep.search.sampler import Observation, propose
 from tread_lab.sweep.search.space import Space
 from tread_lab.sweep.search.values import cell_values
-from tread_lab.sweep.trial.task import ListQueue, Task
+from tread_lab.sweep.task import Task
 
 
 class SearchQueue:
@@ -109,11 +108,8 @@ class SearchQueue:
         return self.plan.open_of(self.lab, self.plan.tasks_of(trials))
 
     def _observe(self) -> None:
-        """Read the results of the open cells; store the study once all of them have results."""
+        """Read the results of the open cells."""
         self.observations = [o if o.over else self._observed(o) for o in self.observations]
-        if self.observations and all(o.over for o in self.observations):
-            path, goals = self.folder.study_path, self.search.objectives
-            store_study(path, self.plan.name, goals, self.space, self.observations, self._facts)
 
     def _observed(self, observation: Observation) -> Observation:
         """Return what is known of an open cell by now."""
@@ -140,8 +136,3 @@ class SearchQueue:
             RunState.STOPPED if run.name in stopped and run.result() is None else run.state()
             for run in runs
         }
-
-    def _facts(self, cell: Cell) -> dict[str, Any]:
-        trials = [trial for trial in self.plan.trials_of(cell) if trial.role == "trial"]
-        flops = sum(cost(trial.spec).train_flops for trial in trials)
-        return {"cell": dict(cell), "runs": [trial.run for trial in trials], "train_flops": flops}

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from tread_lab.engine.checkpoint import newest_whole_step
+import numpy as np
+
 from tread_lab.records import metric_names
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import Stopped
+from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
 from tread_lab.specs.sweep import StopEarlySpec
 from tread_lab.sweep.plan.plan import Plan, pending_tasks
-
-RUNG, GAP = "rung", "rung_gap"  # keys of a worker's result, at steps where a run is judged
+from tread_lab.sweep.run_task import Report
 
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Judges the trials of one sweep by their logs.
+    """ASHA (Li et al. 2020) over the records of one sweep: ends runs that are worse than others.
 
     Attributes:
         judged: run -> (its training steps, its baseline or None).
@@ -93,26 +93,18 @@ class EarlyStopping:
         gap = math.fsum(losses[step] - references[step] for step in steps) / len(steps)
         return gap if math.isfinite(gap) else None
 
-    def history(self) -> Iterator[tuple[str, int, float]]:
-        """Yield (run, rung, gap) of earlier sessions.
-
-        A run that goes on reports the rungs after its last checkpoint once more.
-        """
-        stopped = self.lab.sweep(self.sweep).stopped()
-        for run in self.judged:
-            folder = self.lab.run(run)
-            over = run in stopped or folder.result() is not None
-            last = folder.step() if over else newest_whole_step(folder.checkpoints)
-            if run in stopped:  # at a rung, which need not be a step that is logged
-                last = max(last, stopped[run].step)
-            for rung in self.rungs(run):
-                if rung <= last and (gap := self.gap(run, rung)) is not None:
-                    yield run, rung, gap
-
-    def stop(self, run: str, rung: int, gap: float) -> None:
-        """Record that this sweep stops a run at a rung."""
-        reason = f"asha at step {rung}: training gap {gap:+.4f}, others are better"
-        self.lab.sweep(self.sweep).add_stopped(Stopped(run, rung, reason))
+    def __call__(self, report: Report) -> bool:
+        """Return whether a run ends at a report, by the gaps that are on record at this step."""
+        if report.phase != "train" or report.step not in self.rungs(report.run):
+            return False
+        if (gap := self.gap(report.run, report.step)) is None:
+            return False
+        folder = self.lab.sweep(self.sweep)
+        judged = (one for one in folder.judgements() if one.run != report.run)
+        others = [one.gap for one in judged if one.step == report.step]
+        stop = bool(others) and gap > np.percentile(others, 100 / self.spec.reduction)
+        folder.add_judgement(Judgement(report.run, report.step, gap, bool(stop)))
+        return bool(stop)
 
     def _losses(self, run: str, rung: int) -> dict[int, float]:
         return {

@@ -1,12 +1,10 @@
-"""A task: a run and its evaluations; how much of it is done, and the queues that hand tasks out."""
+"""A task: a run and its evaluations, and how much of it is done."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.lab import Lab
@@ -23,7 +21,6 @@ from tread_lab.specs.evaluation_defaults import EvaluationDefaults
 from tread_lab.specs.guidance import check_guidance
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
-from tread_lab.specs.units import counted
 
 
 @dataclass(frozen=True)
@@ -125,75 +122,3 @@ def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
             ordered.setdefault(parent_name, tasks_by_run.get(parent_name, alone))
         ordered.setdefault(name, task)
     return tuple(ordered.values())
-
-
-class TaskQueue(Protocol):
-    """Hands out tasks one by one and hears of their ends; called from one thread.
-
-    Attributes:
-        finished: whether every task has been handed out.
-        over: whether every task has been handed out and has ended.
-        stop: whether the running tasks are to end now, with a checkpoint.
-        left: what has not been handed out or has not ended, for people.
-    """
-
-    @property
-    def finished(self) -> bool: ...
-    @property
-    def over(self) -> bool: ...
-    @property
-    def stop(self) -> bool: ...
-    @property
-    def left(self) -> str: ...
-
-    def next(self) -> Task | None:
-        """Return a task that can start now; `None` while every task left waits for others."""
-
-    def ended(self, task: Task) -> None:
-        """Note that a task has come to an end in this session, however it went."""
-
-
-class ListQueue:
-    """Tasks in their order, none before its parents or the run that it comes `after`."""
-
-    stop = False
-
-    def __init__(self, tasks: Sequence[Task], *, after: Mapping[str, str] | None = None) -> None:
-        self._after = after or {}
-        self._waiting: OrderedDict[str, Task] = OrderedDict()  # whose first is soon found
-        self._open: set[str] = set()
-        self.add(tasks)
-
-    def add(self, tasks: Sequence[Task]) -> None:
-        """Append the tasks that are not open already."""
-        for task in tasks:
-            if task.run not in self._open:
-                self._waiting[task.run] = task
-                self._open.add(task.run)
-
-    @property
-    def finished(self) -> bool:
-        return not self._waiting
-
-    @property
-    def over(self) -> bool:
-        return not self._open
-
-    @property
-    def left(self) -> str:
-        return f"{counted(len(self._open), 'run')} left"
-
-    def next(self) -> Task | None:
-        for name, task in self._waiting.items():
-            waits_for = {self._after.get(name), *map(signature, task.spec.ancestors)}
-            if not waits_for & self._open:
-                return self._waiting.pop(name)
-        return None
-
-    def ended(self, task: Task) -> None:
-        self._open.discard(task.run)
-
-
-def as_queue(work: Sequence[Task] | TaskQueue) -> TaskQueue:
-    """Return a list of tasks as a queue."""
-    return ListQueue(work) if isinstance(work, Sequence) else work

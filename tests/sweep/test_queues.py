@@ -1,0 +1,86 @@
+"""Order and end of queues: parents first, nothing twice, nothing after the hours."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests.pretender import Pretender
+from tests.sweep.plans import DEEP, plan_of, tiny
+from tests.sweep.test_task import child_of
+from tread_lab.records.lab import Lab
+from tread_lab.records.sweep_folder import Stopwatch, hours_text, seconds_spent
+from tread_lab.sweep.queues import ListQueue, TimedQueue
+from tread_lab.sweep.search.search_queue import SearchQueue
+from tread_lab.sweep.task import Task
+
+
+def test_list_ends_when_its_tasks_end() -> None:
+    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
+    queue = ListQueue(tasks)
+    assert (queue.finished, queue.over, queue.left) == (False, False, "2 runs left")
+    assert [queue.next(), queue.next(), queue.next()] == [*tasks, None]
+    assert (queue.finished, queue.over) == (True, False)
+    queue.add([tasks[0]])  # it runs
+    assert queue.next() is None
+    queue.ended(tasks[0])
+    queue.add([tasks[0]])
+    assert queue.next() == tasks[0] and queue.left == "2 runs left"
+    for task in tasks:
+        queue.ended(task)
+    assert (queue.over, queue.left) == (True, "0 runs left")
+
+
+def test_task_waits_for_parent_and_baseline() -> None:
+    parent, other = Task(tiny()), Task(tiny(seed=1))
+    child = Task(child_of(parent.spec, seed=2))
+    grandchild, judged = Task(child_of(child.spec, seed=2)), Task(tiny(seed=3))
+    assert ListQueue([child]).next() == child  # its parent is no task
+    queue = ListQueue([grandchild, child, judged, parent, other], after={judged.run: other.run})
+    assert [queue.next(), queue.next(), queue.next()] == [parent, other, None]
+    queue.ended(other)
+    assert [queue.next(), queue.next()] == [judged, None]
+    queue.ended(parent)
+    assert [queue.next(), queue.next()] == [child, None] and not queue.finished
+    queue.ended(child)
+    assert queue.next() == grandchild and queue.finished
+
+
+@pytest.mark.parametrize(
+    ("given", "ended", "spent", "over", "closed"),
+    [
+        (0, 0, 7200.0, False, False),
+        (0, 0, 7200.5, True, True),
+        (2, 1, 7200.5, True, True),  # the last run is under way
+        (2, 2, 7200.5, True, False),  # nothing is left undone
+    ],
+)
+def test_queue_closes_when_hours_are_spent(
+    lab: Lab, given: int, ended: int, spent: float, over: bool, closed: bool
+) -> None:
+    tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
+    queue = TimedQueue(ListQueue(tasks), 2.0, Stopwatch(lab.root / "spent"))
+    for task in tasks[:given]:
+        assert queue.next() == task
+    for task in tasks[:ended]:
+        queue.ended(task)
+    queue.watch = SimpleNamespace(seconds=spent, note=lambda: None)  # type: ignore[assignment]
+    assert (queue.stop, queue.closed) == (over, closed)
+    assert (queue.next() is None) == (over or given == 2)
+    assert queue.finished == (closed or given == 2)
+
+
+def test_search_continues_with_more_hours(lab: Lab) -> None:
+    search = {"trials": 4, "startup": 2, "objectives": ["heldout/loss"]}
+    axes = {"route": {"start": 0, "end": "0..5"}}
+    folder = lab.sweep("budgeted")
+    for hours, session, done in ((1.0, 3601.0, 0), (3.0, 0.0, 1 + 4)):
+        plan = plan_of(tiny(model=DEEP), "budgeted", axes=axes, search=search, hours=hours)
+        pretender, watch = Pretender(lab, 1), Stopwatch(folder.spent_path)
+        watch._started -= session
+        pretender.run(TimedQueue(SearchQueue(lab, plan), plan.hours, watch))
+        watch.note(now=True)
+        assert len(pretender.done) == done
+    assert seconds_spent(folder.spent_path) == pytest.approx(3601, abs=60)
+    assert hours_text(folder, 3.0) == "3 h (1 h spent)" and hours_text(folder, None) == ""

@@ -1,0 +1,118 @@
+"""How much of a task is done, and which tasks it needs before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.engine.runs import last_checkpoint
+from tests.pretender import ended_run
+from tests.sweep.plans import plan_of, tiny
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs import RunSpec, UserError, decode, encode
+from tread_lab.specs.evaluation import HeldoutSpec, SamplesSpec
+from tread_lab.sweep.plan.plan import Plan
+from tread_lab.sweep.task import (
+    Task,
+    done_share,
+    is_complete,
+    kept_share,
+    with_ancestors,
+)
+
+CPU = torch.device("cpu")
+
+
+def child_of(parent: RunSpec, **changes: Any) -> RunSpec:
+    return decode(RunSpec, {**encode(parent), "init_from": {"run": encode(parent)}, **changes})
+
+
+def family_plan(spec: RunSpec) -> Plan:
+    """A routed run, and two runs that go on from it; the routed run itself is no trial."""
+    then = {"routes": [], "train": {"steps": 4, "lr": 1e-3, "warmup": 0}}
+    longer = {**then, "train": {**then["train"], "steps": 6}}
+    variants = {"finetune": {"short": {"then": then}, "long": {"then": longer}}}
+    return plan_of(spec, "family", baseline=None, variants=variants)
+
+
+def weights(folder: RunFolder, part: str) -> dict[str, Tensor]:
+    return last_checkpoint(folder).part(part)
+
+
+def test_task_is_complete_with_every_possible_evaluation(lab: Lab) -> None:
+    early, late = HeldoutSpec(images=8, step=5), HeldoutSpec(images=8)
+    task = Task(tiny(steps=20), (early, late))
+    folder = lab.run(task.run)
+    assert task.kept_steps == (5,) and task.measurable(folder) == (early, late)
+    several = tuple(HeldoutSpec(images=8, step=n) for n in (9, 3, 9, 5))
+    assert Task(tiny(steps=20), several).kept_steps == (3, 5, 9)
+    assert not is_complete(lab, task)
+    folder.create(task.spec)
+    folder.finish(RunState.COMPLETED, step=20)
+    for spec in (early, late):
+        assert not is_complete(lab, task)
+        folder.evaluation(spec).write(spec, {"heldout/loss": 1.0})
+    assert is_complete(lab, task)
+    folder.reopen()
+    folder.finish(RunState.STOPPED, step=4)
+    assert task.measurable(folder) == (late,)
+    folder.finish(RunState.STOPPED, step=5)
+    assert task.measurable(folder) == (early, late)
+
+
+def test_run_without_weights_needs_no_evaluation(lab: Lab) -> None:
+    for seed, state in enumerate(("diverged", "failed")):
+        task = Task(tiny(seed=seed), (HeldoutSpec(images=8),))
+        ended_run(lab, task.spec, state, step=3)
+        assert is_complete(lab, task)
+
+
+def test_done_share_counts_executed_steps(lab: Lab) -> None:
+    """Of those, a run that is interrupted keeps the steps up to its newest checkpoint."""
+    task = Task(tiny(steps=20))
+    folder = lab.run(task.run)
+    assert done_share(lab, task) == kept_share(lab, task) == 0.0
+    with folder.log() as log:
+        log(5, **{"train/loss": 1.0})
+    assert (done_share(lab, task), kept_share(lab, task)) == (0.25, 0.0)
+    with folder.lock():
+        assert kept_share(lab, task) == 0.25
+    folder.checkpoints.mkdir()
+    for step, kept in ((3, 0.15), (9, 0.25)):
+        (folder.checkpoints / f"step-{step:08}-{step:016}.safetensors").touch()
+        assert kept_share(lab, task) == kept
+    folder.finish(RunState.DIVERGED, step=10)
+    assert done_share(lab, task) == 0.5
+    folder.finish(RunState.COMPLETED, step=10)
+    assert done_share(lab, task) == 1.0
+    single = Task(tiny(steps=1))
+    with lab.run(single.run).log() as log:
+        log(1, **{"train/loss": 1.0})
+    assert done_share(lab, single) == 1.0
+    empty = Task(tiny(steps=0, init_from={"run": encode(tiny())}))
+    assert done_share(lab, empty) == 0.0
+
+
+def test_parents_come_first_and_once() -> None:
+    eldest = tiny(steps=5)
+    middle = child_of(eldest, train={"steps": 6})
+    youngest = child_of(middle, train={"steps": 7})
+    measured = Task(eldest, (HeldoutSpec(images=8, step="50%"),))  # type: ignore[arg-type]
+    assert measured.evaluations == (HeldoutSpec(images=8, step=2),)
+    ordered = with_ancestors([Task(youngest), measured, Task(middle)])
+    assert [task.spec for task in ordered] == [eldest, middle, youngest]
+    assert [len(task.evaluations) for task in ordered] == [1, 0, 0]
+    alone = with_ancestors([Task(youngest, (HeldoutSpec(images=8),))])  # parents are only trained
+    assert [len(task.evaluations) for task in alone] == [0, 0, 1]
+
+
+def test_task_refuses_an_impossible_sampler() -> None:
+    for sampler in ({"solver": "ddpm"}, {"guidance": {"weight": 2, "weak": {"step": 7}}}):
+        spec = decode(SamplesSpec, {"count": 8, "sampler": sampler})
+        with pytest.raises(UserError, match=r"sampler.solver|no checkpoint of step 7 is kept"):
+            Task(tiny(steps=20), (spec,))

@@ -1,0 +1,385 @@
+"""One task carried out: lock the run, train it, evaluate it, and record how the attempt ended."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import math
+import os
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+import tread_lab
+from tread_lab.cost.training import cost
+from tread_lab.data.content import check_content
+from tread_lab.engine.assemble import has_lost_its_end
+from tread_lab.engine.checkpoint import DamagedCheckpoint, newest_whole_step
+from tread_lab.engine.device import PeakMemory, memory, name, release
+from tread_lab.engine.evaluate import measuring
+from tread_lab.engine.memory import check_memory
+from tread_lab.engine.provenance import fingerprint, of_nodes, origin
+from tread_lab.engine.ranks import OneProcess, Processes, Ranks
+from tread_lab.engine.train import Diverged, Progress, train
+from tread_lab.records import metric_names
+from tread_lab.records.attempts import TRIES, Attempt, kind_of
+from tread_lab.records.checkpoint_names import list_checkpoints, step_of
+from tread_lab.records.durable import disk_error
+from tread_lab.records.lab import Lab
+from tread_lab.records.locks import Busy
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs.errors import Exploded, Unavailable, UserError, first_line
+from tread_lab.specs.run import RunSpec
+from tread_lab.sweep.run_costs import run_costs
+from tread_lab.sweep.task import Task, is_measured
+
+T = TypeVar("T")
+_POLL_SECONDS = 1.0  # between two tries to lock a run that another process works on
+QUEUED = "queued"  # phase of a task that waits, or starts once more
+UNDER_WAY = ("train", "evaluate", QUEUED)  # phases of a task that has not ended
+
+
+@dataclass(frozen=True)
+class Report:
+    """The progress of a task.
+
+    Attributes:
+        phase: `train`, `evaluate`, `QUEUED`, or the state in which the run has ended.
+        overflows: steps that were skipped because fp16 overflowed.
+        note: a remark for the user, such as the reason of a failure.
+        measured: the share of the current evaluation that is done.
+    """
+
+    run: str
+    phase: str
+    step: int
+    steps: int
+    loss: float = math.nan
+    overflows: int = 0
+    note: str = ""
+    measured: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The share of the training steps that is done."""
+        return self.step / max(self.steps, 1)
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """What a runner tells the process that carries out a task.
+
+    Attributes:
+        driver: the session; tries count within one.
+        processes: starts those that train a run together, one for each of its devices.
+        hang_timeout: seconds without a step after which the process is ended; `None` for no limit.
+        runs_per_device: most runs that share its device.
+        expected: digests of code and data, and versions of packages, where the driver runs; empty
+            where the driver itself trains.
+        stops_early: whether early stopping ends the run at a report.
+    """
+
+    driver: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    processes: Processes = field(default_factory=OneProcess)
+    hang_timeout: float | None = None
+    runs_per_device: int = 1
+    expected: Mapping[str, str] = field(default_factory=dict)
+    stops_early: Callable[[Report], bool] | None = None
+
+
+class AttemptFailed(Exception):
+    """An attempt raised and is recorded; the next one, in a process as new, may succeed."""
+
+
+def run_task(
+    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo | None = None
+) -> Generator[Report]:
+    """Make one attempt at a task; report after every step and every evaluated batch.
+
+    A run continues from its last checkpoint. Closing the iterator saves a checkpoint. A run whose
+    tries in this session are used up ends as `failed`. While another process holds the run's lock,
+    this one waits.
+
+    Raises:
+        AttemptFailed: call again for the next try.
+        UserError: something is missing, or memory does not suffice; nothing counts against the run.
+        Unavailable: the disk is full, or this worker has other code, packages or data.
+    """
+    folder, worker = lab.run(task.run), worker or WorkerInfo()
+    report = Report(task.run, "train", 0, task.spec.train.steps)
+    _check_equal(task.spec, folder, device, worker)
+    with ExitStack() as lock:
+        while True:
+            try:
+                lock.enter_context(folder.lock())
+                break
+            except Busy as busy:
+                yield replace(report, note=str(busy))
+                time.sleep(_POLL_SECONDS)
+        folder.create(task.spec, task.defaults, task.kept_steps)
+        if lacking := task.lacking(folder):
+            _train_again(folder, before=lacking[0])
+        if (died := _close_open_attempt(folder)) is not None and died.driver == worker.driver:
+            yield replace(report, phase=QUEUED, note=f"{died.reason}; it starts again")
+        _check_parent(lab, folder, task.spec)
+        last = _last_try(folder, worker)
+        if last is not None and folder.result() is None:
+            facts = {"kind": last.ended, "reason": last.reason, "traceback": last.traceback}
+            folder.finish(RunState.FAILED, **facts)
+        if last is None and not (folder.result() and is_measured(lab, task)):
+            report = yield from _attempt(lab, task, device, worker, report)
+        result = folder.result() or {"state": RunState.STOPPED}
+        note = result.get("reason") or (last.reason if last else report.note)
+        yield replace(report, phase=result["state"], step=folder.step(), note=note)
+
+
+def _check_equal(
+    spec: RunSpec, folder: RunFolder, device: torch.device, worker: WorkerInfo
+) -> None:
+    """Refuse a worker that would train something else than its driver planned.
+
+    Raises:
+        Unavailable: its code, packages or data differ, or cannot be read.
+    """
+    if not worker.expected:
+        return
+    node = f"node {os.uname().nodename}"
+    try:
+        check_content(spec.data, folder.cache)
+        found = of_nodes(fingerprint(spec, device.type))
+    except UserError as error:
+        raise Unavailable(f"{node}: {error}") from None
+    for what, expected in worker.expected.items():
+        if found.get(what) != expected:
+            raise Unavailable(
+                f"{node}: {what} must be {expected} as on the driver's node, got"
+                f" {found.get(what, 'none')} (code in {Path(tread_lab.__file__).parent}). Make"
+                " them equal, or remove the node."
+            )
+
+
+def _train_again(folder: RunFolder, *, before: int) -> None:
+    """Let a run continue from its newest checkpoint before a step; its evaluations stay."""
+    folder.reopen()
+    for path in list_checkpoints(folder.checkpoints):
+        if step_of(path) > before:
+            path.unlink()
+
+
+def _close_open_attempt(folder: RunFolder) -> Attempt | None:
+    """Record that the process of the last attempt died; `None` if it had ended otherwise.
+
+    The caller holds the run's lock, so that an open attempt has no process any more.
+    """
+    last = next(reversed(folder.attempts()), None)
+    if last is None or last.ended:
+        return None
+    stacks = folder.stacks_path
+    hung = stacks.exists() and stacks.stat().st_size
+    why = f"made no step in time (stacks in {stacks})" if hung else "ended without a word"
+    return folder.close_attempt(last, "died", reason=f"process {last.pid} on {last.host} {why}")
+
+
+def _last_try(folder: RunFolder, worker: WorkerInfo) -> Attempt | None:
+    """Return the attempt that used up the tries of this session, `None` if one more follows."""
+    tries = [attempt for attempt in folder.attempts() if attempt.driver == worker.driver]
+    used = (kind for kind, most in TRIES.items() if sum(a.ended == kind for a in tries) >= most)
+    return tries[-1] if any(used) else None
+
+
+def _check_parent(lab: Lab, folder: RunFolder, spec: RunSpec) -> None:
+    """End a run as failed whose parent has no weights.
+
+    Raises:
+        UserError: the parent is to be trained first.
+    """
+    if spec.parent is None or folder.result() is not None or list_checkpoints(folder.checkpoints):
+        return
+    parent = lab.run_of(spec.parent)
+    if has_lost_its_end(parent, newest_whole_step(parent.checkpoints)):
+        parent.reopen()
+    state = parent.state()
+    reason = f"init_from: run {parent.name} must be completed, got {state}"
+    if not state.ended:
+        raise UserError(f"{reason}. Try the same command again.")
+    if not state.measurable:
+        folder.finish(RunState.FAILED, kind="parent", reason=reason)
+
+
+def _attempt(
+    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, report: Report
+) -> Generator[Report, None, Report]:
+    """Carry the task out, with the attempt and its end on record; return the last report."""
+    folder, spec = lab.run(task.run), task.spec
+    check_content(spec.data, folder.cache)
+    attempt = folder.open_attempt(
+        driver=worker.driver,
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        runs_per_device=worker.runs_per_device,
+        devices=worker.processes.count,
+        fingerprint=fingerprint(spec, device.type),
+        origin=origin(spec, device) if folder.result() is None else {},
+    )
+    work = _train_and_evaluate(lab, task, device, worker, report)
+    try:
+        report = yield from _ended_if_silent(work, folder.stacks_path, worker.hang_timeout)
+    except BaseException as error:
+        failure = _close(folder, attempt, error, spec)
+        if failure is None:
+            raise
+    else:
+        folder.close_attempt(attempt, report.phase if folder.result() is None else folder.state())
+        return report
+    raise failure  # without the error, whose traceback would keep what the run held in memory
+
+
+def _close(
+    folder: RunFolder, attempt: Attempt, error: BaseException, spec: RunSpec
+) -> Exception | None:
+    """Record how an error ended an attempt; return what is raised in its place, if anything."""
+    kind, facts = kind_of(error), dict[str, str]()
+    if kind != "interrupted":
+        facts["reason"] = str(error)
+    if kind in TRIES or kind == "oom":
+        facts["reason"] = f"{type(error).__name__}: {error}"
+        facts["traceback"] = "".join(traceback.format_exception(error))
+    with contextlib.suppress(UserError):  # a full disk has no room for this either
+        folder.close_attempt(attempt, kind, **facts)
+    if kind == "disk" and isinstance(error, OSError):
+        return disk_error(error, folder.path)
+    if kind == "oom":
+        images = cost(spec).micro_batch
+        return UserError(
+            f"execution.micro_batch: must be smaller for run {folder.name}, got {images}:"
+            f" {type(error).__name__}: {first_line(error)}. Try {max(1, images // 2)}, which keeps"
+            " the run, and run the same command again."
+        )
+    return AttemptFailed(facts["reason"]) if kind in TRIES else None
+
+
+def _ended_if_silent(
+    steps: Generator[Report, None, T], stacks: Path, seconds: float | None
+) -> Generator[Report, None, T]:
+    """Yield from `steps`; a step that takes longer ends this process, with all stacks in a file."""
+    stacks.unlink(missing_ok=True)
+    if not seconds:
+        return (yield from steps)
+    with closing(steps), stacks.open("w") as file:
+        while True:
+            faulthandler.dump_traceback_later(seconds, exit=True, file=file)
+            try:
+                report = next(steps)
+            except StopIteration as end:
+                stacks.unlink()
+                result: T = end.value
+                return result
+            finally:
+                faulthandler.cancel_dump_traceback_later()
+            yield report
+
+
+def _train_and_evaluate(
+    lab: Lab, task: Task, device: torch.device, worker: WorkerInfo, report: Report
+) -> Generator[Report, None, Report]:
+    """Train the run if it has no result, then evaluate it; return the last report.
+
+    If the last checkpoint is damaged, the run is trained again from the one before it.
+    """
+    folder = lab.run(task.run)
+    with worker.processes.open(device) as ranks:
+        while True:
+            release(device)  # of the run before, or of the attempt that this one repeats
+            if folder.result() is None:
+                report = yield from _train(folder, task.spec, device, worker, ranks)
+                release(device)  # of the training
+            if not folder.state().measurable:
+                return report
+            try:
+                yield from _evaluate(lab, task, device, replace(report, phase="evaluate"), ranks)
+                return report
+            except DamagedCheckpoint:
+                folder.reopen()
+            except Exploded as end:
+                facts = {"kind": "diverged", "step": folder.step(), "reason": str(end)}
+                folder.finish(RunState.DIVERGED, **facts)
+                return report
+
+
+def _train(
+    folder: RunFolder, spec: RunSpec, device: torch.device, worker: WorkerInfo, ranks: Ranks
+) -> Generator[Report, None, Report]:
+    """Train to the end and write the result; return the last report."""
+    check_memory(spec, device.type, f"{device} ({name(device)})", memory(device), ranks.count)
+    progress, peak = Progress(0, spec.train.steps, math.nan), PeakMemory(device)
+    report = Report(folder.name, "train", 0, spec.train.steps)
+    try:
+        with closing(train(spec, folder, device, ranks)) as steps:  # type: ignore[type-var]
+            for progress in steps:
+                at = (progress.step, progress.steps, progress.loss, progress.overflows)
+                report = Report(folder.name, "train", *at)
+                yield report
+                if worker.stops_early is not None and worker.stops_early(report):
+                    return replace(report, phase=RunState.STOPPED)
+    except Diverged as end:
+        folder.finish(RunState.DIVERGED, kind="diverged", step=progress.step, reason=str(end))
+        return report
+    mean_seconds = progress.seconds / max(progress.step, 1)
+    metrics = run_costs(folder, spec, device, ranks.count, mean_seconds, peak.bytes())
+    if spec.precision == "fp16":
+        metrics[metric_names.OVERFLOWS] = progress.overflows
+    devices = {"devices": ranks.count} if ranks.count > 1 else {}
+    folder.finish(RunState.COMPLETED, step=progress.step, metrics=metrics, **devices)
+    return report
+
+
+def _evaluate(
+    lab: Lab, task: Task, device: torch.device, report: Report, ranks: Ranks
+) -> Iterator[Report]:
+    """Carry out every open evaluation; raise the first user error after the last evaluation."""
+    user_errors: list[UserError] = []
+    folder, cache = lab.run(task.run), lab.root / "cache"
+    report = replace(report, step=report.steps)
+    for spec in task.measurable(folder):
+        if folder.evaluation(spec).done:
+            continue
+        yield report
+        try:
+            with closing(measuring(folder, spec, device, cache=cache, ranks=ranks)) as batches:
+                for done, total in batches:
+                    yield replace(report, measured=done / total)
+        except (Unavailable, DamagedCheckpoint, Exploded):
+            raise
+        except UserError as error:  # the other evaluations may lack nothing
+            user_errors.append(error)
+    if user_errors:
+        raise user_errors[0]
+
+
+def failed_tasks(lab: Lab, tasks: Iterable[Task]) -> list[Task]:
+    """Return the tasks whose run has failed; parents stand before their children."""
+    return [task for task in tasks if lab.run(task.run).state() is RunState.FAILED]
+
+
+def reopen(lab: Lab, task: Task) -> None:
+    """Reopen a failed run; its tries count anew in each session.
+
+    Raises:
+        Busy: another process holds the run's lock.
+    """
+    folder = lab.run(task.run)
+    with folder.lock():
+        folder.reopen()
+
+
+def failed_kind(folder: RunFolder) -> str:
+    """Return the kind of a run's failure."""
+    return str((folder.result() or {}).get("kind", "exception"))

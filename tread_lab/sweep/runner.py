@@ -1,0 +1,122 @@
+"""Runners: the protocol, the runner in this process, and the signals that stop either."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from types import FrameType
+from typing import Protocol
+
+import torch
+
+from tread_lab.engine.device import pick
+from tread_lab.records.lab import Lab
+from tread_lab.specs.errors import Unavailable, UserError
+from tread_lab.sweep.queues import TaskQueue
+from tread_lab.sweep.run_task import UNDER_WAY, AttemptFailed, Report, WorkerInfo, run_task
+from tread_lab.sweep.task import Task
+
+ReportHandler = Callable[[Report], None]
+
+
+class Interrupted(Exception):
+    """The user or the system asked to stop; running tasks have saved a checkpoint."""
+
+    exit_code = 130
+
+
+class Runner(Protocol):
+    """Brings every task of a queue to an end.
+
+    A task may be executed more than once; its record ensures that it takes effect once.
+    """
+
+    def run(self, lab: Lab, queue: TaskQueue, on_report: ReportHandler) -> None:
+        """Run the tasks, parents before children; call `on_report` with every report of theirs.
+
+        Raises:
+            Interrupted: SIGINT or SIGTERM came; the running tasks have a checkpoint.
+            Unavailable: the disk is full or the cluster is lost; nothing is recorded as failed.
+            UserError: some tasks lack what only the user can provide; the others are done.
+        """
+
+
+class InlineRunner:
+    """Runs one task after another in this process."""
+
+    def __init__(
+        self, *, device: str | None = None, threads: int = 1, worker: WorkerInfo | None = None
+    ) -> None:
+        self.device, self.threads, self.worker = device, threads, worker or WorkerInfo()
+
+    def run(self, lab: Lab, queue: TaskQueue, on_report: ReportHandler) -> None:
+        torch.set_num_threads(self.threads)
+        user_errors = UserErrors()
+        with stop_signals() as stopping:
+            while (task := queue.next()) is not None:
+                with user_errors.collect(), closing(self._reports(lab, task)) as reports:
+                    for report in reports:
+                        on_report(report)
+                        if report.phase in UNDER_WAY and (stopping() or queue.stop):
+                            raise Interrupted
+                queue.ended(task)
+        user_errors.raise_first()
+
+    def _reports(self, lab: Lab, task: Task) -> Generator[Report]:
+        """Attempt the task until its record says that it has ended."""
+        while True:
+            try:
+                yield from run_task(lab, task, pick(self.device), self.worker)
+                return
+            except AttemptFailed as failure:
+                note = f"{failure}; it starts again"
+            yield Report(task.run, "queued", 0, task.spec.train.steps, note=note)
+
+
+class UserErrors:
+    """Collects the user errors of single tasks, which do not stop the other tasks."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, None] = {}
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Collect a user error of the block; `Unavailable` passes, because it stops every task."""
+        try:
+            yield
+        except Unavailable:
+            raise
+        except UserError as error:
+            self.add(str(error))
+
+    def add(self, message: str) -> None:
+        self.messages[message] = None
+
+    def raise_first(self) -> None:
+        """Raise the first error with the number of further ones; return if there is none."""
+        for message in self.messages:
+            more = len(self.messages) - 1
+            raise UserError(message + (f" (and {more} more like it)" if more else ""))
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Within the block SIGINT and SIGTERM only raise a flag; a second one acts as usual."""
+    raised: list[int] = []
+    handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        raised.append(number)
+        restore()
+
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield lambda: bool(raised)
+    finally:
+        restore()
