@@ -96,10 +96,10 @@ def test_what_a_reference_needs_is_asked_before_its_images_are_listed(
     def absent(what: str) -> None:
         raise UserError(f"{what} needs torch-fidelity")
 
-    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", absent)
+    monkeypatch.setattr("tread_lab.evaluate.requirements.check_torch_fidelity", absent)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert capsys.readouterr().err == "tread-lab: data reference needs torch-fidelity\n"
-    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", lambda what: None)
+    monkeypatch.setattr("tread_lab.evaluate.requirements.check_torch_fidelity", lambda what: None)
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert "TREAD_LAB_INCEPTION" in capsys.readouterr().err

@@ -23,9 +23,9 @@ from tread_lab.analysis.figures.over_training import growths
 from tread_lab.analysis.figures.samples import equal_seeds
 from tread_lab.cli import main
 from tread_lab.data.packed import UNDER_WAY
-from tread_lab.metrics import fidelity, reference_file
-from tread_lab.metrics.extraction import SPACES
-from tread_lab.metrics.reference_file import MOMENTS
+from tread_lab.evaluate import fidelity, reference_file
+from tread_lab.evaluate.extraction import SPACES
+from tread_lab.evaluate.reference_file import MOMENTS
 
 IMAGES = 120
 SETTINGS = "--size 16 --posterior moments --flips --images --batch 2 --workers 1 --device cpu"
