@@ -17,7 +17,7 @@ from tread_lab.cli import main
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
 from tread_lab.commands.options import UNFINISHED, Evaluate
-from tread_lab.metrics.fidelity import sha256
+from tread_lab.evaluate.fidelity import sha256
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
