@@ -184,7 +184,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
     ]  # fmt: skip
     assert capsys.readouterr().out.splitlines() == [
-        f"{run} heldout_loss: heldout/loss 0.25", f"{run} heldout_loss at 10: heldout/loss 0.25"
+        f"{run} heldout_loss: heldout/loss 0.2500", f"{run} heldout_loss at 10: heldout/loss 0.2500"
     ]  # fmt: skip
     assert evaluate_with(run[:6], *named, **how, as_json=True) == 0
     row = {"run": run, "evaluation": "heldout_loss"}
