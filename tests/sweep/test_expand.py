@@ -425,7 +425,7 @@ def test_mistakes_are_one_line_with_their_place(
         ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
         (
             {},
-            "axes at start=4, end=3: routes.* must start before its end.*Exclude such cells by `where`",
+            r"axes at start=4, end=3: routes.* must start before its end.*by `where`\.",
         ),
     ],
 )
