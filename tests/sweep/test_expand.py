@@ -210,14 +210,6 @@ def test_computed_values_are_found_everywhere_and_may_build_on_each_other() -> N
     assert found.trials[-2].spec.routes[0].rate == 0.5
 
 
-def test_a_rule_may_use_fields_that_nothing_sets_and_the_tokens() -> None:
-    found = expansion(
-        axes={"route": {"start": [0, 2], "end": [8]}},
-        where=["train.lr * N < 1", "precision == 'bf16'", "routes_from == start"],
-    )
-    assert [t.cell["start"] for t in found.trials if t.role == "trial"] == [0]
-
-
 def test_where_may_ask_what_the_device_can_do() -> None:
     rule, device = "precision in device.precisions", {"precisions": ["fp32", "bf16"]}
     axes = {"precision": ["fp32", "tf32", "bf16"]}
@@ -285,16 +277,6 @@ def test_a_baseline_without_routes_has_none_in_any_phase(
         assert [run.train.lr for run in family[1:]] == [0.1 for _ in routes[1:]]
 
 
-def test_a_baseline_has_a_phase_that_differs_in_its_routes_alone() -> None:
-    for last in ({"routes": ["3->8"]}, {"route": "3->8"}, {"route": {"start": 3, "end": 8}}):
-        run = {**RUN, "then": {"train.steps": 5, "then": last}}
-        dense, trial = expansion(run, trials=[{"route": "2->8"}], baseline={"routes": []}).trials
-        families = [[*one.spec.ancestors, one.spec] for one in (dense, trial)]
-        steps, of_trial = ([run.train.steps for run in family] for family in families)
-        assert steps == of_trial and len(steps) == 3
-        assert not any(run.routes for run in families[0])
-
-
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
 
 
@@ -309,7 +291,6 @@ def sampled(axes: Any, evaluation: Any) -> list[tuple[float, str, str]]:
 
 
 SPARSE = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
-OWN = {"samples": {"count": 64, "sampler": {"guidance": {"weight": 5, "weak": {"rate": 0.4}}}}}
 
 
 @pytest.mark.parametrize(
@@ -329,80 +310,35 @@ def test_settings_of_the_sampler_are_written_as_axes_are(axes: Any, methods: lis
     assert [own[1] for own in sampled(axes, {"samples": {"count": 64}})] == methods
 
 
-def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthands() -> None:
-    assert [own[0] for own in sampled({"guidance.weight": "1..2"}, OWN)] == [1, 2]
-    decayed = sampled({"guidance.weak.rate.last": [0.1]}, OWN)
-    assert decayed == [(5, "SG(0/0.4->0.1)", "0.4->0.1")]
-
-
 @pytest.mark.parametrize(
     ("sweep", "said"),
     [
-        ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
-        ({"axes": {"xyz": [1]}}, "axes.xyz: no such field (known: bypass, captions, data, exe"),
-        ({"fixed": {"route": "2"}}, "must be a route, got '2'"),
-        ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
-        ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
-        ({"trials": [{"depth": 3}]}, "trials[0].depth: no such field, did you mean 'model.depth'?"),
-        ({"trials": [3]}, "trials[0]: must be a mapping"),
-        ({"axes": {"seed": [1]}}, "axes.seed: must be in `seeds`"),
         (
             {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
             "axes.zip: must have equally many values on each axis; axes.zip.train.lr has 2",
         ),
-        ({"axes": {"train.lr": "=train.lr / 2"}}, "must not depend on its own value"),
         ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
         (
             {"axes": {"zip": {"train.lr": [1], "rate": [0]}, "train": {"lr": [2]}}},
             "axes.zip and axes.train both set train.lr; write one of them",
         ),
         (
-            {"axes": {"zip": {"train": {"lr": [1]}, "train.lr": ["=rate"]}}},
-            "axes.zip.train and axes.zip.train.lr both set train.lr",
-        ),
-        (
             {"axes": {"route": ["2->8"], "routes": [["2->5"]]}},
             "route and routes both set route.start",
-        ),
-        (
-            {"axes": {"routes": [[{"start": 0, "end": 1, "rate": 0.5}]], "rate": [0.25]}},
-            "routes and rate both set route.rate",
         ),
         (
             {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},
             "variants.m.a and train.lr both set train.lr",
         ),
-        ({"variants": {"m": {}}}, "variants.m: has no values"),
         (
             {"fixed": {"train.lr": 1}, "axes": {"train": {"lr": [2]}}},
             "fixed and train.lr both set train.lr; write one of them",
         ),
         (
-            {"fixed": {"rate": 0.5}, "trials": [{"route": "0->1", "route.rate": 0.25}]},
-            "fixed and route.rate both set route.rate",
-        ),
-        (
             {"fixed": {"process.p_mean": -1}, "trials": [{"train.lr": 1}, {"process": "flow"}]},
             "process: unknown key 'p_mean'",
         ),
-        ({"fixed": {"seed": 1}}, "seed: must be in `seeds`"),
         ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: must be in `seeds`"),
-        ({"baseline": {"seed": 3}}, "baseline.seed: must be in `seeds`"),
-        ({"axes": {"rate": []}}, "axes.rate: has no values"),
-        ({"axes": [1]}, "axes: must be a mapping of axes"),
-        ({"axes": [], "fixed": {"train.lr": 1}}, "axes: has no values"),
-        (
-            {"fixed": {"train": {"stepss": 3}}},
-            "train.stepss: no such field, did you mean 'train.steps'",
-        ),
-        (
-            {"axes": {"rate": [0.5]}},
-            "routes[0]: missing key 'start'",
-        ),
-        ({"variants": {"m": ["a", "b"]}}, "variants.m: expected {name: {field: value}}"),
-        ({"variants": {"m": {"a": {"then": {"rotes": []}}}}}, "did you mean 'routes'"),
-        ({"sampler_axes": {"guidnce.weight": [1]}}, "unknown key 'guidnce', did you mean 'gui"),
-        ({"sampler_axes": ["steps"]}, "sampler_axes: must be a mapping of axes, got 'steps'"),
         (
             {"sampler_axes": {"steps": [4]}, "evaluate": ["heldout_loss"]},
             "sampler_axes: there is no evaluation of samples",
@@ -416,19 +352,3 @@ def test_mistakes_are_one_line_with_their_place(
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         expand(*load_sweep("s")[1:])
     assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("sweep", "line"),
-    [
-        ({"fixed": {"train.batch": 0}, "axes": {"rate": [0]}}, "train.batch: must .* 0"),
-        ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
-        (
-            {},
-            r"axes at start=4, end=3: routes.* must start before its end.*by `where`\.",
-        ),
-    ],
-)
-def test_only_a_mistake_of_one_cell_is_told_with_the_cell(sweep: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError, match=f"^{line}$"):
-        expansion(**{"axes": {"route": {"start": "0..5", "end": [3]}}, **sweep})

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, signature
-from tread_lab.specs.cell import SharedParts
 from tread_lab.specs.evaluation import at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.labels import cell_label
 from tread_lab.specs.lengths import follows_length, written_shares
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.expand import Expansion, expand
@@ -65,14 +64,6 @@ def test_controls_spend_what_their_baseline_spends() -> None:
     baseline, _, control, *_ = found.trials
     assert control.cell == {"train.batch": 128} and control.baseline == baseline.run
     assert not control.spec.routes and cell_label(control) == "control batch=128"
-
-
-def test_controls_of_several_baselines_are_told_apart() -> None:
-    found = expansion(
-        match=None, axes={"precision": ["fp32", "bf16"]}, controls=[{"train.batch": 8}]
-    )
-    labels = [cell_label(trial) for trial in with_baseline_cells(found.trials)]
-    assert labels[2:4] == ["control precision=fp32 batch=8", "control precision=bf16 batch=8"]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +123,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        ({"baseline": None}, "^match: there is no baseline to match"),
-        ({"axes": {"spend": [0]}}, "spend: must be positive, got 0"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
-        ({"stop_early": "asha"}, "^stop_early: judges at equal steps"),
         ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),
         (
             {"evaluate": ["heldout_loss at baseline"]},
@@ -185,17 +173,6 @@ def test_what_files_write_as_a_share_of_all_steps_is_one_in_runs_that_hold_a_num
     assert follows_length(run, written_shares(settings)).removesuffix(SHARE) == what
     dense = {"train": {"steps": 100, "warmup": 0}, "routes_from": 0, "routes_until": None}
     assert follows_length(dense, written_shares(settings)) == ""
-
-
-MODEL = {"depth": 2, "width": 32, "heads": 2}
-
-
-def test_equal_parts_are_decoded_once_and_others_are_told_apart() -> None:
-    parts, same = SharedParts(), {name: {} for name in ("data", "process", "train", "execution")}
-    trees = [{"model": {**MODEL, "patch": patch}, "seed": patch, **same} for patch in (1, 2)]
-    runs = [parts.run(tree) for tree in trees]
-    assert runs == [decode(RunSpec, tree) for tree in trees]
-    assert parts.run({"model": trees[0]["model"]}).model is runs[0].model
 
 
 def test_baseline_has_the_seed_of_its_trial() -> None:
