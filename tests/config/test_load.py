@@ -12,7 +12,6 @@ from tread_lab.config.load import (
     find,
     load_experiment,
     load_sweep,
-    reference_of,
 )
 from tread_lab.specs import UserError
 from tread_lab.specs.metrics import ReferenceSpec
@@ -84,23 +83,6 @@ def test_an_experiment_is_its_run_sampler_evaluations_and_reference(in_folder: P
         name="e", run={"model": model, "train": {"lr": 0.5}, "seed": 3}, sampler={"steps": 4},
         evaluate=("fd@1k",), reference=ReferenceSpec(name="coco", path=path),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        (None, None),
-        ("heldout", None),
-        ("coco", ReferenceSpec(name="coco")),
-        ({"name": "a", "path": "/b.npz"}, ReferenceSpec(name="a", path="/b.npz")),
-    ],
-)
-def test_a_reference_is_heldout_images_a_name_or_a_file(written: object, meant: object) -> None:
-    assert reference_of(written) == meant
-    with pytest.raises(UserError, match=r"reference: unknown key 'of'|^reference\.of: unknown key"):
-        reference_of({"of": written})
-    home = ReferenceSpec(name="coco", path=str(Path.home() / "coco.npz"))
-    assert reference_of("~/coco.npz") == home
 
 
 @pytest.mark.parametrize(

@@ -34,20 +34,6 @@ def guided(weight: float, steps: int = 20, **more: Any) -> SamplesSpec:
     return SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
 
 
-def test_a_label_says_metrics_count_and_that_held_out_images_stand_in_for_a_file() -> None:
-    label = MetricNames(EvaluationDefaults()).label
-    assert label(encode(HeldoutSpec())) == "heldout_loss"
-    assert label(encode(SamplesSpec(metrics=(), count=64))) == "samples@64"
-    both = SamplesSpec(metrics=("fid", "is", "precision"), count=10_000)
-    assert label(encode(both)) == "fid[heldout]+is+precision@10k"
-    assert label(encode(both), "latents") == "fid[heldout]+is+precision[heldout]@10k"
-    own = SamplesSpec(metrics=("fd", "kid"), count=1000, step=10)
-    assert label(encode(own), "fashion16") == "fd+kid@1k at 10"
-    against = replace(both, reference=ReferenceSpec(name="imagenet256"))
-    usual = EvaluationDefaults(reference=against.reference)
-    assert MetricNames(usual).label(encode(against), "latents") == "fid+is+precision@10k"
-
-
 def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -> SamplesSpec:
     named = None if reference is None else ReferenceSpec(name=reference, path=path)
     sampler = SamplerSpec(steps=20)

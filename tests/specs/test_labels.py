@@ -58,11 +58,6 @@ BY_ROWS = route(1, 4, selection="rows")
             ["1->4"],
             "1->4 s=0.5 precision=bf16 steps=100",
         ),
-        (
-            {"train.steps": 10, "then.train.steps": 5},
-            [],
-            "dense train.steps=10 then.train.steps=5",
-        ),
     ],
 )
 def test_a_cell_tells_its_routes_their_rate_and_every_other_axis(
@@ -112,10 +107,6 @@ THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
                 *("2->8 s=0.5 precision=bf16", "2->8 s=0.5 precision=fp32"),
                 *("dense precision=bf16", "dense precision=fp32"),
             ],
-        ),
-        (
-            {"axes": {"route": ["2->8"]}, "variants": {"f": {"a": THEN}}, "baseline": None},
-            ["2->8 s=0.5", "2->8 s=0.5 then dense f=a"],
         ),
         (
             {

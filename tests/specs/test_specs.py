@@ -11,13 +11,10 @@ from tread_lab.specs import (
     FlowSpec,
     decode,
 )
-from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.recipe import (
-    DDPM_LEVELS,
     outputs,
 )
-from tread_lab.systems.repa.spec import ENCODERS
 
 
 def test_only_ddpm_with_learned_variance_has_twice_the_outputs() -> None:
@@ -37,14 +34,6 @@ def test_only_ddpm_with_learned_variance_has_twice_the_outputs() -> None:
 )
 def test_a_reference_is_named_for_what_its_file_is(text: str, name: str, path: str | None) -> None:
     assert decode(ReferenceSpec, text) == ReferenceSpec(name=name, path=path)
-
-
-def test_the_widths_of_encoders_and_the_factors_of_data_are_those_of_the_papers() -> None:
-    assert ENCODERS == {
-        "fashion16-v1": 64, "dinov2-small": 384, "dinov2-base": 768, "dinov2-large": 1024,
-        "dinov2-giant": 1536,
-    }  # fmt: skip
-    assert (DDPM_LEVELS, SD_SCALE, SD_DEVIATION) == (1000, 0.18215, 0.93)
 
 
 def test_every_dataclass_of_the_specs_is_frozen() -> None:

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.config.load import load_sweep
-from tread_lab.specs import HeldoutSpec, RunSpec, SamplesSpec, UserError, decode, signature
+from tread_lab.specs import RunSpec, SamplesSpec, UserError, decode, signature
 from tread_lab.specs.cell import ExcludedCells, Trial
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -73,14 +73,6 @@ def test_trials_and_excluded_and_repeated_cells_are_the_product_paired_seed_by_s
     assert sum(hole.count for hole in found.duplicates) == repeated
 
 
-def test_evaluations_are_the_sweeps_else_the_experiments_with_its_reference() -> None:
-    usual = expansion(axes={"route": ["2->8"]}).evaluations
-    assert usual == (HeldoutSpec(), SamplesSpec(metrics=("fid",), count=1000, reference=COCO))
-    own = expansion(axes={"route": ["2->8"]}, evaluate=["is@500"]).evaluations
-    assert own == (SamplesSpec(metrics=("is",), count=500),)
-    assert expansion(axes={"route": ["2->8"]}, evaluate=[]).evaluations == ()
-
-
 def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -> None:
     axes = {"route": {"start": "0..7", "end": "=start + 1"}}
     found = expansion(axes=axes, where=["start < 7", "start == 0"])
@@ -133,32 +125,6 @@ def test_cells_are_in_the_order_of_variants_axes_and_listed_trials_seed_by_seed(
     ]  # fmt: skip
 
 
-def test_listed_trials_stand_alone_or_beside_axes_and_meet_the_same_rules() -> None:
-    listed = [{"route": "2->8"}, {"route": {"start": 0, "end": 3}, "train": {"ema": 0.9}}, {}]
-    assert cells(trials=listed) == [
-        {"route": "2->8"},
-        {"start": 0, "end": 3, "train.ema": 0.9},
-        {},
-    ]
-    beside = expansion(
-        axes={"route": {"start": "0..1", "end": [8]}}, trials=listed[:2], where="start < 2"
-    )
-    assert [t.cell.get("start") for t in beside.trials[2:]] == [0, 1, 0]
-    assert [hole.count for hole in beside.excluded] == [1]
-
-
-def test_an_axis_or_a_trial_may_name_variants() -> None:
-    variants = {"method": {"a": {"routes": ["2->8"]}, "b": {"routes": ["0->3"]}}}
-    grids = [{"method": ["a"], "train.steps": [5, 6]}, {"method": ["b"], "train.steps": [7]}]
-    assert cells(variants=variants, axes=grids) == [
-        {"method": "a", "train.steps": 5},
-        {"method": "a", "train.steps": 6},
-        {"method": "b", "train.steps": 7},
-    ]
-    (extra,) = cells(variants=variants, trials=[{"method": "b", "rate": 0.25}])[2:]
-    assert extra == {"method": "b", "rate": 0.25}
-
-
 def test_what_is_fixed_of_a_system_is_for_the_cells_that_have_it() -> None:
     def weights(fixed: Any = {"repa.weight": 0.3}, **more: Any) -> list[float | None]:  # noqa: B006
         found = expansion(fixed={"routes": ["2->8"], **fixed}, **more).trials
@@ -208,23 +174,6 @@ def test_computed_values_are_found_everywhere_and_may_build_on_each_other() -> N
     assert trial.init_from is not None and trial.init_from.run.train.steps == 32
     assert sorted(t.spec.train.lr for t in found.trials if t.role == "baseline") == [2.5e-3, 5e-3]
     assert found.trials[-2].spec.routes[0].rate == 0.5
-
-
-def test_where_may_ask_what_the_device_can_do() -> None:
-    rule, device = "precision in device.precisions", {"precisions": ["fp32", "bf16"]}
-    axes = {"precision": ["fp32", "tf32", "bf16"]}
-    found = expansion(axes=axes, where=rule, facts={"device": device})
-    assert [t.spec.precision for t in found.trials if t.role == "trial"] == ["fp32", "bf16"]
-    assert found.excluded == (ExcludedCells(f"where: {rule}", 1, ({"precision": "tf32"},)),)
-
-
-def test_a_baseline_is_the_trial_with_some_fields_changed_so_groups_have_their_own() -> None:
-    axes = {"route": ["2->8"], "precision": ["fp32", "bf16"]}
-    found = expansion(axes=axes).trials
-    assert [t.spec.precision for t in found] == ["fp32", "bf16", "fp32", "bf16"]
-    assert [t.baseline for t in found] == [None, None, found[0].run, found[1].run]
-    shared = expansion(axes=axes, baseline={"routes": [], "precision": "fp32"}).trials
-    assert [t.baseline for t in shared] == [None, found[0].run, found[0].run]
 
 
 def test_equal_cells_and_equal_runs_are_said_once_for_all_seeds() -> None:

@@ -66,34 +66,11 @@ def test_controls_spend_what_their_baseline_spends() -> None:
     assert not control.spec.routes and cell_label(control) == "control batch=128"
 
 
-@pytest.mark.parametrize(
-    ("sweep", "said"),
-    [
-        ({"controls": [{"train.batch": 256}]}, "must change the baseline"),
-        ({"controls": [{"train.batch": 8}], "baseline": None, "match": None}, "baseline"),
-    ],
-)
-def test_controls_that_control_nothing_are_refused(sweep: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        expansion(**sweep)
-
-
-def test_spend_varies_what_baseline_and_trial_spend() -> None:
-    found = expansion(axes={"route": ["2->8"], "spend": [0.5, 2]})
-    assert lengths(found) == [("baseline", 50), ("baseline", 200), ("trial", 75), ("trial", 300)]
-    assert [trial.cell.get("spend") for trial in found.trials] == [None, None, 0.5, 2]
-
-
 def test_a_route_for_a_share_of_the_steps_is_priced_at_the_length_that_it_gets() -> None:
     (_, trial) = expansion(fixed={"routes_until": 0.5}).trials
     assert (trial.spec.train.steps, trial.spec.routes_until) == (120, 60)
     (_, trial) = expansion(fixed={"routes_until": 30}).trials
     assert trial.spec.train.steps == 110, "30 steps at two thirds pay for 10 more"
-
-
-def test_the_nearest_number_of_steps_is_taken_and_never_none() -> None:
-    nearest = {49.4: 49, 0.2: 1, 3e5: 300_000}
-    assert {spent: matched_steps(float, spent, 7) for spent in nearest} == nearest
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
