@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.evaluation_text import decode_evaluations
 
 TRAIN = st.fixed_dictionaries(
     {},
@@ -47,12 +46,6 @@ def test_decode_after_encode_is_the_identity(tree: dict[str, Any]) -> None:
     assert again == spec and signature(again) == signature(spec)
     child = decode(RunSpec, {**encode(spec), "init_from": {"run": encode(spec)}})
     assert child.ancestors[-1].network == spec.network and signature(child) != signature(spec)
-
-
-def test_encoded_evaluations_decode_to_the_same() -> None:
-    evaluations = decode_evaluations(["heldout_loss", "layer_similarity", "fd@1k"])
-    again = [{e["kind"]: {k: v for k, v in e.items() if k != "kind"}} for e in encode(evaluations)]
-    assert decode_evaluations(again) == evaluations
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

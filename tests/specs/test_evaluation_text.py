@@ -34,28 +34,6 @@ def guided(weight: float, steps: int = 20, **more: Any) -> SamplesSpec:
     return SamplesSpec(metrics=("fd",), count=1000, sampler=sampler)
 
 
-def test_a_label_says_metrics_count_and_that_held_out_images_stand_in_for_a_file() -> None:
-    label = MetricNames(EvaluationDefaults()).label
-    assert label(encode(HeldoutSpec())) == "heldout_loss"
-    assert label(encode(SamplesSpec(metrics=(), count=64))) == "samples@64"
-    both = SamplesSpec(metrics=("fid", "is", "precision"), count=10_000)
-    assert label(encode(both)) == "fid[heldout]+is+precision@10k"
-    assert label(encode(both), "latents") == "fid[heldout]+is+precision[heldout]@10k"
-    own = SamplesSpec(metrics=("fd", "kid"), count=1000, step=10)
-    assert label(encode(own), "fashion16") == "fd+kid@1k at 10"
-    against = replace(both, reference=ReferenceSpec(name="imagenet256"))
-    usual = EvaluationDefaults(reference=against.reference)
-    assert MetricNames(usual).label(encode(against), "latents") == "fid+is+precision@10k"
-
-
-def test_a_label_has_the_settings_of_the_metrics_names() -> None:
-    names = MetricNames(defaults(()))
-    for (metric, spec), name in USUAL.items():
-        said = name.removeprefix(metric)
-        assert names.label(encode(replace(spec, step=7))).endswith(f"{said} at 7")
-    assert names.label(encode(guided(2.0, 50))) == "fd@1k steps=50 w=2"
-
-
 def compared(reference: str | None, metric: str = "fid", path: str = "/x.npz") -> SamplesSpec:
     named = None if reference is None else ReferenceSpec(name=reference, path=path)
     sampler = SamplerSpec(steps=20)
@@ -109,19 +87,6 @@ def test_a_name_says_what_is_not_usual_whatever_else_is_planned(
     known = MetricNames(defaults(planned))
     for (metric, spec), name in names.items():
         assert known.name(metric, signature(spec), encode(spec)) == name
-
-
-def test_a_setting_that_the_experiments_sampler_has_alone_is_said_to_be_none() -> None:
-    usual = EvaluationDefaults(sampler={"solver": "sde", "steps": 20})
-    names, spec = MetricNames(usual), guided(2.0)
-    said = names.name("fd[x]@1k", signature(spec), encode(spec))
-    assert said == "fd[x]@1k solver=heun w=2 last_step=none"
-
-
-def test_the_path_of_a_reference_is_not_signed() -> None:
-    here, there, other = compared("a"), compared("a", path="/y.npz"), compared("b")
-    assert signature(here) == signature(there) != signature(other)
-    assert signature(here) != signature(compared(None))
 
 
 BRANCHES = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
-from tread_lab.specs.fields import dotted, merged, run_of
+from tread_lab.specs.fields import merged, run_of
 
 MODEL = {"depth": 12, "width": 32, "heads": 2}
 RUN = {"model": MODEL, "train": {"steps": 100, "batch": 16, "lr": 6e-3}}
@@ -21,18 +21,6 @@ def test_then_is_a_run_that_starts_from_the_run_before() -> None:
     assert child.routes == () and child.train.steps == 10 and child.train.lr == 1e-3
     assert child.train.batch == 16  # what `then` does not name stays
     assert child.ancestors == (parent,)
-
-
-def test_then_may_go_on_again() -> None:
-    grandchild = run_of({**RUN, "routes": ["2->8"], "then": {**THEN, "then": {"seed": 1}}})
-    assert [spec.train.steps for spec in grandchild.ancestors] == [100, 10]
-    assert [bool(spec.routes) for spec in grandchild.ancestors] == [True, False]
-    assert grandchild.seed == 1 and grandchild.ancestors[0].seed == 0
-
-
-def test_then_may_take_the_raw_weights() -> None:
-    child = run_of({**RUN, "then": {"init_from": {"weights": "model"}}})
-    assert child.init_from is not None and child.init_from.weights == "model"
 
 
 def test_the_childs_name_includes_the_parents_and_nothing_of_its_execution() -> None:
@@ -68,23 +56,6 @@ def test_weights_go_on_under_other_routes_and_steps() -> None:
     assert run_of({**RUN, "then": same}).network == run_of(RUN).network
 
 
-@pytest.mark.parametrize("bypass", ["sprint", "mask"])
-def test_with_the_routes_off_masking_and_sprint_go_on_densely(bypass: str) -> None:
-    routes = ["2->9"] if bypass == "sprint" else ["0->B-1"]
-    child = run_of({**RUN, "routes": routes, "bypass": bypass, "then": {"routes_until": 0}})
-    assert [routes for _, routes in child.phases] == [()] and child.bypass.kind == bypass
-
-
-def test_leaves_have_dotted_names_and_lists_stay_whole() -> None:
-    tree = {"train": {"lr": 1, "ema": {"halflife": 2}}, "routes": [{"start": 2}], "data": {}}
-    assert dict(dotted(tree)) == {
-        "train.lr": 1,
-        "train.ema.halflife": 2,
-        "routes": [{"start": 2}],
-        "data": {},
-    }
-
-
 def test_a_field_of_the_first_route_leaves_the_later_routes_as_they_are() -> None:
     base = {**RUN, "routes": ["0->1", {"start": 4, "end": 6, "rate": 0.25}]}
     later = {"start": 4, "end": 6, "rate": 0.25}
@@ -116,14 +87,6 @@ def test_a_dotted_field_of_what_is_named_changes_that_field_alone() -> None:
     assert summed["bypass"]["re_entry"] == {"x_T": True, "x_D_last": False, "coinciding": "once"}
 
 
-@pytest.mark.parametrize("section", ["train", "data", "execution"])
-def test_word_in_place_of_a_section_is_refused(section: str) -> None:
-    with pytest.raises(UserError, match=rf"^{section}: must be a mapping, got 'fast'"):
-        run_of(merged(RunSpec, RUN, {section: "fast"}))
-    with pytest.raises(UserError, match=rf"^{section}: must be a mapping, got 'fast'"):
-        merged(RunSpec, {section: "fast"}, {f"{section}.a": 1})
-
-
 def test_a_mapping_keeps_what_it_does_not_name() -> None:
     base = {"process": {"kind": "flow", "direction": 1.0}, "train": {"lr": 1}}
     assert merged(RunSpec, base, {"train": {}, "process": "flow"}) == base
@@ -147,14 +110,6 @@ def test_nested_fields_set_what_they_name_and_a_route_is_whole() -> None:
         {"start": 0, "end": 1, "rate": 0.25}
     ]
     assert base["train"] == {"lr": 1, "ema": {"decay": 0.5, "halflife": None}}
-
-
-@pytest.mark.parametrize("then", [0, False, "", [], 3])
-def test_then_that_is_empty_and_no_mapping_is_refused(then: Any) -> None:
-    with pytest.raises(UserError, match=r"^then: must be a mapping, got "):
-        run_of({**RUN, "then": then})
-    assert run_of({**RUN, "then": None}) == run_of(RUN)
-    assert run_of({**RUN, "then": {}}).ancestors == (run_of(RUN),)
 
 
 def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:

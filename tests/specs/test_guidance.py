@@ -112,12 +112,6 @@ def test_guidance_by_the_weights_that_are_measured_is_refused() -> None:
         check_branches(own, guidance(tree), step)
 
 
-def test_a_network_of_no_steps_may_be_guided() -> None:
-    published = run(train={"steps": 0}, init_from={"file": "DiT.pt", "digest": "0"})
-    for tree in 1.5, {"weight": 1.5, "channels": "first3", "interval": [0.3, 5]}:
-        check_branches(published, guidance(tree), None)
-
-
 def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
     seen, never, bare = (run(train={"label_drop": drop}) for drop in (0.1, 0, 1))
     null = {"strong": {"label": "none"}}
@@ -136,14 +130,6 @@ def test_guidance_by_labels_that_no_step_of_a_family_saw_is_refused() -> None:
     ):
         with pytest.raises(UserError, match=rf"^guidance: it takes {said}"):
             check_branches(own, guidance(tree), None)
-
-
-def test_rates_of_guidances_routes_have_no_effect_and_a_strong_rate_keeps_routes() -> None:
-    with_rate = guidance({**SG, "routes": [{"start": 2, "end": 8, "rate": 0.7}]})
-    assert with_rate == guidance({**SG, "routes": ["2->8"]})
-    strong = guidance({"weight": 2, "strong": {"rate": 0.5}, "routes": ["2->8"]})
-    assert [str(r) for r in strong.routes] == ["2->8"]
-    assert guidance({"weight": 2, "routes": ["2->8"]}).routes == ()
 
 
 def test_a_path_is_dropped_in_a_network_of_two_paths() -> None:

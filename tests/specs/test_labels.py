@@ -12,14 +12,10 @@ from tread_lab.specs import RunSpec, decode, signature
 from tread_lab.specs.cell import Trial
 from tread_lab.specs.labels import (
     cell_label,
-    cell_text,
-    place_label,
     run_label,
     run_labels,
     trial_label,
-    value_text,
     with_baseline_cells,
-    without_axis,
 )
 from tread_lab.specs.sweep import SweepSpec
 from tread_lab.sweep.expand import expand
@@ -61,11 +57,6 @@ BY_ROWS = route(1, 4, selection="rows")
             {"start": 1, "end": 4, "precision": "bf16", "train.steps": 100},
             ["1->4"],
             "1->4 s=0.5 precision=bf16 steps=100",
-        ),
-        (
-            {"train.steps": 10, "then.train.steps": 5},
-            [],
-            "dense train.steps=10 then.train.steps=5",
         ),
     ],
 )
@@ -118,10 +109,6 @@ THEN = {"then": {"routes": [], "train": {"steps": 10, "warmup": 0}}}
             ],
         ),
         (
-            {"axes": {"route": ["2->8"]}, "variants": {"f": {"a": THEN}}, "baseline": None},
-            ["2->8 s=0.5", "2->8 s=0.5 then dense f=a"],
-        ),
-        (
             {
                 "axes": {"route": ["2->8"], "train.lr": [0.001, 0.002]},
                 "variants": {"f": {"a": THEN}},
@@ -152,35 +139,6 @@ def test_runs_of_a_sweep_are_told_apart_by_what_they_serve(
     assert sorted(run_labels(planned(**sweep)).values()) == [f"{own} seed 0" for own in labels]
 
 
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [
-        (place_label({"start": 2, "end": 8}), "2->8"),
-        (
-            place_label({"start": 2, "end": 8, "rate": 0.5, "precision": "fp32"}),
-            "2->8 s=0.5 precision=fp32",
-        ),
-        (place_label({"route": "2->8", "rate": 0.25}), "route=2->8 rate=0.25"),
-        (place_label({"start": 2}), "start=2"),
-        (cell_text({"route.start": 3, "end": 2}), "start=3, end=2"),
-        (cell_text({}), "the base run"),
-        (without_axis("2->8 s=0.5 steps=9", "rate"), "2->8 steps=9"),
-        (without_axis("2->8 s=0.5 steps=9", "train.steps"), "2->8 s=0.5"),
-        (without_axis("0->1 s=0.25 + 3->4 s=0.5", "rate"), "0->1 s=0.25 + 3->4 s=0.5"),
-        (without_axis("0->1 + 3->4 s=0.5", "rate"), "0->1 + 3->4"),
-        (value_text(0.50), "0.5"),
-        (value_text(1e-4), "0.0001"),
-        (value_text(0.9999999), "0.9999999"),
-        (value_text([1, 2]), "[1,2]"),
-        (value_text((1, 2)), "[1,2]"),
-        (value_text({"a": 1}), '{"a":1}'),
-        (value_text(True), "True"),
-    ],
-)
-def test_places_cells_curves_and_values_are_called_so(found: str, text: str) -> None:
-    assert found == text
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_no_two_runs_of_a_shipped_sweep_share_a_label(name: str) -> None:
     _, spec, experiment = load_sweep(f"{name}.yaml", [])
@@ -194,17 +152,6 @@ def test_a_baseline_has_only_the_values_that_all_its_trials_share() -> None:
     cells = [{"route": "2->8", "precision": p, "bypass.re_entry": r} for p, r in pairs]
     found = with_baseline_cells(planned(trials=cells))
     assert [t.cell for t in found[:2]] == [{"precision": "fp32"}, {"precision": "bf16"}]
-
-
-def test_the_place_of_a_route_is_no_value_of_a_baseline() -> None:
-    axes = {"route": [{"start": 2, "end": 8}, {"start": 2, "end": 6}], "rate": [0.25, 0.5]}
-    baseline, *_ = with_baseline_cells(planned(axes=axes))
-    assert baseline.cell == {}
-    lengths = [{"route.start": s, "route.end": 8, "train.steps": n} for s, n in ((2, 5), (0, 6))]
-    served = with_baseline_cells(planned(trials=lengths, fixed={"train": {"warmup": 0}}))
-    assert [t.cell for t in served if t.role == "baseline"] == [
-        {"train.steps": 5}, {"train.steps": 6}
-    ]  # fmt: skip
 
 
 def test_baselines_that_no_axis_tells_apart_are_told_apart_by_their_fields() -> None:

@@ -10,7 +10,6 @@ import pytest
 from tests.four_sweeps import same_as_stored
 from tread_lab.specs import RunSpec, UserError, decode
 from tread_lab.specs.routes import (
-    ReEntrySpec,
     RouteBypass,
     RouteSpec,
     block_index,
@@ -43,12 +42,6 @@ def test_without_routes_there_is_nothing_to_get_around(fields: dict[str, Any]) -
     dense = run(**{"routes": [], **fields})
     assert dense == run() and (dense.fp32_block, dense.routes_until) == ("off", None)
     assert dense.phases == ((range(100), ()),) and dense.fp32_blocks == set()
-
-
-def test_only_two_terms_can_coincide() -> None:
-    for flags in ({"x_T": True, "x_D_last": False}, {"x_T": False, "x_D_last": True}):
-        assert ReEntrySpec(**flags, coinciding="twice").coinciding == "once"  # type: ignore[arg-type]
-    assert ReEntrySpec(x_T=True, coinciding="twice").coinciding == "twice"
 
 
 def test_weights_are_handed_on_between_bypasses_of_equal_parts() -> None:

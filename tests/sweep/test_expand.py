@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.config.load import load_sweep
-from tread_lab.specs import HeldoutSpec, RunSpec, SamplesSpec, UserError, decode, signature
+from tread_lab.specs import RunSpec, SamplesSpec, UserError, decode, signature
 from tread_lab.specs.cell import ExcludedCells, Trial
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -73,14 +73,6 @@ def test_trials_and_excluded_and_repeated_cells_are_the_product_paired_seed_by_s
     assert sum(hole.count for hole in found.duplicates) == repeated
 
 
-def test_evaluations_are_the_sweeps_else_the_experiments_with_its_reference() -> None:
-    usual = expansion(axes={"route": ["2->8"]}).evaluations
-    assert usual == (HeldoutSpec(), SamplesSpec(metrics=("fid",), count=1000, reference=COCO))
-    own = expansion(axes={"route": ["2->8"]}, evaluate=["is@500"]).evaluations
-    assert own == (SamplesSpec(metrics=("is",), count=500),)
-    assert expansion(axes={"route": ["2->8"]}, evaluate=[]).evaluations == ()
-
-
 def test_a_hole_names_its_rule_counts_its_cells_and_shows_five_computed_ones() -> None:
     axes = {"route": {"start": "0..7", "end": "=start + 1"}}
     found = expansion(axes=axes, where=["start < 7", "start == 0"])
@@ -131,32 +123,6 @@ def test_cells_are_in_the_order_of_variants_axes_and_listed_trials_seed_by_seed(
     assert [(t.seed, t.spec.train.warmup) for t in found.trials if t.role == "baseline"] == [
         (1, 0), (1, 1), (0, 0), (0, 1)
     ]  # fmt: skip
-
-
-def test_listed_trials_stand_alone_or_beside_axes_and_meet_the_same_rules() -> None:
-    listed = [{"route": "2->8"}, {"route": {"start": 0, "end": 3}, "train": {"ema": 0.9}}, {}]
-    assert cells(trials=listed) == [
-        {"route": "2->8"},
-        {"start": 0, "end": 3, "train.ema": 0.9},
-        {},
-    ]
-    beside = expansion(
-        axes={"route": {"start": "0..1", "end": [8]}}, trials=listed[:2], where="start < 2"
-    )
-    assert [t.cell.get("start") for t in beside.trials[2:]] == [0, 1, 0]
-    assert [hole.count for hole in beside.excluded] == [1]
-
-
-def test_an_axis_or_a_trial_may_name_variants() -> None:
-    variants = {"method": {"a": {"routes": ["2->8"]}, "b": {"routes": ["0->3"]}}}
-    grids = [{"method": ["a"], "train.steps": [5, 6]}, {"method": ["b"], "train.steps": [7]}]
-    assert cells(variants=variants, axes=grids) == [
-        {"method": "a", "train.steps": 5},
-        {"method": "a", "train.steps": 6},
-        {"method": "b", "train.steps": 7},
-    ]
-    (extra,) = cells(variants=variants, trials=[{"method": "b", "rate": 0.25}])[2:]
-    assert extra == {"method": "b", "rate": 0.25}
 
 
 def test_what_is_fixed_of_a_system_is_for_the_cells_that_have_it() -> None:
@@ -210,31 +176,6 @@ def test_computed_values_are_found_everywhere_and_may_build_on_each_other() -> N
     assert found.trials[-2].spec.routes[0].rate == 0.5
 
 
-def test_a_rule_may_use_fields_that_nothing_sets_and_the_tokens() -> None:
-    found = expansion(
-        axes={"route": {"start": [0, 2], "end": [8]}},
-        where=["train.lr * N < 1", "precision == 'bf16'", "routes_from == start"],
-    )
-    assert [t.cell["start"] for t in found.trials if t.role == "trial"] == [0]
-
-
-def test_where_may_ask_what_the_device_can_do() -> None:
-    rule, device = "precision in device.precisions", {"precisions": ["fp32", "bf16"]}
-    axes = {"precision": ["fp32", "tf32", "bf16"]}
-    found = expansion(axes=axes, where=rule, facts={"device": device})
-    assert [t.spec.precision for t in found.trials if t.role == "trial"] == ["fp32", "bf16"]
-    assert found.excluded == (ExcludedCells(f"where: {rule}", 1, ({"precision": "tf32"},)),)
-
-
-def test_a_baseline_is_the_trial_with_some_fields_changed_so_groups_have_their_own() -> None:
-    axes = {"route": ["2->8"], "precision": ["fp32", "bf16"]}
-    found = expansion(axes=axes).trials
-    assert [t.spec.precision for t in found] == ["fp32", "bf16", "fp32", "bf16"]
-    assert [t.baseline for t in found] == [None, None, found[0].run, found[1].run]
-    shared = expansion(axes=axes, baseline={"routes": [], "precision": "fp32"}).trials
-    assert [t.baseline for t in shared] == [None, found[0].run, found[0].run]
-
-
 def test_equal_cells_and_equal_runs_are_said_once_for_all_seeds() -> None:
     found = expansion(
         axes=[{"route": ["2->8", "0->3"]}, {"route": ["2->8"]}, {"route": ["2->B-4"], "rate": [0]}],
@@ -285,16 +226,6 @@ def test_a_baseline_without_routes_has_none_in_any_phase(
         assert [run.train.lr for run in family[1:]] == [0.1 for _ in routes[1:]]
 
 
-def test_a_baseline_has_a_phase_that_differs_in_its_routes_alone() -> None:
-    for last in ({"routes": ["3->8"]}, {"route": "3->8"}, {"route": {"start": 3, "end": 8}}):
-        run = {**RUN, "then": {"train.steps": 5, "then": last}}
-        dense, trial = expansion(run, trials=[{"route": "2->8"}], baseline={"routes": []}).trials
-        families = [[*one.spec.ancestors, one.spec] for one in (dense, trial)]
-        steps, of_trial = ([run.train.steps for run in family] for family in families)
-        assert steps == of_trial and len(steps) == 3
-        assert not any(run.routes for run in families[0])
-
-
 SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
 
 
@@ -309,7 +240,6 @@ def sampled(axes: Any, evaluation: Any) -> list[tuple[float, str, str]]:
 
 
 SPARSE = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
-OWN = {"samples": {"count": 64, "sampler": {"guidance": {"weight": 5, "weak": {"rate": 0.4}}}}}
 
 
 @pytest.mark.parametrize(
@@ -329,80 +259,35 @@ def test_settings_of_the_sampler_are_written_as_axes_are(axes: Any, methods: lis
     assert [own[1] for own in sampled(axes, {"samples": {"count": 64}})] == methods
 
 
-def test_an_axis_comes_before_an_evaluations_own_sampler_and_opens_its_shorthands() -> None:
-    assert [own[0] for own in sampled({"guidance.weight": "1..2"}, OWN)] == [1, 2]
-    decayed = sampled({"guidance.weak.rate.last": [0.1]}, OWN)
-    assert decayed == [(5, "SG(0/0.4->0.1)", "0.4->0.1")]
-
-
 @pytest.mark.parametrize(
     ("sweep", "said"),
     [
-        ({"axes": {"trian.lr": [1]}}, "axes.trian.lr: no such field, did you mean 'train.lr'?"),
-        ({"axes": {"xyz": [1]}}, "axes.xyz: no such field (known: bypass, captions, data, exe"),
-        ({"fixed": {"route": "2"}}, "must be a route, got '2'"),
-        ({"axes": {"decay": [1]}}, "axes.decay: no such field, did you mean 'train.ema.decay'?"),
-        ({"axes": {"route": {"strat": [1]}}}, "did you mean 'route.start'?"),
-        ({"trials": [{"depth": 3}]}, "trials[0].depth: no such field, did you mean 'model.depth'?"),
-        ({"trials": [3]}, "trials[0]: must be a mapping"),
-        ({"axes": {"seed": [1]}}, "axes.seed: must be in `seeds`"),
         (
             {"axes": {"zip": {"train.lr": [1, 2], "train.steps": [1]}}},
             "axes.zip: must have equally many values on each axis; axes.zip.train.lr has 2",
         ),
-        ({"axes": {"train.lr": "=train.lr / 2"}}, "must not depend on its own value"),
         ({"variants": {"m": {"a": {}}}, "axes": {"m": ["b"]}}, "axes.m: no variant 'b'"),
         (
             {"axes": {"zip": {"train.lr": [1], "rate": [0]}, "train": {"lr": [2]}}},
             "axes.zip and axes.train both set train.lr; write one of them",
         ),
         (
-            {"axes": {"zip": {"train": {"lr": [1]}, "train.lr": ["=rate"]}}},
-            "axes.zip.train and axes.zip.train.lr both set train.lr",
-        ),
-        (
             {"axes": {"route": ["2->8"], "routes": [["2->5"]]}},
             "route and routes both set route.start",
-        ),
-        (
-            {"axes": {"routes": [[{"start": 0, "end": 1, "rate": 0.5}]], "rate": [0.25]}},
-            "routes and rate both set route.rate",
         ),
         (
             {"variants": {"m": {"a": {"train": {"lr": 1}}}}, "axes": {"train.lr": ["=rate / 2"]}},
             "variants.m.a and train.lr both set train.lr",
         ),
-        ({"variants": {"m": {}}}, "variants.m: has no values"),
         (
             {"fixed": {"train.lr": 1}, "axes": {"train": {"lr": [2]}}},
             "fixed and train.lr both set train.lr; write one of them",
         ),
         (
-            {"fixed": {"rate": 0.5}, "trials": [{"route": "0->1", "route.rate": 0.25}]},
-            "fixed and route.rate both set route.rate",
-        ),
-        (
             {"fixed": {"process.p_mean": -1}, "trials": [{"train.lr": 1}, {"process": "flow"}]},
             "process: unknown key 'p_mean'",
         ),
-        ({"fixed": {"seed": 1}}, "seed: must be in `seeds`"),
         ({"variants": {"m": {"a": {"seed": 3}}}}, "variants.m.a.seed: must be in `seeds`"),
-        ({"baseline": {"seed": 3}}, "baseline.seed: must be in `seeds`"),
-        ({"axes": {"rate": []}}, "axes.rate: has no values"),
-        ({"axes": [1]}, "axes: must be a mapping of axes"),
-        ({"axes": [], "fixed": {"train.lr": 1}}, "axes: has no values"),
-        (
-            {"fixed": {"train": {"stepss": 3}}},
-            "train.stepss: no such field, did you mean 'train.steps'",
-        ),
-        (
-            {"axes": {"rate": [0.5]}},
-            "routes[0]: missing key 'start'",
-        ),
-        ({"variants": {"m": ["a", "b"]}}, "variants.m: expected {name: {field: value}}"),
-        ({"variants": {"m": {"a": {"then": {"rotes": []}}}}}, "did you mean 'routes'"),
-        ({"sampler_axes": {"guidnce.weight": [1]}}, "unknown key 'guidnce', did you mean 'gui"),
-        ({"sampler_axes": ["steps"]}, "sampler_axes: must be a mapping of axes, got 'steps'"),
         (
             {"sampler_axes": {"steps": [4]}, "evaluate": ["heldout_loss"]},
             "sampler_axes: there is no evaluation of samples",
@@ -416,20 +301,3 @@ def test_mistakes_are_one_line_with_their_place(
     with pytest.raises(UserError, match=r"^[^\n]*$") as error:
         expand(*load_sweep("s")[1:])
     assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("sweep", "line"),
-    [
-        ({"fixed": {"train.batch": 0}, "axes": {"rate": [0]}}, "train.batch: must .* 0"),
-        ({"where": "strat == 0"}, r"where: unknown name 'strat', did you mean 'start'\?"),
-        (
-            {},
-            r"axes at start=4, end=3: routes\[0\]: must start .* Try 3->4\. "
-            r"Exclude such cells by `where`\.",
-        ),
-    ],
-)
-def test_only_a_mistake_of_one_cell_is_told_with_the_cell(sweep: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError, match=f"^{line}$"):
-        expansion(**{"axes": {"route": {"start": "0..5", "end": [3]}}, **sweep})

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tread_lab.specs import RunSpec, UserError, decode, signature
-from tread_lab.specs.cell import SharedParts
 from tread_lab.specs.evaluation import at_steps
 from tread_lab.specs.evaluation_text import decode_evaluations
-from tread_lab.specs.labels import cell_label, with_baseline_cells
+from tread_lab.specs.labels import cell_label
 from tread_lab.specs.lengths import follows_length, written_shares
 from tread_lab.specs.sweep import Experiment, SweepSpec
 from tread_lab.sweep.expand import Expansion, expand
@@ -67,42 +66,11 @@ def test_controls_spend_what_their_baseline_spends() -> None:
     assert not control.spec.routes and cell_label(control) == "control batch=128"
 
 
-def test_controls_of_several_baselines_are_told_apart() -> None:
-    found = expansion(
-        match=None, axes={"precision": ["fp32", "bf16"]}, controls=[{"train.batch": 8}]
-    )
-    labels = [cell_label(trial) for trial in with_baseline_cells(found.trials)]
-    assert labels[2:4] == ["control precision=fp32 batch=8", "control precision=bf16 batch=8"]
-
-
-@pytest.mark.parametrize(
-    ("sweep", "said"),
-    [
-        ({"controls": [{"train.batch": 256}]}, "must change the baseline"),
-        ({"controls": [{"train.batch": 8}], "baseline": None, "match": None}, "baseline"),
-    ],
-)
-def test_controls_that_control_nothing_are_refused(sweep: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        expansion(**sweep)
-
-
-def test_spend_varies_what_baseline_and_trial_spend() -> None:
-    found = expansion(axes={"route": ["2->8"], "spend": [0.5, 2]})
-    assert lengths(found) == [("baseline", 50), ("baseline", 200), ("trial", 75), ("trial", 300)]
-    assert [trial.cell.get("spend") for trial in found.trials] == [None, None, 0.5, 2]
-
-
 def test_a_route_for_a_share_of_the_steps_is_priced_at_the_length_that_it_gets() -> None:
     (_, trial) = expansion(fixed={"routes_until": 0.5}).trials
     assert (trial.spec.train.steps, trial.spec.routes_until) == (120, 60)
     (_, trial) = expansion(fixed={"routes_until": 30}).trials
     assert trial.spec.train.steps == 110, "30 steps at two thirds pay for 10 more"
-
-
-def test_the_nearest_number_of_steps_is_taken_and_never_none() -> None:
-    nearest = {49.4: 49, 0.2: 1, 3e5: 300_000}
-    assert {spent: matched_steps(float, spent, 7) for spent in nearest} == nearest
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -132,10 +100,7 @@ def test_at_baseline_is_the_step_at_which_the_baseline_ends() -> None:
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        ({"baseline": None}, "^match: there is no baseline to match"),
-        ({"axes": {"spend": [0]}}, "spend: must be positive, got 0"),
         ({"fixed": {"then": {"routes": []}}}, "match: what a parent spent is not counted"),
-        ({"stop_early": "asha"}, "^stop_early: judges at equal steps"),
         ({"fixed": {"train.steps": 0}}, "match: the baseline trains no step"),
         (
             {"evaluate": ["heldout_loss at baseline"]},
@@ -185,17 +150,6 @@ def test_what_files_write_as_a_share_of_all_steps_is_one_in_runs_that_hold_a_num
     assert follows_length(run, written_shares(settings)).removesuffix(SHARE) == what
     dense = {"train": {"steps": 100, "warmup": 0}, "routes_from": 0, "routes_until": None}
     assert follows_length(dense, written_shares(settings)) == ""
-
-
-MODEL = {"depth": 2, "width": 32, "heads": 2}
-
-
-def test_equal_parts_are_decoded_once_and_others_are_told_apart() -> None:
-    parts, same = SharedParts(), {name: {} for name in ("data", "process", "train", "execution")}
-    trees = [{"model": {**MODEL, "patch": patch}, "seed": patch, **same} for patch in (1, 2)]
-    runs = [parts.run(tree) for tree in trees]
-    assert runs == [decode(RunSpec, tree) for tree in trees]
-    assert parts.run({"model": trees[0]["model"]}).model is runs[0].model
 
 
 def test_baseline_has_the_seed_of_its_trial() -> None:

@@ -108,7 +108,10 @@ def load_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
 def _experiment(
     name: str, overrides: Iterable[Override], plugins: Sequence[str] = ()
 ) -> Experiment:
-    tree = _absolute_paths(_overridden(_tree(find("experiments", name)), overrides))
+    tree = _tree(find("experiments", name))
+    for override in overrides:
+        tree = _over(tree, {override.key: override.value})
+    tree = _absolute_paths(tree)
     extra = {key: tree.pop(key, None) for key in (*_OF_EXPERIMENT, *_BESIDE)}
     extra.pop("question")
     with placed(name):
@@ -223,7 +226,7 @@ def _typed(
         head, _, rest = key.partition(".")
         section, axis = ("sampler_axes", rest) if head == "sampler" else ("axes", key)
         if head in OWN:
-            tree = _overridden(tree, [override])
+            tree = _over(tree, {key: override.value})
         elif head not in (*_OF_RUN, *_OF_EXPERIMENT, *(tree.get("variants") or ())):
             raise UserError(f"{override.text}: unknown key {key!r}{_remedy(override)}")
         elif key == "seed":
@@ -344,13 +347,6 @@ def _single(overrides: Iterable[str], several: str) -> list[Override]:
                 f"{override.key}: must be one value, got {count}. Try {several} {override.text}."
             )
     return typed
-
-
-def _overridden(tree: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """Return the tree of a file with overrides of what it says."""
-    for override in overrides:
-        tree = _over(tree, {override.key: override.value})
-    return tree
 
 
 def _over(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,9 +36,6 @@ class MetricKind:
     digits: int = 4
     meaning: str = ""
 
-    def __post_init__(self) -> None:
-        assert (self.nature == "neither") == (self.better == "")
-
     @property
     def sign(self) -> int:
         """What a value is multiplied by so that less is better; 0 where no value is better."""
@@ -79,43 +76,69 @@ class Metric:
 
 
 _DIGITS = 3  # another sampling seed moves a metric of samples by a percent or two
-_FRECHET = "Fréchet distance between features of samples and of real images"
+
+
+def _quality(better: Literal["lower", "higher"], label: str, meaning: str) -> MetricKind:
+    meaning = f"{meaning}; {better} is better"
+    return MetricKind("quality", better, label=label, digits=_DIGITS, meaning=meaning)
 
 
 def _distance(label: str, features: str) -> MetricKind:
-    meaning = f"{_FRECHET}, {features}; lower is better"
-    return MetricKind("quality", "lower", label=label, digits=_DIGITS, meaning=meaning)
+    frechet = "Fréchet distance between features of samples and of real images"
+    return _quality("lower", label, f"{frechet}, {features}")
 
-
-_FD = _distance("FD", "in the space that its brackets name")
-_FD_DINOV2 = _distance("FD-DINOv2", "of DINOv2 ViT-L/14")
-_FID = _distance("FID", "of Inception-2015")
-_SFID = _distance("sFID", "of Inception-2015 at 17 x 17 places")
-_SCORE = "inception score of samples; higher is better"
-_IS = MetricKind("quality", "higher", label="IS", digits=_DIGITS, meaning=_SCORE)
-_IS_SHUFFLED = replace(_IS, label="IS, shuffled")
-_KERNEL = "kernel distance of the same features"
-_KID = MetricKind("quality", "lower", label="KID", digits=_DIGITS, meaning=_KERNEL)
-_SHARE = MetricKind("quality", "higher", digits=_DIGITS)
 
 OWN_FEATURES = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
 METRICS = Registry(
     "metric",
     {
-        "fd": Metric(features="own", kind=_FD, keeps="moments"),
-        "fd_dinov2": Metric(features="dinov2", kind=_FD_DINOV2, keeps="moments"),
-        "fid": Metric(features="inception", kind=_FID, keeps="moments"),
-        "sfid": Metric(features="inception", kind=_SFID, layer="spatial", keeps="moments"),
-        "kid": Metric(features="any", kind=_KID),
+        "fd": Metric(
+            features="own",
+            kind=_distance("FD", "in the space that its brackets name"),
+            keeps="moments",
+        ),
+        "fd_dinov2": Metric(
+            features="dinov2", kind=_distance("FD-DINOv2", "of DINOv2 ViT-L/14"), keeps="moments"
+        ),
+        "fid": Metric(
+            features="inception", kind=_distance("FID", "of Inception-2015"), keeps="moments"
+        ),
+        "sfid": Metric(
+            features="inception",
+            kind=_distance("sFID", "of Inception-2015 at 17 x 17 places"),
+            layer="spatial",
+            keeps="moments",
+        ),
+        "kid": Metric(
+            features="any",
+            kind=MetricKind(
+                "quality",
+                "lower",
+                label="KID",
+                digits=_DIGITS,
+                meaning="kernel distance of the same features",
+            ),
+        ),
         "is": Metric(
-            features="inception", kind=_IS, layer="logits", keeps="moments", compares=False
+            features="inception",
+            kind=_quality("higher", "IS", "inception score of samples"),
+            layer="logits",
+            keeps="moments",
+            compares=False,
         ),
         "is_shuffled": Metric(
-            features="inception", kind=_IS_SHUFFLED, layer="logits", compares=False
+            features="inception",
+            kind=_quality("higher", "IS, shuffled", "inception score of samples"),
+            layer="logits",
+            compares=False,
         ),
-        "precision": Metric(features="any", kind=_SHARE, fewest_real=4),
-        "recall": Metric(features="any", kind=_SHARE, fewest_real=4),
+        "precision": Metric(
+            features="any", kind=MetricKind("quality", "higher", digits=_DIGITS), fewest_real=4
+        ),
+        "recall": Metric(
+            features="any", kind=MetricKind("quality", "higher", digits=_DIGITS), fewest_real=4
+        ),
     },
 )
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from tread_lab.specs.bounds import Count, Natural, Positive, within
@@ -105,22 +104,17 @@ class ModelSpec:
     trained_positions: bool = False
 
     def __post_init__(self) -> None:
-        options = BACKBONES[self.backbone].options
-        self._check_options(options)
+        options, usual = BACKBONES[self.backbone].options, {f.name: f.default for f in fields(self)}
+        for name in (*OPTIONS, "state"):
+            if name not in options and getattr(self, name) != usual[name]:
+                owner = next(b for b, own in BACKBONES.items() if name in own.options)
+                raise UserError(f"{name}: requires the backbone {owner}, got {self.backbone}")
         if "heads" in options:
             self._check_heads()
         if self.width % 4:
             raise UserError(f"width: must be a multiple of 4, for 2-D positions, got {self.width}")
-        scanned = {"heads": 0, "mlp_ratio": 4.0}
-        settle(self, **{name: value for name, value in scanned.items() if name not in options})
-
-    def _check_options(self, options: Sequence[str]) -> None:
-        chosen = [name for name, value in OPTIONS.items() if getattr(self, name) == value]
-        chosen += ["state"] if self.state != STATE else []
-        for name in chosen:
-            if name not in options:
-                owner = next(b for b, own in BACKBONES.items() if name in own.options)
-                raise UserError(f"{name}: requires the backbone {owner}, got {self.backbone}")
+        scanned = ("heads", "mlp_ratio")
+        settle(self, **{name: usual[name] for name in scanned if name not in options})
 
     def _check_heads(self) -> None:
         if self.heads == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -280,15 +281,13 @@ def _with_steps(tree: Mapping[str, Any], steps: int) -> dict[str, Any]:
 
 def _shared(pairs: Sequence[Pair]) -> list[ExcludedCells]:
     """Return the cells of one seed that are the run of a baseline or of an earlier cell."""
-    of_baselines = {baseline.run for baseline, _ in pairs if baseline is not None}
-    first_cells: dict[str, Cell] = {}
-    shared: dict[str, list[Cell]] = {"the run of a baseline": [], "the run of another cell": []}
+    seen = {baseline.run: "the run of a baseline" for baseline, _ in pairs if baseline is not None}
+    shared = defaultdict[str, list[Cell]](list)
     for _, trial in pairs:
-        if trial.run in of_baselines:
-            shared["the run of a baseline"].append(trial.cell)
-        elif first_cells.setdefault(trial.run, trial.cell) is not trial.cell:
-            shared["the run of another cell"].append(trial.cell)
-    return _left_out(shared)
+        if trial.run in seen:
+            shared[seen[trial.run]].append(trial.cell)
+        seen.setdefault(trial.run, "the run of another cell")
+    return _left_out(dict(sorted(shared.items())))
 
 
 def _left_out(by_reason: Mapping[str, Sequence[Cell]]) -> list[ExcludedCells]:

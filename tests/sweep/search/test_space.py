@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tread_lab.specs.axes import grid
 from tread_lab.sweep.search.space import Space
-
-
-def test_a_scaled_range_of_which_no_count_is_given_has_33_places_for_a_search() -> None:
-    space = Space(grid({"a": "1e-4..1e-2 log"}, "axes"))
-    assert (len(space), space.coordinates) == (33, {"a": ()})
-    middle = space.cells[space.number_at({"a": 0.5})]["a"]
-    assert middle == 1e-3  # halfway in the logarithm
-
 
 TRIANGLE = [
     {"start": i, "end": j, "rate": 0.5, "selection": s}
@@ -50,19 +41,6 @@ def test_the_middle_of_a_cells_share_is_that_cell(
     assert space.axes == axes  # a constant axis has no coordinate, one of some cells has
 
 
-def test_names_that_not_every_cell_may_have_are_no_choice() -> None:
-    cells = [
-        {"start": 0, "selection": "rows"},
-        {"start": 0, "selection": "random"},
-        {"start": 1, "selection": "rows"},
-    ]
-    space = Space(cells)
-    assert space.coordinates == {"start": (), "selection": ()}
-    assert space.number_at({"start": 0.9, "selection": 0.9}) == 2
-    choice = Space([*cells, {"start": 1, "selection": "random"}])
-    assert choice.coordinates["selection"] == ("rows", "random")
-
-
 def test_the_nearest_cell_is_so_on_a_straight_line_and_of_equals_the_first() -> None:
     space = Space([{"x": x, "y": y} for x in range(10) for y in range(10)])
     point = space.point(0)
@@ -82,10 +60,3 @@ def test_places_follow_the_order_of_values_and_a_choice_of_two_that_not_all_have
         {"x": 5 / 6, "y": 0.5}, {"x": 1 / 6, "y": 0.5}, {"x": 0.5, "y": 0.25}, {"x": 0.5, "y": 0.75}
     ]  # fmt: skip
     assert space.number_of({"x": 2, "y": True}) == 3 and space.number_of({"x": 9}) is None
-
-
-def test_yes_and_no_are_names_and_numbers_are_places() -> None:
-    flags = Space([{"a": True, "b": 2}, {"a": False, "b": 2}, {"a": True, "b": 1},
-                   {"a": False, "b": 1}])  # fmt: skip
-    assert flags.coordinates == {"a": ("True", "False"), "b": ()}
-    assert flags.number_at({"a": "False", "b": 0.0}) == 3
