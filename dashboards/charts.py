@@ -16,9 +16,10 @@ from tread_lab.analysis.figures.loss_gap import StepGaps
 from tread_lab.analysis.figures.pareto import Front
 from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.similarity import Similarity
-from tread_lab.frames import ARROW, delta_column, routed
+from tread_lab.frames import ARROW, routed
 from tread_lab.records.metric_names import (
     TRAIN_LOSS,
+    delta_column,
     is_difference,
     metric_kind,
     metric_label,

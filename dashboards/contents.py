@@ -15,13 +15,19 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures.catalogue import sweep_records
-from tread_lab.analysis.figures.curves import RATE, curves, rates
+from tread_lab.analysis.figures.curves import (
+    RATE,
+    STEPS_AXIS,
+    curves,
+    over_training,
+    rates,
+    training_caption,
+    training_metrics,
+)
 from tread_lab.analysis.figures.effects import caption as effects_caption
 from tread_lab.analysis.figures.effects import two_ways
 from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
-from tread_lab.analysis.figures.over_training import STEPS_AXIS, over_training, training_metrics
-from tread_lab.analysis.figures.over_training import caption as training_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import Points, cell_points
@@ -33,7 +39,6 @@ from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table
 from tread_lab.frames import (
     cells_frame,
-    delta_column,
     ranked_cells,
     ranking_caption,
     ranking_key,
@@ -49,6 +54,7 @@ from tread_lab.records.metric_names import (
     TRAIN_FLOPS,
     TRAIN_LOSS,
     TRAIN_SECONDS,
+    delta_column,
     metric_kind,
     metric_label,
 )
