@@ -55,7 +55,7 @@ def evaluate(options: Evaluate) -> int:
     rows, user_errors = [], UserErrors()
     measurements, defaults = _to_measure(lab, name, options.evaluations, options.reference)
     names = MetricNames(defaults)
-    check_samplers(open_evaluations(measurements), defaults)
+    check_samplers(open_evaluations(measurements))
     check_references(measurements)
     if options.plan:
         show_measurements(_planned(measurements, names), as_json=as_json)
