@@ -102,7 +102,7 @@ def caption(ways: pd.DataFrame, metric: str) -> str:
     axis, over = ways["axis"].iloc[0], "-".join(map(str, sorted({*ways["seeds"]})))
     parts = [EFFECTS.format(metric=metric_label(metric), axis=axis, seeds=over)]
     for kind, rows in ways.groupby("kind", sort=False):
-        largest = rows.loc[rows["value"].abs().idxmax()]
+        largest = rows.iloc[int(rows["value"].abs().argmax())]
         size = value_text(delta_column(metric), *largest[NUMBERS])
         of = KINDS[str(kind)].format(axis=axis)
         parts.append(f"Largest effect of {of}: {size} ({largest['name']}).")

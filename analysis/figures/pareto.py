@@ -160,8 +160,8 @@ def draw_front(points: Front, ax: style.Axes) -> None:
     for number, (_, row) in enumerate(steps.iterrows(), 1):
         at = row["cost"], row["value"]
         ax.annotate(str(number), at, (3, 3), textcoords="offset points", fontsize=6.5)
-        look = {"marker": f"${number}$", "color": style.GREEN, "linestyle": "none"}
-        handles.append(style.Line2D([], [], label=style.arrow(row["name"]), **look))
+        shape = {"marker": f"${number}$", "color": style.GREEN, "linestyle": "none"}
+        handles.append(style.Line2D([], [], label=style.arrow(row["name"]), **shape))
     style.legend(ax, handles, inside=0)
     style.value_axis(ax.yaxis, points.metric, rows[NUMBERS])
     style.cost_axis(ax, rows["cost"])
