@@ -25,7 +25,7 @@ import torch
 from gpu_phases import scaling
 from gpu_phases.shared import Bench
 
-from tread_lab.analysis.figures.style import BLACK, CYCLE, PAGE, Axes, as_bytes, figure
+from tread_lab.analysis.figures.style import BLACK, CYCLE, PAGE, Axes, figure, show
 from tread_lab.engine.device import model, pick
 
 Row = dict[str, Any]
@@ -116,7 +116,7 @@ def picture(results: Path) -> bytes:
     for ax in axes[len(curves) :]:
         ax.set_axis_off()
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    return as_bytes(fig, "png", dpi=200)
+    return show(fig, dpi=200).png
 
 
 def main() -> None:

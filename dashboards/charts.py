@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,9 +16,10 @@ from tread_lab.analysis.figures.loss_gap import StepGaps
 from tread_lab.analysis.figures.pareto import Front
 from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.similarity import Similarity
-from tread_lab.frames import ARROW, delta_column, routed
+from tread_lab.frames import ARROW, routed
 from tread_lab.records.metric_names import (
     TRAIN_LOSS,
+    delta_column,
     is_difference,
     metric_kind,
     metric_label,
@@ -149,49 +150,27 @@ def dots(points: Points, numbers: Numbers, seeds: pd.DataFrame | None = None) ->
     """
     sign = metric_kind(points.metric).sign or 1
     rows = points.measured.sort_values("value", ascending=sign > 0, kind="stable").head(MOST_ROWS)
-    undecided = style.holds_zero(rows)
     controls = rows["role"] == "control" if "role" in rows else [False] * len(rows)
-    shape = np.where(controls, "diamond", "circle")
-    names = [*map(routed, rows["name"])]
+    shape, undecided = np.where(controls, "diamond", "circle"), style.holds_zero(rows)
     compared = is_difference(points.metric)
+    colour = style.difference_colour if compared else lambda *_: style.INDIGO
     marker = {
-        "color": [
-            style.difference_colour(points.metric, value) if compared else style.INDIGO
-            for value in rows["value"]
-        ],
+        "color": [colour(points.metric, value) for value in rows["value"]],
         "symbol": [f"{s}-open" if u else s for s, u in zip(shape, undecided)],
         "size": 9,
     }
-    own = Points(points.metric, rows, points.measured_as)
-    drawn = go.Scatter(
-        x=rows["value"],
-        y=names,
-        mode="markers",
-        marker=marker,
-        error_x=_bars(rows),
-        customdata=_numbers(rows, numbers),
-        hovertext=texts(own),
-        hoverinfo="text",
-    )
+    names = rows["name"].map(routed)
+    drawn = _points(replace(points, rows=rows), numbers, "value", names, marker=marker)
     traces = [drawn]
     if seeds is not None:
         some = seeds[seeds["name"].isin(rows["name"])]
-        small = {"size": 4, "color": style.GREY}
-        traces.insert(
-            0,
-            go.Scatter(
-                x=some["value"],
-                y=[*map(routed, some["name"])],
-                mode="markers",
-                marker=small,
-                hoverinfo="skip",
-            ),
-        )
+        look = {"mode": "markers", "marker": {"size": 4, "color": style.GREY}, "hoverinfo": "skip"}
+        traces.insert(0, go.Scatter(x=some["value"], y=some["name"].map(routed), **look))
     return figure(
         *traces,
         height=90 + 22 * len(rows),
         xaxis={"title": metric_label(points.metric), "zeroline": compared},
-        yaxis={"automargin": True, "categoryorder": "array", "categoryarray": names[::-1]},
+        yaxis={"automargin": True, "categoryorder": "array", "categoryarray": [*names[::-1]]},
     )
 
 
@@ -199,23 +178,12 @@ def lines(found: Curves, numbers: Numbers, over: str) -> go.Figure:
     """Return curves along a numeric axis, dense ones dashed, each point with its interval."""
     traces = []
     for k, (name, rows) in enumerate(found.curves.items()):
-        known = rows[rows["value"].notna()]
         dense = bool(rows["dense"].all())
         colour = None if dense else style.CYCLE[k % len(style.CYCLE)]
-        own = Points(found.metric, known, found.measured_as)
-        traces.append(
-            go.Scatter(
-                x=known["x"],
-                y=known["value"],
-                error_y=_bars(known),
-                name=routed(name),
-                mode="lines+markers",
-                line={"dash": "dash" if dense else "solid", "color": colour},
-                customdata=_numbers(known, numbers),
-                hovertext=texts(own),
-                hoverinfo="text",
-            )
-        )
+        own = Points(found.metric, rows[rows["value"].notna()], found.measured_as)
+        line = {"dash": "dash" if dense else "solid", "color": colour}
+        look = {"name": routed(name), "mode": "lines+markers", "line": line}
+        traces.append(_points(own, numbers, "x", own.rows["value"], **look))
     axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_label(found.metric)}}
     return figure(*traces, height=360, showlegend=len(traces) > 1, **axes)
 
@@ -228,23 +196,23 @@ def front(points: Front, numbers: Numbers) -> go.Figure:
         "symbol": np.where(rows["role"] == "baseline", "diamond", "circle"),
         "size": 9,
     }
-    drawn = go.Scatter(
-        x=rows["cost"],
-        y=rows["value"],
-        error_y=_bars(rows),
-        mode="markers",
-        marker=marker,
-        customdata=_numbers(rows, numbers),
-        hovertext=texts(Points(points.metric, rows, points.measured_as)),
-        hoverinfo="text",
-    )
+    drawn = _points(replace(points, rows=rows), numbers, "cost", rows["value"], marker=marker)
+    look = {"mode": "lines", "hoverinfo": "skip"}
     line = {"shape": "hv", "color": style.GREEN, "width": 1}
-    joined = go.Scatter(
-        x=steps["cost"], y=steps["value"], mode="lines", line=line, hoverinfo="skip"
-    )
+    joined = go.Scatter(x=steps["cost"], y=steps["value"], line=line, **look)
     over = points.heading + " (1 = dense)" * points.relative
     axes = {"xaxis": {"title": over}, "yaxis": {"title": metric_label(points.metric)}}
     return figure(joined, drawn, height=360, **axes)
+
+
+def _points(points: Points, numbers: Numbers, x: str, y: Any, **look: Any) -> Any:
+    """Return points with their intervals, which lie along x for values there, else along y."""
+    rows, ends = points.rows, style.bars(points.rows)
+    bars = {"type": "data", "symmetric": False, "array": ends[1], "arrayminus": ends[0]}
+    bars |= {"width": 3, "thickness": 1.2, "color": style.GREY}
+    look = {"mode": "markers", "error_x" if x == "value" else "error_y": bars, **look}
+    hover = {"hovertext": texts(points), "hoverinfo": "text", "customdata": _numbers(rows, numbers)}
+    return go.Scatter(x=rows[x], y=y, **hover, **look)
 
 
 def effects(ways: pd.DataFrame, metric: str) -> go.Figure:
@@ -267,23 +235,14 @@ def losses(named: Mapping[str, Sequence[pd.Series[float]]]) -> go.Figure:
     traces: list[Any] = []
     for k, (name, seeds) in enumerate(named.items()):
         table = pd.concat([*seeds], axis=1).sort_index()
-        steps, colour = table.index.to_numpy(), style.CYCLE[k % len(style.CYCLE)]
-        dense = name == "dense"
+        steps, dense = table.index.to_numpy(), name == "dense"
+        colour = None if dense else style.CYCLE[k % len(style.CYCLE)]
         if len(seeds) > 1:
             ends = np.concatenate([table.max(axis=1), table.min(axis=1)[::-1]])
-            traces.append(
-                go.Scatter(
-                    x=np.concatenate([steps, steps[::-1]]),
-                    y=ends,
-                    fill="toself",
-                    fillcolor=style.GREY if dense else colour,
-                    opacity=0.2,
-                    mode="none",
-                    hoverinfo="skip",
-                    showlegend=False,
-                )
-            )
-        line = {"width": 1.5, "color": None if dense else colour, "dash": "dash" if dense else None}
+            look = {"fill": "toself", "fillcolor": colour or style.GREY, "opacity": 0.2}
+            look |= {"mode": "none", "hoverinfo": "skip", "showlegend": False}
+            traces.append(go.Scatter(x=np.concatenate([steps, steps[::-1]]), y=ends, **look))
+        line = {"width": 1.5, "color": colour, "dash": "dash" if dense else None}
         mean = table.mean(axis=1)
         traces.append(go.Scatter(x=steps, y=mean, name=routed(name), mode="lines", line=line))
     axes = {"xaxis": {"title": "training step"}, "yaxis": {"title": metric_label(TRAIN_LOSS)}}
@@ -359,17 +318,7 @@ def _frame(left: int, right: int, top: int, bottom: int, **line: str) -> dict[st
     return {"type": "rect", **ends, "line": {"width": 2.5, **line}}
 
 
-def _bars(rows: pd.DataFrame) -> dict[str, Any]:
-    below, above = style.bars(rows)
-    ends = {"symmetric": False, "array": above, "arrayminus": below}
-    return {"type": "data", **ends, "width": 3, "thickness": 1.2, "color": style.GREY}
-
-
 def _numbers(rows: pd.DataFrame, numbers: Numbers) -> list[int | None]:
     """Return the number of the cell of each row; `None` where it is none of the page's."""
-    return [numbers.get(key) for key in _keys(rows)]
-
-
-def _keys(rows: pd.DataFrame) -> Iterator[tuple[str, str]]:
     roles = rows["role"] if "role" in rows else ["trial"] * len(rows)
-    yield from zip(map(str, roles), map(str, rows["name"]))
+    return [numbers.get((str(role), str(name))) for role, name in zip(roles, rows["name"])]

@@ -15,25 +15,30 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tread_lab.analysis.figures.catalogue import sweep_records
-from tread_lab.analysis.figures.curves import RATE, curves, rates
+from tread_lab.analysis.figures.curves import (
+    RATE,
+    STEPS_AXIS,
+    curves,
+    over_training,
+    rates,
+    training_caption,
+    training_metrics,
+)
 from tread_lab.analysis.figures.effects import caption as effects_caption
 from tread_lab.analysis.figures.effects import two_ways
 from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
-from tread_lab.analysis.figures.over_training import STEPS_AXIS, over_training, training_metrics
-from tread_lab.analysis.figures.over_training import caption as training_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
 from tread_lab.analysis.figures.points import Points, cell_points
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
 from tread_lab.dashboards.panel import curve, panel, seed_values
-from tread_lab.dashboards.repetition import Repetition
+from tread_lab.dashboards.repetition import repetition
 from tread_lab.dashboards.search import search_charts
 from tread_lab.dashboards.tables import cost_table, failures, ranking_table
 from tread_lab.frames import (
     cells_frame,
-    delta_column,
     ranked_cells,
     ranking_caption,
     ranking_key,
@@ -49,6 +54,7 @@ from tread_lab.records.metric_names import (
     TRAIN_FLOPS,
     TRAIN_LOSS,
     TRAIN_SECONDS,
+    delta_column,
     metric_kind,
     metric_label,
 )
@@ -86,23 +92,20 @@ def page_file(lab: Lab, sweep: str) -> str:
     Raises:
         UserError: no such sweep.
     """
-    from plotly.offline import get_plotlyjs
-
-    parts = {name: (HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     found = contents(lab, sweep)
     frame, plan, numbers = found.pop("frame"), found.pop("plan"), found["numbers"]
-    chosen = [*_dense_cells(frame, numbers), *found["best"][:EMBEDDED]]
+    dense = frame.loc[frame["role"] == "baseline", "cell"].drop_duplicates()
+    chosen = [*(numbers["baseline", name] for name in dense), *found["best"][:EMBEDDED]]
     cells = [panel(lab, plan, frame, number, embed=True) for number in dict.fromkeys(chosen)]
-    return render(
-        "page.html.jinja",
-        **found,
-        live=False,
-        fragment=False,
-        panels=cells,
-        style=parts["page.css"],
-        script=parts["page.js"],
-        plotly=get_plotlyjs(),
-    )
+    return file("page.html.jinja", **found, live=False, fragment=False, panels=cells)
+
+
+def file(template: str, **values: Any) -> str:
+    """Return a page of `template` with style, script and Plotly in it."""
+    from plotly.offline import get_plotlyjs
+
+    style, script = ((HERE / f"page.{end}").read_text(encoding="utf-8") for end in ("css", "js"))
+    return render(template, **values, style=style, script=script, plotly=get_plotlyjs())
 
 
 def contents(lab: Lab, sweep: str) -> dict[str, Any]:
@@ -123,7 +126,11 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
         "answer": answer(lab, frame, plan, complete=done),
-        "warnings": [*without_baseline(frame), *_left(frame), *mixtures(lab, runs["run"])],
+        "warnings": [
+            *without_baseline(frame),
+            *left_note(frame.attrs["left"]),
+            *mixtures(lab, runs["run"]),
+        ],
         "progress": progress(lab, frame, plan),
         "facts": _facts(frame, runs, plan),
         "charts": [*_charts(records, plan, numbers)] if key else [*_live(lab, frame)],
@@ -137,7 +144,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
         "best": best,
         "numbers": numbers,
         "names": list(cells_frame(frame)["cell"]),
-        "repeat": Repetition.of(lab, folder, plan, _best_run(frame, best)),
+        "repeat": repetition(lab, folder, plan, _best_run(frame, best)),
         "glossary": GLOSSARY | _meanings(frame),
         "written": datetime.now().astimezone().strftime("%d %B %Y, %H:%M"),
         "frame": frame,
@@ -359,15 +366,6 @@ def _best_run(frame: pd.DataFrame, best: list[int]) -> str:
     role, cell = next(routed, ("", ""))
     rows = frame[(frame["role"] == role) & (frame["cell"] == cell)]
     return str(rows["run"].iloc[0]) if len(rows) else ""
-
-
-def _dense_cells(frame: pd.DataFrame, numbers: Numbers) -> list[int]:
-    dense = frame.loc[frame["role"] == "baseline", "cell"].drop_duplicates()
-    return [numbers["baseline", name] for name in dense]
-
-
-def _left(frame: pd.DataFrame) -> list[str]:
-    return left_note(frame.attrs.get("left", []))
 
 
 def _meanings(frame: pd.DataFrame) -> dict[str, str]:

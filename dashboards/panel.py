@@ -15,14 +15,7 @@ from tread_lab.analysis.figures.similarity import Similarity, common_evaluation,
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart
 from tread_lab.dashboards.tables import COSTS
-from tread_lab.frames import (
-    cells_frame,
-    delta_column,
-    intervals_over,
-    result_texts,
-    routed,
-    with_delta,
-)
+from tread_lab.frames import cells_frame, intervals_over, result_texts, routed, with_delta
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import Entry
 from tread_lab.records.metric_names import (
@@ -30,6 +23,7 @@ from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     HELDOUT_LOSS,
     TRAIN_LOSS,
+    delta_column,
     metric_label,
 )
 from tread_lab.records.plan import StoredPlan

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from tread_lab.dashboards.tables import Table, setups_table
+from tread_lab.dashboards.tables import setups_table
 from tread_lab.records.lab import Lab
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.sweep_folder import SweepFolder
@@ -37,41 +36,19 @@ _Dumper.add_representer(
 )
 
 
-@dataclass(frozen=True)
-class Repetition:
-    """All that it takes to run a sweep again, as the report shows it.
-
-    Attributes:
-        winner: the commands that train the best cell anew, and that export its weights.
-        asked: the command of its last driver; empty where it is not recorded.
-        where: the folder and the host in which it was given.
-        commands: what gives the same runs from `file` alone.
-        file: of the sweep, complete.
-        data: where the data of its runs come from.
-        setups: what runs were carried out with, and how many each; several are no fair comparison.
-    """
-
-    winner: str
-    asked: str
-    where: str
-    commands: tuple[str, ...]
-    file: str
-    data: str
-    setups: Table | None
-
-    @staticmethod
-    def of(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> Repetition:
-        """Return how to repeat a sweep whose best run is `best`."""
-        name, runs, driver = folder.name, list(plan.runs()), folder.command()
-        return Repetition(
-            winner=winner(plan, best),
-            asked=shlex.join(["tread-lab", *driver.words]) if driver else "",
-            where=f"in {driver.folder} on {driver.host}" if driver else "",
-            commands=(f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
-            file=sweep_file(plan) if plan.sources else "",
-            data=_data_text(plan),
-            setups=setups_table(lab, runs),
-        )
+def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> dict[str, Any]:
+    """Return how to repeat a sweep whose best run is `best`: `winner` (commands that use it),
+    `asked` and `where` (its last command), `commands`, `file` (complete), `data` and `setups`."""
+    name, driver = folder.name, folder.command()
+    return {
+        "winner": winner(plan, best),
+        "asked": shlex.join(["tread-lab", *driver.words]) if driver else "",
+        "where": f"in {driver.folder} on {driver.host}" if driver else "",
+        "commands": (f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
+        "file": sweep_file(plan) if plan.sources else "",
+        "data": _data_text(plan),
+        "setups": setups_table(lab, plan.runs()),
+    }
 
 
 def winner(plan: StoredPlan, run: str) -> str:

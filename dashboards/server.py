@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import re
 import socket
@@ -24,6 +23,8 @@ from starlette.routing import Route
 from tread_lab.dashboards.contents import HERE, contents, progress, render
 from tread_lab.dashboards.panel import panel
 from tread_lab.dashboards.sweeps import sweep_lines
+from tread_lab.records.checksums import digest
+from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 
@@ -65,30 +66,22 @@ class Pages:
         times = [folder.stamp, folder.suggested]
         for run in folder.plan().runs():
             path = self.lab.run(run).path
-            for place in (path, path / "result.json", *sorted(path.glob("evaluations/*"))):
-                try:
-                    times.append(place.stat().st_mtime_ns)
-                except OSError:
-                    times.append(0)
-        return hashlib.sha256(repr(times).encode()).hexdigest()[:16]
+            places = (path, path / "result.json", *sorted(path.glob("evaluations/*")))
+            times += [modified(place) or 0 for place in places]
+        return digest(repr(times))
 
     def index(self) -> Response:
         lines = sweep_lines(self.lab)
         return _html(render("sweeps.html.jinja", sweeps=lines, root=self.lab.root.name))
 
-    def page(self, name: str) -> Response:
-        return _html(
-            render("page.html.jinja", **self.sweep(name), live=True, fragment="", panels=[])
-        )
-
-    def main(self, name: str) -> Response:
-        return _html(render("page.html.jinja", **self.sweep(name), live=True, fragment="main"))
-
-    def progress(self, name: str) -> Response:
-        """Answer how far a sweep is; the tag tells whether the rest of the page has changed."""
+    def page(self, name: str, part: str = "") -> Response:
+        """Answer the page of a sweep, or its part `main` or `progress`; the tag tells whether
+        anything beside the progress has changed."""
+        if part not in ("", "main", "progress"):
+            raise UserError(f"no part {part}")
         now = self.sweep(name)
         found = {**now, "progress": progress(self.lab, now["frame"], now["plan"])}
-        text = render("page.html.jinja", **found, live=True, fragment="progress")
+        text = render("page.html.jinja", **found, live=True, fragment=part, panels=[])
         return _html(text, ETag=f'"{self._read[name][0]}"')
 
     def cell(self, name: str, number: str) -> Response:
@@ -159,8 +152,7 @@ def application(pages: Pages, *, hosts: Sequence[str]) -> Starlette:
     routes = [
         Route("/", _answer(pages.index)),
         Route("/sweeps/{name}", _answer(pages.page)),
-        Route("/sweeps/{name}/main", _answer(pages.main)),
-        Route("/sweeps/{name}/progress", _answer(pages.progress)),
+        Route("/sweeps/{name}/{part}", _answer(pages.page)),
         Route("/sweeps/{name}/cells/{number}", _answer(pages.cell)),
         Route("/runs/{run}/evaluations/{evaluation}/grid.png", _answer(pages.grid)),
         Route("/static/{file}", _answer(pages.static)),

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures.points import Points
 from tread_lab.compare.intervals import t_interval
 from tread_lab.dashboards.charts import Chart, dots
-from tread_lab.dashboards.contents import HERE, render
+from tread_lab.dashboards.contents import file
 from tread_lab.dashboards.tables import table
 from tread_lab.frames import ranking_key, routed, trials_frame
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import metric_label, value_text
+from tread_lab.records.metric_names import delta_column, metric_label, value_text
 from tread_lab.specs.errors import UserError
 
 
@@ -58,32 +55,19 @@ def versus_file(lab: Lab, first: str, second: str) -> str:
     Raises:
         UserError: as of `versus`.
     """
-    from plotly.offline import get_plotlyjs
-
     metric, rows = versus(lab, first, second)
-    column = metric if metric.startswith("gap/") else f"delta/{metric}"
-    shown = Points(column, rows, "95% over seeds")
+    column = delta_column(metric)
     numbers = [value_text(column, *row) for row in rows[["value", "low", "high"]].to_numpy()]
-    texts = pd.DataFrame(
-        {
-            "cell": rows["name"].map(routed),
-            f"{second} minus {first}": numbers,
-            "seeds": rows["seeds"].map(str),
-            "runs": rows["same"].map({True: "shared", False: "different"}),
-        }
-    )
-    values: dict[str, Any] = {
-        "title": f"{second} against {first}",
-        "chart": Chart(f"{metric_label(metric)}: {second} minus {first}", dots(shown, {})),
-        "table": table(texts),
+    texts = {
+        "cell": rows["name"].map(routed),
+        f"{second} minus {first}": numbers,
+        "seeds": rows["seeds"].map(str),
+        "runs": rows["same"].map({True: "shared", False: "different"}),
     }
-    files = {
-        name: Path(HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    }
-    return render(
+    drawn = dots(Points(column, rows, "95% over seeds"), {})
+    return file(
         "versus.html.jinja",
-        **values,
-        style=files["page.css"],
-        script=files["page.js"],
-        plotly=get_plotlyjs(),
+        title=f"{second} against {first}",
+        chart=Chart(f"{metric_label(metric)}: {second} minus {first}", drawn),
+        table=table(pd.DataFrame(texts)),
     )

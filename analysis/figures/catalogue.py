@@ -10,22 +10,13 @@ from tread_lab.analysis.figures import (
     curves,
     effects,
     loss_gap,
-    over_training,
     pareto,
-    placement_figures,
+    placements,
     samples,
     similarity,
     time_to_equal,
 )
-from tread_lab.analysis.figures.kind import (
-    Drawn,
-    FigureKind,
-    SweepRecords,
-    named,
-    sample_metrics,
-    slug,
-)
-from tread_lab.analysis.figures.placements import panels
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, sample_metrics, slug
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames import (
@@ -41,22 +32,39 @@ from tread_lab.records.metric_names import HELDOUT_LOSS, TRAIN_LOSS
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
 
-KINDS = (  # in the order of the report
-    placement_figures.grids,
-    placement_figures.spans,
+KINDS = (
+    placements.grids,
+    placements.spans,
     effects.cells,
     effects.ways,
     curves.selection_rates,
     pareto.guidances,
     pareto.costs,
     time_to_equal.times_to_equal,
-    over_training.growths,
+    curves.growths,
     loss_gap.over_steps,
     loss_gap.by_length,
     loss_gap.with_quality,
     similarity.pair,
     samples.equal_seeds,
 )
+EACH_PANEL = {  # drawn for each panel of a sweep instead of once
+    placements.grids,
+    placements.spans,
+    loss_gap.over_steps,
+    loss_gap.by_length,
+    loss_gap.with_quality,
+    similarity.pair,
+}
+COMPARES = {  # differences to dense, whose captions say at equal what
+    placements.grids,
+    placements.spans,
+    effects.cells,
+    effects.ways,
+    curves.selection_rates,
+    loss_gap.by_length,
+    loss_gap.with_quality,
+}
 
 
 def write_figures(lab: Lab, sweep: str) -> list[Path]:
@@ -75,7 +83,7 @@ def write_figures(lab: Lab, sweep: str) -> list[Path]:
     names_path = folder.figure_names_path
     listed = names_path.read_text("utf-8", "replace") if names_path.exists() else ""
     folder.drawn_path.unlink(missing_ok=True)
-    for _, drawn in all_figures(records):
+    for drawn in all_figures(records):
         paths += save(drawn.figure, folder.figures, drawn.name)
     paths += _write_tables(records, folder.figures)
     stale = {*listed.split("\n")} - {path.name for path in paths}
@@ -96,26 +104,21 @@ def sweep_records(lab: Lab, folder: SweepFolder) -> SweepRecords:
     return SweepRecords(lab, frame, history, training, equal_steps)
 
 
-def all_figures(records: SweepRecords) -> Iterator[tuple[FigureKind, Drawn]]:
+def all_figures(records: SweepRecords) -> Iterator[Drawn]:
     """Give every figure that a sweep's records support, in the order of `KINDS`."""
-    other = records.equal_steps
-    parts = [
-        (
-            name,
-            replace(
-                records, frame=part, equal_steps=None if other is None else other.loc[part.index]
-            ),
-        )
-        for name, part in panels(records.frame)
-    ]
-    question = records.frame.attrs.get("comparison", "")
+    other, question = records.equal_steps, records.frame.attrs.get("comparison", "")
+    parts = []
+    for name, frame in placements.panels(records.frame):
+        equal_steps = None if other is None else other.loc[frame.index]
+        parts.append((name, replace(records, frame=frame, equal_steps=equal_steps)))
     for kind in KINDS:
-        for name, part in parts if kind.each_panel else [("", records)]:
-            for drawn in kind.draw(part):
+        for name, part in parts if kind in EACH_PANEL else [("", records)]:
+            for drawn in kind(part):
+                caption = drawn.caption
+                if kind in COMPARES and question and question not in caption.lower():
+                    caption += f" Compared {question}."
                 suffix = slug(f"-{name}") if name else ""
-                if kind.compares and question and question not in drawn.caption.lower():
-                    drawn = replace(drawn, caption=f"{drawn.caption} Compared {question}.")
-                yield kind, replace(drawn, name=drawn.name + suffix, panel=name)
+                yield replace(drawn, name=drawn.name + suffix, caption=caption)
 
 
 def _write_tables(records: SweepRecords, folder: Path) -> list[Path]:

@@ -1,9 +1,9 @@
-"""A metric along an axis of a sweep, one curve per setting of the others; the selection rate."""
+"""A metric along an axis: the selection rate (Table 5), and training (Fig. S9), by setting."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,24 +11,36 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, quality_metrics
 from tread_lab.analysis.figures.points import NUMBERS, Points, bare_rows, cell_points
 from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     STEP,
     cells_frame,
-    delta_column,
+    disturbed,
     interval_text,
+    joined,
     require_metric,
     routed,
     with_delta,
 )
-from tread_lab.records.metric_names import GAP_HELDOUT, metric_label
+from tread_lab.records.metric_names import (
+    DEVICE_HOURS,
+    GAP_HELDOUT,
+    TRAIN_IMAGES,
+    TRAIN_SECONDS,
+    delta_column,
+    metric_label,
+    value_text,
+)
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import without_axis
 from tread_lab.specs.lengths import SPEND, STEPS
 
 RATE = "rate"
+STEPS_AXIS, HOURS_AXIS = "training steps", "device-hours"
+COSTS = {TRAIN_IMAGES: "training images", DEVICE_HOURS: HOURS_AXIS}
+FALLING = " The rate falls to the end ({}): an earlier step is no shorter run."
 
 
 @dataclass(frozen=True)
@@ -71,17 +83,10 @@ def curves(frame: pd.DataFrame, metric: str, axis: str) -> Curves:
     cells["state"] = [ended.get(name, state) for name, state in zip(names, cells["state"])]
     found = cell_points(cells.assign(curve=names, x=cells[axis].astype(float))[placed], metric)
     dense = (found.rows["role"] == "baseline").groupby(found.rows["curve"]).transform("all")
-    rows = found.rows.assign(dense=dense)
-    order = np.lexsort((rows["x"], pd.factorize(rows["curve"])[0], ~dense))
-    warning = _schedule_warning(frame) if axis == STEP else ""
-    return Curves(metric, rows.iloc[order], found.measured_as, warning)
-
-
-def _schedule_warning(frame: pd.DataFrame) -> str:
-    """Return why the stages of runs are no shorter runs; nothing for a constant rate."""
-    schedules = ", ".join(frame.attrs.get("schedules", ()))
-    falls = f" The rate falls to the end ({schedules}): an earlier step is no shorter run."
-    return falls if schedules else ""
+    order = np.lexsort((found.rows["x"], pd.factorize(found.rows["curve"])[0], ~dense))
+    falling = ", ".join(frame.attrs.get("schedules", ())) if axis == STEP else ""
+    warning = FALLING.format(falling) if falling else ""
+    return Curves(metric, found.rows.assign(dense=dense).iloc[order], found.measured_as, warning)
 
 
 def curve_looks(found: Curves) -> Iterator[tuple[str, pd.DataFrame, str, str]]:
@@ -101,10 +106,9 @@ def draw_curves(found: Curves, ax: style.Axes, *, legend: bool = True) -> None:
     for x, state in zip(missing["x"], missing["state"]):
         style.mark_state(ax, x, state)
     style.value_axis(ax.yaxis, found.metric, found.rows[NUMBERS])
-    handles, _ = ax.get_legend_handles_labels()
     if legend:
-        handles = [*handles, *style.state_legend(missing["state"])]
-        ax.legend(handles=handles, **style.place_legend(handles))
+        handles, _ = ax.get_legend_handles_labels()
+        style.legend(ax, [*handles, *style.state_legend(missing["state"])])
 
 
 def rates(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Curves:
@@ -152,19 +156,17 @@ def draw_rates(found: Curves, ax: style.Axes) -> None:
 
 def rates_caption(found: Curves) -> str:
     """Return the best rate and its route."""
-    best = best_rate(found)
+    best, metric = best_rate(found), metric_label(found.metric)
     if best is None:
         return "No rate has a number yet."
     if best["x"] == 0:
-        return f"No rate has a better mean than dense training ({metric_label(found.metric)})."
+        return f"No rate has a better mean than dense training ({metric})."
     interval = interval_text(found.metric, *best[NUMBERS], over=found.measured_as)
-    name = routed(best["curve"])
-    return f"Best is s = {best['x']:g} on {name}: {metric_label(found.metric)} {interval}."
+    return f"Best is s = {best['x']:g} on {routed(best['curve'])}: {metric} {interval}."
 
 
-@figure_kind(compares=True)
 def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
-    """How many tokens are routed"""
+    """Draw how many tokens are routed, beside the published rates."""
     for metric in records.compared:
         found = rates(records.frame, metric)
         if best_rate(found) is not None:
@@ -174,4 +176,81 @@ def selection_rates(records: SweepRecords) -> Iterator[Drawn]:
             ours.set_title(records.title(found.measured_as))
             draw_rates(published_rates(), theirs)
             theirs.set_title(published.TABLE5_TITLE)
-            yield Drawn(named("selection_rate", metric), rates_caption(found), fig, metric)
+            yield Drawn(named("selection_rate", metric), rates_caption(found), fig)
+
+
+def over_training(frame: pd.DataFrame, metric: str) -> dict[str, Curves]:
+    """Return curves of a metric over training steps, and over each cost that rows have.
+
+    Of rows of `training_frame`; a point is a stage of one run, or a run of its own length. A gap
+    has no curve of the baseline, of which it is 0.
+
+    Raises:
+        UserError: no such metric, or the sweep has no several steps of training.
+    """
+    rows = frame[frame["role"] == "trial"] if metric.startswith("gap/") else frame
+    rows.attrs |= frame.attrs
+    found = curves(rows, metric, training_axis(frame))
+    panels = {STEPS_AXIS: found}
+    for cost in (cost for cost in COSTS if cost in rows):
+        spent = found.rows[cost].where(found.rows["value"].notna())
+        panels[COSTS[cost]] = replace(found, rows=found.rows.assign(x=spent))
+    return panels
+
+
+def training_axis(frame: pd.DataFrame) -> str:
+    """Return the column with training steps: of stages of runs, or of runs of several lengths."""
+    return STEP if STEP in frame else STEPS
+
+
+def training_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the gap and the metrics of quality of a sweep with several steps of training."""
+    axis = training_axis(frame)
+    settings = [a for a in frame.attrs.get("axes", ()) if a in frame and a not in (axis, SPEND)]
+    groups = frame.groupby(settings or ["role"], dropna=False)
+    if axis not in frame or not (groups[axis].nunique() > 1).any():
+        return []  # a length that matching gives each cell is no curve
+    gap = [GAP_HELDOUT] if GAP_HELDOUT in frame and frame[GAP_HELDOUT].notna().any() else []
+    return list(dict.fromkeys([*gap, *quality_metrics(frame)]))
+
+
+def draw_over_training(found: Curves, ax: style.Axes, *, over: str, legend: bool = True) -> None:
+    """Draw curves; a gap has the line of its baseline at 0."""
+    known = found.rows.groupby("curve")["x"].transform("count") > 0
+    draw_curves(replace(found, rows=found.rows[known]), ax, legend=legend)
+    if found.metric.startswith("gap/"):
+        ax.axhline(0, color="0.6", linewidth=0.7, zorder=0)
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_xlabel(over)
+
+
+def training_caption(panels: Mapping[str, Curves]) -> str:
+    """Return the last value of every curve with what it had spent, and what intervals are over."""
+    found = panels[STEPS_AXIS]
+    hours = panels[HOURS_AXIS].rows["x"] if HOURS_AXIS in panels else pd.Series(dtype=float)
+    ends = []
+    for k, end in found.measured.drop_duplicates("curve", keep="last").iterrows():
+        price = value_text(DEVICE_HOURS, hours.get(k, np.nan))
+        at = f"{value_text(found.metric, *end[NUMBERS])} at {end['x']:.0f} steps"
+        ends.append(f"{routed(end['curve'])} {at}{f' ({price})' if price else ''}")
+    over = f" Intervals: {found.measured_as}." if found.measured_as else ""
+    return f"Last of each curve: {'; '.join(ends)}.{over}{found.warning}"
+
+
+def growths(records: SweepRecords) -> Iterator[Drawn]:
+    """Draw quality over training: over steps, images and device-hours."""
+    busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
+    note = f" Other work on the machine disturbed the hours of {joined(busy)}." if len(busy) else ""
+    for metric in training_metrics(records.training):
+        panels = over_training(records.training, metric)
+        if panels[STEPS_AXIS].measured.empty:
+            continue
+        several = len(panels) > 1
+        height = style.legend_height(len(panels[STEPS_AXIS].curves))
+        width = style.PAGE if several else style.COLUMN
+        fig, axes = style.figure(width=width, height=height, columns=len(panels))
+        for (over, panel), ax in zip(panels.items(), axes):
+            draw_over_training(panel, ax, over=over, legend=ax is axes[0])
+            ax.set_ylabel(ax.get_ylabel() if ax is axes[0] else "")
+        text = training_caption(panels) + (note if several else "")
+        yield Drawn(named("over_training", metric), text, fig)

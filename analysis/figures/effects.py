@@ -8,22 +8,26 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.points import NUMBERS, cell_points
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import (
     cells_frame,
-    delta_column,
     of_baseline,
     other_axes,
     require_metric,
     routed,
     with_delta,
 )
-from tread_lab.records.metric_names import MINUS, metric_label, value_text
+from tread_lab.records.metric_names import MINUS, delta_column, metric_label, value_text
 from tread_lab.specs.labels import without_axis
 
 # What a difference is of -> what the caption calls the largest one.
+EFFECTS = (
+    "Differences of {metric}, paired by seed, with 95% intervals over {seeds} seeds: of {axis}"
+    " between dense runs, of a route at each {axis}, and of the latter among each other; a dot is"
+    " hollow where the interval holds zero."
+)
 KINDS = {"axis": "{axis}", "route": "a route", "interaction": "the one on the other"}
 
 
@@ -95,16 +99,11 @@ def _to_first(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.Series[float]]]
 
 def caption(ways: pd.DataFrame, metric: str) -> str:
     """Return what the figure shows, with the largest effect of each kind."""
-    axis, seeds = ways["axis"].iloc[0], sorted({ways["seeds"].min(), ways["seeds"].max()})
-    over = "-".join(map(str, seeds))
-    parts = [
-        f"Differences of {metric_label(metric)}, paired by seed, with 95% intervals over {over}"
-        f" seeds: of {axis} between dense runs, of a route at each {axis}, and of the latter among"
-        " each other; a dot is hollow where the interval holds zero."
-    ]
+    axis, over = ways["axis"].iloc[0], "-".join(map(str, sorted({*ways["seeds"]})))
+    parts = [EFFECTS.format(metric=metric_label(metric), axis=axis, seeds=over)]
     for kind, rows in ways.groupby("kind", sort=False):
         largest = rows.iloc[int(rows["value"].abs().argmax())]
-        size = value_text(delta_column(metric), largest["value"], largest["low"], largest["high"])
+        size = value_text(delta_column(metric), *largest[NUMBERS])
         of = KINDS[str(kind)].format(axis=axis)
         parts.append(f"Largest effect of {of}: {size} ({largest['name']}).")
     return " ".join(parts)
@@ -147,9 +146,8 @@ def draw_cell_gaps(gaps: pd.DataFrame, metric: str, ax: style.Axes) -> None:
         ax.axhline(0.5 - k, color=style.GREY, linewidth=0.5)
 
 
-@figure_kind(compares=True)
 def cells(records: SweepRecords) -> Iterator[Drawn]:
-    """All cells of the sweep"""
+    """Draw all cells of the sweep."""
     for metric in records.compared:
         gaps = cell_gaps(records.frame, metric)
         if gaps["value"].notna().sum() > 1:
@@ -157,15 +155,14 @@ def cells(records: SweepRecords) -> Iterator[Drawn]:
             fig, (ax,) = style.figure(width=style.PAGE, height=0.8 + 0.16 * lines)
             draw_cell_gaps(gaps, metric, ax)
             caption = "Every cell of the sweep; a dot is hollow where its 95% interval holds zero."
-            yield Drawn(named("cells", metric), caption, fig, metric)
+            yield Drawn(named("cells", metric), caption, fig)
 
 
-@figure_kind(compares=True)
 def ways(records: SweepRecords) -> Iterator[Drawn]:
-    """How much is the route, and how much the other axis?"""
+    """Draw how much is the route, and how much the other axis."""
     for metric in sample_metrics(records.frame):
         ways = two_ways(records.frame, metric)
         if ways is not None:
             fig, (ax,) = style.figure(width=style.PAGE, height=1.0 + 0.2 * len(ways))
             draw_cell_gaps(ways, metric, ax)
-            yield Drawn(named("two_ways", metric), caption(ways, metric), fig, metric)
+            yield Drawn(named("two_ways", metric), caption(ways, metric), fig)

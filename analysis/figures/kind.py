@@ -1,17 +1,14 @@
-"""What all figures have in common: a kind with its title, the records they show, their caption."""
+"""What all figures have in common: the records that they show, and a figure with its caption."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import pandas as pd
 
-from tread_lab.analysis.figures.placements import placements
-from tread_lab.analysis.figures.points import Points
 from tread_lab.analysis.figures.style import Figure
 from tread_lab.frames import own_metrics, ranking_key
 from tread_lab.records.lab import Lab
@@ -36,12 +33,6 @@ class SweepRecords:
     history: pd.DataFrame
     training: pd.DataFrame
     equal_steps: pd.DataFrame | None = None
-
-    @cached_property
-    def placed(self) -> list[tuple[str, Points]]:
-        """Each compared metric that two placements have."""
-        of_metrics = ((metric, placements(self.frame, metric)) for metric in self.compared)
-        return [(metric, places) for metric, places in of_metrics if len(places.measured) > 1]
 
     @property
     def compared(self) -> list[str]:
@@ -68,43 +59,11 @@ class SweepRecords:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn figure.
-
-    Attributes:
-        name: of its files, without the ending.
-        metric: that it shows; empty where the title says it.
-        panel: the part of the sweep that it shows; empty for all of it.
-    """
+    """A drawn figure; `name` is that of its files, without the ending."""
 
     name: str
     caption: str
     figure: Figure
-    metric: str = ""
-    panel: str = ""
-
-
-@dataclass(frozen=True)
-class FigureKind:
-    """A kind of figure.
-
-    Attributes:
-        title: its heading in the report.
-        draw: gives every figure of the kind that the records support.
-        each_panel: whether it is drawn for each panel of a sweep instead of once.
-        compares: whether it shows differences to dense, so that its caption says at equal what.
-    """
-
-    title: str
-    draw: Callable[[SweepRecords], Iterator[Drawn]]
-    each_panel: bool = False
-    compares: bool = False
-
-
-def figure_kind(
-    **options: bool,
-) -> Callable[[Callable[[SweepRecords], Iterator[Drawn]]], FigureKind]:
-    """Make a kind of figure of the function that draws it; its docstring is the title."""
-    return lambda draw: FigureKind(str(draw.__doc__), draw, **options)
 
 
 def sample_metrics(frame: pd.DataFrame) -> list[str]:

@@ -11,20 +11,23 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named, sample_metrics
-from tread_lab.analysis.figures.placements import (
-    chance_of_order,
-    commonest,
-    placements,
-    rank_correlation,
-    trend,
-)
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, sample_metrics
+from tread_lab.analysis.figures.placements import order_text, placements
 from tread_lab.analysis.figures.points import NUMBERS, Array, Points
 from tread_lab.frames import NO_RESULT, number, routed
-from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, lower_is_better
+from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, delta_column, metric_kind
 
-FAMILIES = (style.GREEN, style.PINK, style.GREY)
 HALFLIFE = 3.0  # logged entries after which a difference counts half
+LENGTH = (
+    "Rank correlation of length and gap over {n} routes: {order} The gap is the held-out loss with"
+    " routes on, minus dense's. Routes make that task harder, so it does not rank cells."
+)
+QUALITY = "Rank correlation over {n} routes: {order}"
+STEPS = (
+    "The difference is the training loss with routes on, minus dense's at the same step. It is"
+    " expected to be above 0 and does not rank cells. At step {step} the {kind} ({name}) is at"
+    " {gap}{other}."
+)
 
 
 @dataclass(frozen=True)
@@ -103,29 +106,14 @@ def with_the_baselines_loss(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_gap_by_length(planned: Points, ax: style.Axes) -> None:
-    """Draw points with intervals; routes that share a start or an end share a marker."""
+    """Draw a point with its interval for each route."""
     rows = planned.measured
     ax.axhline(0, color=style.BLACK, linewidth=0.7)
-    start, end = commonest(planned.rows["start"]), commonest(planned.rows["end"])
-    first = rows["start"] == start
-    second = (rows["end"] == end) & ~first
-    texts = (f"{start}$\\to j$", f"$i\\to${end}", "other routes")
-    parts = zip((rows[first], rows[second], rows[~first & ~second]), texts)
-    families = [(members, text) for members, text in parts if len(members)]
-    for family, (members, text) in enumerate(families):
-        at = members["length"] + 0.16 * (family - (len(families) - 1) / 2)
-        look: dict[str, Any] = {"fmt": "os^"[family], "color": FAMILIES[family], "label": text}
-        ax.errorbar(at, members["value"], style.bars(members), **look)
-    if planned.measured_as:
-        ax.set_title(f"intervals: {planned.measured_as}")
-    rows = planned.measured
-    correlation = rank_correlation(rows["length"], rows["value"])
-    text = f" (rank correlation {correlation:.2f})" if np.isfinite(correlation) else ""
-    ax.set_xlabel("route length, blocks skipped" + text)
-    style.value_axis(ax.yaxis, planned.metric, planned.rows[NUMBERS])
+    ax.errorbar(rows["length"], rows["value"], style.bars(rows), fmt="o", color=style.GREEN)
+    ax.set_title(f"intervals: {planned.measured_as}" if planned.measured_as else "")
+    ax.set_xlabel("route length, blocks skipped")
+    style.value_axis(ax.yaxis, planned.metric, rows[NUMBERS])
     ax.locator_params(axis="x", integer=True)
-    if families:
-        ax.legend(loc="best")
 
 
 def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
@@ -135,11 +123,8 @@ def draw_gap_and_quality(gap: Points, quality: Points, ax: style.Axes) -> None:
     ax.axvline(0, color=style.BLACK, linewidth=0.5)
     look: dict[str, Any] = {"fmt": "none", "ecolor": "#B0B0B0", "elinewidth": 0.6, "capsize": 0}
     ax.errorbar(x, y, style.bars(quality.rows), style.bars(gap.rows), **look)
-    norm = style.Normalize(min(length, default=0), max(length, default=1))
-    colours: dict[str, Any] = {"c": length, "cmap": style.SEQUENTIAL, "norm": norm}
-    style.colour_bar(ax, ax.scatter(x, y, s=16, zorder=3, **colours), "blocks skipped")
-    correlation = rank_correlation(x, y)
-    ax.set_title(f"rank correlation {number(correlation)}" if np.isfinite(correlation) else "")
+    drawn = ax.scatter(x, y, c=length, cmap=style.SEQUENTIAL, s=16, zorder=3)
+    style.colour_bar(ax, drawn, "blocks skipped")
     for axis, places in ((ax.xaxis, gap), (ax.yaxis, quality)):
         style.value_axis(axis, places.metric, places.rows[NUMBERS])
 
@@ -155,63 +140,47 @@ def draw_gap_over_steps(curves: Sequence[StepGaps], ax: style.Axes) -> None:
         dashes = ("-", "--", ":", "-.")[lengths[:k].count(curve.length) % 4]
         look: dict[str, Any] = {"color": style.SEQUENTIAL(0.92 * k / last), "linewidth": 0.9}
         ax.plot(curve.steps, curve.gaps, dashes, label=style.arrow(curve.name), **look)
-    if curves:
-        ax.legend(**style.place_legend(ax.get_lines()[1:], inside=0))
+    style.legend(ax, inside=0)
     ax.set_title(f"paired differences, smoothed over {HALFLIFE:g} logged entries")
     ax.set_xlabel("training step")
     gaps = np.concatenate([np.zeros(1), *(curve.gaps for curve in curves)])
-    style.value_axis(ax.yaxis, f"delta/{TRAIN_LOSS}", gaps)
+    style.value_axis(ax.yaxis, delta_column(TRAIN_LOSS), gaps)
 
 
 def length_caption(planned: Points) -> str:
     """Return whether longer routes have the larger gap."""
     length, gap = (planned.measured[name].to_numpy(float) for name in ("length", "value"))
-    correlation, chance = rank_correlation(length, gap), chance_of_order(length, gap)
-    if not np.isfinite(correlation):
-        return "Too few routes for a trend over their length."
-    return (
-        f"Rank correlation of length and gap over {len(gap)} routes: {number(correlation)};"
-        f" {trend(correlation, chance, 'longer routes have the larger gap')}. The gap is the"
-        " held-out loss with routes on, minus dense's. Routes make that task harder, so it does not"
-        " rank cells."
-    )
+    order = order_text(length, gap, "longer routes have the larger gap")
+    return LENGTH.format(n=len(gap), order=order) if order else "Too few routes for a trend."
 
 
 def quality_caption(gap: Points, quality: Points) -> str:
     """Return whether the loss gap predicts the quality of the samples."""
-    correlation = rank_correlation(gap.rows["value"], quality.rows["value"])
-    if not np.isfinite(correlation):
-        return "Too few routes have both numbers."
-    worse = correlation if lower_is_better(quality.metric) else -correlation
-    chance = chance_of_order(*(p.rows["value"].to_numpy() for p in (gap, quality)))
-    return (
-        f"Rank correlation over {len(gap.rows)} routes: {number(correlation)};"
-        f" {trend(worse, chance, 'routes with a larger gap have worse samples')}."
-    )
+    sign = metric_kind(quality.metric).sign or 1
+    values = sign * quality.rows["value"].to_numpy(float)
+    worse = "routes with a larger gap have worse samples"
+    order = order_text(gap.rows["value"].to_numpy(float), values, worse)
+    return QUALITY.format(n=len(values), order=order) if order else "Too few routes have both."
 
 
 def steps_caption(curves: Sequence[StepGaps]) -> str:
     """Return the last gap of the shortest and the longest route, or of the lowest and the highest
     curve where lengths are equal."""
-    if not curves:
-        return "No two runs logged the same steps yet."
     first, last, kinds = curves[0], curves[-1], ("shortest route", "longest")
     if first.length == last.length:
         first, last = (end(curves, key=lambda curve: curve.gaps[-1]) for end in (min, max))
-        kinds = "lowest curve" if len(curves) > 1 else "curve", "highest"
-    then = "" if first.steps[-1] == last.steps[-1] else f" at step {last.steps[-1]}"
-    other = f", the {kinds[1]} ({routed(last.name)}) at {number(last.gaps[-1], signed=True)}{then}"
-    return (
-        "The difference is the training loss with routes on, minus dense's at the same step. It is"
-        " expected to be above 0 and does not rank cells. At step"
-        f" {first.steps[-1]} the {kinds[0]} ({routed(first.name)}) is at"
-        f" {number(first.gaps[-1], signed=True)}{other if first is not last else ''}."
-    )
+        kinds = "lowest curve", "highest"
+    other = ""
+    if first is not last:
+        gap = number(last.gaps[-1], signed=True)
+        then = "" if first.steps[-1] == last.steps[-1] else f" at step {last.steps[-1]}"
+        other = f", the {kinds[1]} ({routed(last.name)}) at {gap}{then}"
+    gap, name = number(first.gaps[-1], signed=True), routed(first.name)
+    return STEPS.format(step=first.steps[-1], kind=kinds[0], name=name, gap=gap, other=other)
 
 
-@figure_kind(each_panel=True, compares=True)
 def by_length(records: SweepRecords) -> Iterator[Drawn]:
-    """Loss gap against the route's length"""
+    """Draw the loss gap against the route's length."""
     planned = gap_by_length(records.frame) if GAP_TRAIN in records.frame else None
     if planned is not None and len(planned.measured) > 2:
         fig, (ax,) = style.figure(height=2.2)
@@ -219,21 +188,18 @@ def by_length(records: SweepRecords) -> Iterator[Drawn]:
         yield Drawn("gap_by_length", length_caption(planned), fig)
 
 
-@figure_kind(each_panel=True, compares=True)
 def with_quality(records: SweepRecords) -> Iterator[Drawn]:
-    """Loss gap and quality of samples"""
+    """Draw the loss gap against the quality of samples."""
     for metric in sample_metrics(records.frame) if GAP_TRAIN in records.frame else ():
         gap, quality = gap_and_quality(records.frame, metric)
         if len(gap.rows) > 2:
             fig, (ax,) = style.figure(height=2.2)
             draw_gap_and_quality(gap, quality, ax)
-            text = quality_caption(gap, quality)
-            yield Drawn(named("gap_and_quality", metric), text, fig, metric)
+            yield Drawn(named("gap_and_quality", metric), quality_caption(gap, quality), fig)
 
 
-@figure_kind(each_panel=True)
 def over_steps(records: SweepRecords) -> Iterator[Drawn]:
-    """Loss gap over training"""
+    """Draw the loss gap over training."""
     if curves := gap_over_steps(records.frame, records.history):
         fig, (ax,) = style.figure(height=max(2.2, 0.5 + 0.13 * len(curves)))
         draw_gap_over_steps(curves, ax)

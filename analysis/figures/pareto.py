@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from tread_lab.analysis.figures import style
 from tread_lab.analysis.figures.kind import (
     Drawn,
     SweepRecords,
-    figure_kind,
     named,
     quality_metrics,
     sample_metrics,
@@ -46,7 +44,15 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import quantity, ratio
 
-_LETTER, _LINE = 3.8, 8.5  # width and height of names, points
+_LETTERS = 19  # in an inch of a line
+FRONT = (
+    "Pareto front, cheapest first ({heading}): {names}. No cell is both cheaper and better than one"
+    " of these."
+)
+DENSE = {  # whether it is on the front
+    True: " The dense run is on it: no cheaper cell is as good.",
+    False: " The dense run is not on it: another cell costs less and is as good or better.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,76 +144,34 @@ def pareto_front(cost: ArrayLike, value: ArrayLike, *, lower: bool = True) -> ND
 
 
 def draw_front(points: Front, ax: style.Axes) -> None:
-    """Draw points with intervals, the front green and joined by steps; dense runs are diamonds."""
+    """Draw points with intervals, the front green, numbered and joined by steps; dense runs are
+    diamonds."""
     rows, steps = points.measured, points.ordered
-    colours = np.where(rows["front"], style.GREEN, style.GREY)
-    for k, (dense, spread) in enumerate(zip(rows["role"] == "baseline", style.bars(rows).T)):
-        colour, mark = (style.BLACK, "D") if dense else (colours[k], "o")
-        look: dict[str, Any] = {"fmt": mark, "elinewidth": 0.7, "yerr": spread[:, None]}
-        style.draw_point(ax, rows["cost"].iloc[k], rows["value"].iloc[k], colour, **look)
-    x, y = (np.repeat(steps[name].to_numpy(), 2) for name in ("cost", "value"))
-    ax.plot(x[1:], y[:-1], color=style.GREEN, linewidth=0.8, zorder=0, label="front")
+    dense = rows["role"] == "baseline"
+    for part, look in (
+        (rows[~dense & ~rows["front"]], {"color": style.GREY}),
+        (rows[~dense & rows["front"]], {"color": style.GREEN}),
+        (rows[dense], {"color": style.BLACK, "marker": "D", "label": "dense"}),
+    ):
+        shape: dict[str, Any] = {"marker": "o", "linestyle": "none", "elinewidth": 0.7, **look}
+        ax.errorbar(part["cost"], part["value"], style.bars(part), **shape)
+    ax.step(steps["cost"], steps["value"], where="post", color=style.GREEN, linewidth=0.8, zorder=0)
+    handles, _ = ax.get_legend_handles_labels()
+    for number, (_, row) in enumerate(steps.iterrows(), 1):
+        at = row["cost"], row["value"]
+        ax.annotate(str(number), at, (3, 3), textcoords="offset points", fontsize=6.5)
+        shape = {"marker": f"${number}$", "color": style.GREEN, "linestyle": "none"}
+        handles.append(style.Line2D([], [], label=style.arrow(row["name"]), **shape))
+    style.legend(ax, handles, inside=0)
     style.value_axis(ax.yaxis, points.metric, rows[NUMBERS])
-    ax.set_ylabel(ax.get_ylabel().replace("\n", ""))
-    if points.relative:
-        ax.locator_params(axis="x", nbins=4)
-    else:
-        style.cost_axis(ax, rows["cost"])
+    style.cost_axis(ax, rows["cost"])
     power = style.power_of_ten(rows["cost"]) if ax.get_xscale() == "linear" else 0
     unit = " (1 = dense)" if points.relative else style.times(power)
-    style.scale_axis(ax.xaxis, points.heading + unit, power)
+    style.scale_axis(ax.xaxis, points.heading + unit, 0 if points.relative else power)
     ax.set_title(f"intervals: {points.measured_as}" if points.measured_as else "")
-    ax.margins(0.14, 0.16)
     if metric_kind(points.metric).compared == "gap":
         ax.axhline(0, color=style.BLACK, linewidth=0.6, zorder=0)
     _say_endings(points, ax)
-    _write_names(points, ax)
-
-
-def _write_names(points: Front, ax: style.Axes) -> None:
-    """Name the front on its empty side, each a line past the one before, and dense opposite.
-
-    What the names of all cells have in common is left out.
-    """
-    rows, front = points.measured, points.ordered.index
-    dense, words = rows["role"] == "baseline", rows["name"].str.split()
-    trials = [set(each[1:]) for each in words[~dense]]
-    shared = set.intersection(*trials) if trials else set()
-    names = {k: " ".join(w for w in each if w not in shared) for k, each in words.items()}
-    places = dict(zip(rows.index, zip(rows["cost"], rows["value"])))
-    point, up = ax.figure.dpi / 72, -metric_kind(points.metric).sign  # up is better, or down
-    ax.figure.draw_without_rendering()  # type: ignore[union-attr]  # all is laid out now
-    if front.empty:
-        return
-    to_axes = ax.transData - ax.transAxes
-    lefts = [0.0]  # of the axes, as a share of their width, with room for a name before its point
-    for k in front:
-        room = min((_LETTER * len(names[k]) + 4) * point / ax.get_window_extent().width, 0.8)
-        lefts.append((to_axes.transform(places[k])[0] - room) / (1 - room))
-    ax.set_xlim(left=to_axes.inverted().transform((min(lefts), 0))[0])
-    offsets = {}
-    for _ in range(3):  # room for the last name moves the points, and so the names
-        last = -math.inf
-        for k in front:
-            height = up * ax.transData.transform(places[k])[1] / point
-            last = max(height + 3, last + _LINE)
-            offsets[k] = up * (last - height)
-        end = ax.transData.inverted().transform((0, up * (last + _LINE + 2) * point))[1]
-        ax.set_ylim(min(end, ax.get_ylim()[0]), max(end, ax.get_ylim()[1]))
-    for k, offset in offsets.items():
-        _write(ax, names[k], places[k], (-4, offset))
-    for k in rows.index[dense & ~rows["front"]][: int(points.relative)]:
-        side = 4 if places[k][0] < rows["cost"].max() else -4  # where the axes do not end
-        _write(ax, names[k], places[k], (side, -4 * up))
-
-
-def _write(ax: style.Axes, name: str, at: tuple[float, float], offset: tuple[float, float]) -> None:
-    """Write a name beside a point, at an offset in points."""
-    text = ax.annotate(style.arrow(name), at, offset, textcoords="offset points", fontsize=6.5)
-    text.set_horizontalalignment("left" if offset[0] > 0 else "right")
-    text.set_verticalalignment("bottom" if offset[1] > 0 else "top")
-    text.set_in_layout(False)
-    style.halo(text)
 
 
 def _say_endings(points: Front, ax: style.Axes) -> None:
@@ -215,11 +179,11 @@ def _say_endings(points: Front, ax: style.Axes) -> None:
     lines = []
     for state, rows in points.rows[points.rows["value"].isna()].groupby("state"):
         look = style.STATE_LOOKS[str(state)]
-        lines.append(f"{look.letter} {look.text}: {listed(list(rows['name']))}")
+        lines.append(f"{look.letter} {look.text}: {listed([*map(routed, rows['name'])])}")
     if lines:
-        width = int(72 * ax.figure.get_figwidth() / _LETTER)  # type: ignore[union-attr]
+        width = int(_LETTERS * ax.figure.get_figwidth())  # type: ignore[union-attr]
         text = "\n".join(textwrap.fill(line, width) for line in lines)
-        ax.figure.supxlabel(text.replace("->", r"$\to$"), fontsize=6.5, x=0.02, ha="left")
+        ax.figure.supxlabel(text, fontsize=6.5, x=0.02, ha="left")
 
 
 def pareto_caption(points: Front) -> str:
@@ -229,22 +193,12 @@ def pareto_caption(points: Front) -> str:
         return "No cell has both numbers yet."
     price = ratio if points.relative else partial(quantity, unit="FLOP")
     names = [f"{routed(name)} ({price(c)})" for name, c in zip(front["name"], front["cost"])]
-    parts = [
-        f"Pareto front, cheapest first ({points.heading}): {listed(names)}.",
-        "No cell is both cheaper and better than one of these.",
-    ]
-    if points.relative:
-        parts.append(
-            "The dense run is on it: no cheaper cell is as good."
-            if (front["role"] == "baseline").any()
-            else "The dense run is not on it: another cell costs less and is as good or better."
-        )
-    if not points.measured_as:
-        parts.append("No intervals: one seed.")
-    return " ".join(parts)
+    on_front = bool((front["role"] == "baseline").any())
+    dense = DENSE[on_front] if points.relative else ""
+    seeds = "" if points.measured_as else " No intervals: one seed."
+    return FRONT.format(heading=points.heading, names=listed(names)) + dense + seeds
 
 
-@figure_kind()
 def guidances(records: SweepRecords) -> Iterator[Drawn]:
     """Guidance: quality against the cost of an image"""
     guided = [c.split(" ")[0] for c in sample_metrics(records.frame) if " w=" in c]
@@ -254,7 +208,6 @@ def guidances(records: SweepRecords) -> Iterator[Drawn]:
             yield _drawn("guidance", points, width=style.PAGE)
 
 
-@figure_kind()
 def costs(records: SweepRecords) -> Iterator[Drawn]:
     """Quality against training FLOPs"""
     for metric in quality_metrics(records.frame)[:2]:
@@ -266,4 +219,4 @@ def costs(records: SweepRecords) -> Iterator[Drawn]:
 def _drawn(name: str, points: Front, *, width: float) -> Drawn:
     fig, (ax,) = style.figure(width=width, height=2.5)
     draw_front(points, ax)
-    return Drawn(named(name, points.metric), pareto_caption(points), fig, points.metric)
+    return Drawn(named(name, points.metric), pareto_caption(points), fig)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
-from tread_lab.analysis.figures.style import PAGE, STATE_LOOKS, Axes, arrow, figure
+from tread_lab.analysis.figures import style
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords
 from tread_lab.frames import best_first, cells_frame, ranking_key, routed
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
 from tread_lab.specs.guidance import beyond_weight
 
 Images = NDArray[np.uint8]
 COLUMNS, ROWS = 12, 8  # most that are shown
+AWAY = (
+    "Mean difference from {first}, of 255 grey levels, over {n} images from equal noise and labels:"
+    " {others}. It shows how far a network moved, not whether its images are better."
+)
 
 
 @dataclass(frozen=True)
@@ -56,28 +61,23 @@ def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
     result is `None` where no run has samples.
     """
     cells = _ordered(frame)
-    folders = {run: lab.run(run) for run in cells["run"]}
-    completed = cells.loc[cells["own"] == "completed", "run"]
-    evaluation, spec = _evaluation(folders[run] for run in completed.unique())
-    if evaluation is None:
+    done = cells["own"] == RunState.COMPLETED
+    evaluation, spec = _evaluation([lab.run(run) for run in cells.loc[done, "run"].unique()])
+    if not evaluation:
         return None
-    shown = []
-    labels: tuple[int, ...] = ()
-    shape: tuple[int, ...] = ()
-    for run, name, state, own in zip(*(cells[c] for c in ("run", "cell", "state", "own"))):
-        images, own_labels = _images(folders[run].path / "evaluations" / evaluation)
-        if own != "completed":  # weights of another step than those of the other rows
-            images = None
-        if images is None:
-            state = "unmeasured" if state == "completed" else state
-        elif not labels:
-            labels, shape = own_labels, images.shape
-        elif (own_labels, images.shape) != (labels, shape):
-            images, state = None, "unmeasured"  # other labels or sizes: not the same columns
-        shown.append(SampleRow(str(name), images, str(state)))
-    if not labels:
-        return None
-    return SampleRows(tuple(_kept(shown)), how_drawn(spec))
+    shown, columns = [], None  # labels and shape of the first row
+    for _, cell in cells.iterrows():
+        state, images = str(cell["state"]), None
+        if cell["own"] == RunState.COMPLETED:  # others have weights of another step
+            path = lab.run(cell["run"]).path / "evaluations" / evaluation / "samples.npz"
+            images, labels = _images(path)
+            columns = columns or (labels and (labels, images.shape))
+            if (labels, images.shape) != columns:
+                images = None
+        if images is None and state == RunState.COMPLETED:
+            state = "unmeasured"
+        shown.append(SampleRow(str(cell["cell"]), images, state))
+    return SampleRows(tuple(_kept(shown)), how_drawn(spec)) if columns else None
 
 
 def sheet(rows: SampleRows) -> Images:
@@ -91,7 +91,7 @@ def sheet(rows: SampleRows) -> Images:
     return padded.transpose(0, 2, 1, 3, 4).reshape(R * H, K * W, C)
 
 
-def draw_samples(rows: SampleRows, ax: Axes) -> None:
+def draw_samples(rows: SampleRows, ax: style.Axes) -> None:
     """Draw the sheet with a name at every row; rows without images say why."""
     drawn = sheet(rows)
     grey = drawn.shape[-1] == 1
@@ -99,14 +99,11 @@ def draw_samples(rows: SampleRows, ax: Axes) -> None:
     height, width = drawn.shape[0] / len(rows.rows), drawn.shape[1]
     for r, row in enumerate(rows.rows):
         middle = (r + 0.5) * height - 0.5
-        ax.text(-0.01 * width, middle, arrow(row.name), ha="right", va="center", fontsize=6.5)
+        look: dict[str, Any] = {"va": "center", "fontsize": 6.5}
+        ax.text(-0.01 * width, middle, style.arrow(row.name), ha="right", **look)
         if row.images is None:
-            look = STATE_LOOKS[row.state]
-            box = ax.axhspan(r * height, (r + 1) * height - 2, fc="white", ec="#BBBBBB", lw=0.4)
-            box.set_hatch(look.hatch)
-            plate = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
-            text = f"{look.letter}  {look.text}"
-            ax.text(width / 2, middle, text, ha="center", va="center", fontsize=6.5, bbox=plate)
+            state = style.STATE_LOOKS[row.state]
+            ax.text(width / 2, middle, f"{state.letter}  {state.text}", ha="center", **look)
     ax.set_title(f"equal seeds and labels in each column; {rows.drawn}")
     ax.set_axis_off()
 
@@ -121,19 +118,17 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     return cells.merge(first[["role", "cell", "run", "own"]], on=["role", "cell"], how="left")
 
 
-def _evaluation(runs: Iterable[RunFolder]) -> tuple[str | None, dict[str, Any]]:
+def _evaluation(runs: Sequence[RunFolder]) -> tuple[str, dict[str, Any]]:
     """Return the evaluation of samples that most runs have; the most guided of equals."""
-    specs: dict[str, dict[str, Any]] = {}
     having: Counter[str] = Counter()
-    for run in runs:
-        for folder in run.end_evaluations():
-            tree = folder.read() or {}
-            if tree.get("spec", {}).get("kind") == "samples":
-                specs[folder.path.name] = tree["spec"]
-                having[folder.path.name] += 1
-    if not having:
-        return None, {}
-    best = max(having, key=lambda name: (having[name], _weight(specs[name]), name))
+    specs: dict[str, dict[str, Any]] = {"": {}}
+    for folder in (folder for run in runs for folder in run.end_evaluations()):
+        spec = (folder.read() or {}).get("spec", {})
+        if spec.get("kind") == "samples":
+            specs[folder.path.name] = spec
+            having[folder.path.name] += 1
+    order = {name: (count, _weight(specs[name]), name) for name, count in having.items()}
+    best = max(order, key=lambda name: order[name], default="")
     return best, specs[best]
 
 
@@ -141,13 +136,14 @@ def _weight(spec: Mapping[str, Any]) -> float:
     return float(spec["sampler"].get("guidance", {}).get("weight", 1.0))
 
 
-def _images(folder: Path) -> tuple[Images | None, tuple[int, ...]]:
+def _images(path: Path) -> tuple[Images, tuple[int, ...]]:
+    """Return the first images of a file and their labels, of which there may be none."""
     try:
-        with np.load(folder / "samples.npz", allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:
             images, labels = file["arr_0"][:COLUMNS], file["arr_1"][:COLUMNS]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None, ()
-    return np.asarray(images, dtype=np.uint8), tuple(int(label) for label in labels)
+        return np.zeros(0, np.uint8), ()
+    return np.asarray(images, dtype=np.uint8), tuple(map(int, labels))
 
 
 def _kept(found: Sequence[SampleRow]) -> list[SampleRow]:
@@ -170,26 +166,20 @@ def how_drawn(spec: Mapping[str, Any]) -> str:
 
 def caption(rows: SampleRows) -> str:
     """Return the mean pixel difference between the images of every run and the first row's."""
-    shown = [row for row in rows.rows if row.images is not None]
+    shown = [
+        (routed(row.name), row.images.astype(float)) for row in rows.rows if row.images is not None
+    ]
     if len(shown) < 2:
         return "Fewer than two runs have images yet."
-    first, *others = (np.asarray(row.images, dtype=float) for row in shown)
-    away = [
-        f"{routed(row.name)} {np.abs(images - first).mean():.0f}"
-        for row, images in zip(shown[1:], others)
-    ]
-    return (
-        f"Mean difference from {routed(shown[0].name)}, of 255 grey levels, over {len(first)}"
-        f" images from equal noise and labels: {', '.join(away)}. It shows how far a network"
-        " moved, not whether its images are better."
-    )
+    (first, images), *rest = shown
+    others = ", ".join(f"{name} {np.abs(own - images).mean():.0f}" for name, own in rest)
+    return AWAY.format(first=first, n=len(images), others=others)
 
 
-@figure_kind()
 def equal_seeds(records: SweepRecords) -> Iterator[Drawn]:
-    """Samples from equal seeds"""
+    """Draw samples from equal seeds."""
     rows = sample_rows(records.lab, records.frame)
     if rows is not None and len(rows.rows) > 1:
-        fig, (ax,) = figure(width=PAGE, height=0.25 + 0.53 * len(rows.rows))
+        fig, (ax,) = style.figure(width=style.PAGE, height=0.25 + 0.53 * len(rows.rows))
         draw_samples(rows, ax)
         yield Drawn("samples", caption(rows), fig)

@@ -9,13 +9,14 @@ import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords
 from tread_lab.frames import ARROW, number, ranked_cells, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -23,6 +24,11 @@ from tread_lab.records.run_folder import RunFolder
 Array = NDArray[np.float64]
 Route = tuple[int, int]
 FILE = "similarity.npz"
+WINDOW = (
+    "Inside the window of route {route} (outputs {first} to {end}) the mean cosine is {means[0]},"
+    " in the dense model {means[1]}; from the window to later blocks it is {means[2]} against"
+    " {means[3]}."
+)
 
 
 @dataclass(frozen=True)
@@ -83,100 +89,71 @@ def similarities(lab: Lab, frame: pd.DataFrame) -> list[Similarity]:
     return [matrix for matrix in matrices if matrix is not None]
 
 
-def window(route: Route, blocks: int) -> slice:
-    """Return the blocks [i-1..j] that a route draws together; [0..j] for a route from the start."""
-    start, end = route
-    return slice(max(start - 1, 0), min(end, blocks - 1) + 1)
-
-
 def window_means(mean: Array, route: Route) -> tuple[float, float]:
     """Return what a route is expected to change, in two means of a [B, B] matrix.
 
     The first is over pairs within its window [i-1..j]: the blocks that routed tokens jump, and the
     one whose output they carry. The second is over pairs of a block in the window and a later one.
     """
-    inside = window(route, len(mean))
-    square = mean[inside, inside]
+    inside = slice(max(route[0] - 1, 0), min(route[1], len(mean) - 1) + 1)
+    square, crossing = mean[inside, inside], mean[inside, inside.stop :]
     pairs = square[np.triu_indices(len(square), k=1)]
-    crossing = mean[inside, inside.stop :]
-    return (
-        float(pairs.mean()) if pairs.size else math.nan,
-        float(crossing.mean()) if crossing.size else math.nan,
-    )
-
-
-def draw_similarity(
-    matrix: Similarity, ax: style.Axes, *, norm: style.Normalize, route: Route | None
-) -> None:
-    """Draw one matrix, block 0 at the top left, with a route's frame: dashed on a dense model."""
-    ax.imshow(matrix.mean, cmap=style.SEQUENTIAL, norm=norm)
-    B = len(matrix.mean)
-    ticks = range(0, B, 2 if B <= 16 else 4)
-    ax.set_xticks(ticks)
-    ax.set_yticks(ticks)
-    ax.tick_params(length=0, pad=1.5)
-    ax.spines[:].set_visible(False)
-    frames = matrix.routes or ((route,) if route else ())
-    line = "-" if matrix.routes else (0, (2.5, 1.5))
-    for start, end in frames:
-        side = end - start + 1
-        corner = (start - 0.5, start - 0.5)
-        for colour, width, dashes in (("white", 2.2, "-"), (style.BLACK, 1.0, line)):
-            box = style.Rectangle(
-                corner, side, side, fill=False, edgecolor=colour, linewidth=width, linestyle=dashes
-            )
-            ax.add_patch(box)
+    within, across = (float(x.mean()) if x.size else math.nan for x in (pairs, crossing))
+    return within, across
 
 
 def draw_similarities(
     matrices: Sequence[Similarity], axes: Sequence[style.Axes], *, route: Route | None
 ) -> None:
-    """Draw matrices side by side on one colour scale; with a route, its two means below each."""
+    """Draw matrices side by side on one colour scale, block 0 at the top left, routes framed.
+
+    With a route, it is framed by dashes on a dense network, and its two means stand below each.
+    """
     low = min(float(matrix.mean.min()) for matrix in matrices)
     norm = style.Normalize(np.floor(10 * low) / 10, 1.0)
     for matrix, ax in zip(matrices, axes):
-        draw_similarity(matrix, ax, norm=norm, route=route)
-        ax.set_title(matrix.name)
+        drawn, blocks = ax.imshow(matrix.mean, cmap=style.SEQUENTIAL, norm=norm), len(matrix.mean)
+        ticks = range(0, blocks, 2 if blocks <= 16 else 4)
+        ax.set(xticks=ticks, yticks=ticks, title=matrix.name)
+        ax.tick_params(length=0, pad=1.5)
+        ax.spines[:].set_visible(False)
+        for start, end in matrix.routes or ((route,) if route else ()):
+            corner, side = (start - 0.5, start - 0.5), end - start + 1
+            line = "-" if matrix.routes else (0, (2.5, 1.5))
+            for colour, width, dashes in (("white", 2.2, "-"), (style.BLACK, 1.0, line)):
+                look: dict[str, Any] = {"ec": colour, "lw": width, "ls": dashes}
+                ax.add_patch(style.Rectangle(corner, side, side, fill=False, **look))
         if route is not None:
             inside, crossing = window_means(matrix.mean, route)
             ax.set_xlabel(f"inside {inside:.2f}, across {crossing:.2f}", fontsize=6.5)
-    used = list(axes[: len(matrices)])
-    bar = used[0].figure.colorbar(
-        used[-1].images[0], ax=list(axes), pad=0.02, aspect=25, shrink=0.8
-    )
+    bar = axes[0].figure.colorbar(drawn, ax=list(axes), pad=0.02, aspect=25, shrink=0.8)
     bar.outline.set_visible(False)
     bar.set_label("cosine similarity")
 
 
 def caption(dense: Similarity, other: Similarity) -> str:
     """Return the mean similarity inside and across a route's window, beside the dense model's."""
-    route = other.routes[0]
-    (inside, crossing), theirs = (window_means(m.mean, route) for m in (other, dense))
-    first = max(route[0] - 1, 0)
-    return (
-        f"Inside the window of route {route[0]}{ARROW}{route[1]} (outputs {first} to {route[1]})"
-        f" the mean cosine is {number(inside)}, in the dense model {number(theirs[0])};"
-        f" from the window to later blocks it is {number(crossing)} against"
-        f" {number(theirs[1])}."
+    start, end = other.routes[0]
+    (inside, across), theirs = (window_means(m.mean, (start, end)) for m in (other, dense))
+    return WINDOW.format(
+        route=f"{start}{ARROW}{end}",
+        first=max(start - 1, 0),
+        end=end,
+        means=[*map(number, (inside, theirs[0], across, theirs[1]))],
     )
 
 
-def _best(frame: pd.DataFrame, routed: Sequence[Similarity]) -> Similarity:
-    """Return the route whose cell ranks first; the first route where nothing ranks."""
-    trials = frame[frame["role"] == "trial"]
-    ranked = [*ranked_cells(frame, ranking_key(frame))["cell"]]
-    cell_of = dict(zip(trials["run"], trials["cell"]))
-    return min(routed, key=lambda matrix: ranked.index(cell_of[matrix.run]))
-
-
-@figure_kind(each_panel=True)
 def pair(records: SweepRecords) -> Iterator[Drawn]:
-    """Similarity of block outputs"""
-    matrices = similarities(records.lab, records.frame)
+    """Draw the similarity of block outputs, dense beside the route whose cell ranks first."""
+    frame = records.frame
+    matrices = similarities(records.lab, frame)
     dense = [matrix for matrix in matrices if not matrix.routes]
     routed = [matrix for matrix in matrices if matrix.routes]
     if dense and routed:
-        best = _best(records.frame, routed)
+        trials = frame[frame["role"] == "trial"]
+        ranked = [*ranked_cells(frame, ranking_key(frame))["cell"]]
+        place = {run: ranked.index(cell) for run, cell in zip(trials["run"], trials["cell"])}
+        best = min(routed, key=lambda matrix: place[matrix.run])
         fig, axes = style.figure(height=1.75, columns=2)
         draw_similarities([dense[0], best], axes, route=best.routes[0])
         yield Drawn("similarity", caption(dense[0], best), fig)

@@ -21,7 +21,6 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoS
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.patheffects import withStroke
 from matplotlib.ticker import ScalarFormatter
 from numpy.typing import ArrayLike, NDArray
 
@@ -146,29 +145,19 @@ def save(fig: Figure, folder: Path, name: str) -> list[Path]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure as notebooks and pages show it; small, so that it can be stored with them."""
+    """A drawn figure as notebooks show it; small, so that it can be stored with them."""
 
     png: bytes
-
-    def __repr__(self) -> str:
-        return f"a picture of {len(self.png) / 1000:.0f} kB"
 
     def _repr_png_(self) -> bytes:
         return self.png
 
 
 def show(fig: Figure, *, dpi: int = 144) -> Picture:
-    """Return the figure as a picture; what a notebook's cell ends with."""
-    return Picture(as_bytes(fig, "png", dpi=dpi))
-
-
-def as_bytes(fig: Figure, kind: str, *, dpi: int = 144, name: str = "figure") -> bytes:
-    """Return the figure as `png` or `svg`, always the same bytes; SVG letters are outlines."""
+    """Return the figure as a picture, always the same bytes; what a notebook's cell ends with."""
     buffer = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        fig.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
-    return buffer.getvalue()
+    fig.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
+    return Picture(buffer.getvalue())
 
 
 def centred(values: ArrayLike) -> Normalize:
@@ -264,11 +253,6 @@ def draw_point(
     ax.errorbar([x], [y], color=colour, markerfacecolor=fill, **({"fmt": "o"} | look))
 
 
-def halo(text: Any) -> None:
-    """Put white around letters, so that a line behind them does not strike them through."""
-    text.set_path_effects([withStroke(linewidth=1.8, foreground="white")])
-
-
 def label(metric: str) -> str:
     """Return `metric_label` as an axis has it: a long one in two lines."""
     text = metric_label(metric)
@@ -291,15 +275,10 @@ def state_legend(states: Iterable[str]) -> list[Patch]:
 
 
 def mark_state(ax: Axes, x: float, state: str) -> None:
-    """Draw a hatched plate with the state's letter at the lower edge, for a missing number."""
-    look = STATE_LOOKS[state]
-    plate = {"fc": "white", "ec": GREY, "lw": 0.5, "hatch": look.hatch, "pad": 2.5}
-    below = ax.get_xaxis_transform()
-    ax.text(x, 0.05, "  ", transform=below, ha="center", va="center", fontsize=6.5, bbox=plate)
-    inner = {"fc": "white", "ec": "none", "pad": 0.6}
-    ax.text(
-        x, 0.05, look.letter, transform=below, ha="center", va="center", fontsize=6.5, bbox=inner
-    )
+    """Draw the state's letter on a plate at the lower edge, for a missing number."""
+    plate = {"fc": "white", "ec": GREY, "lw": 0.5, "pad": 1.5}
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 6.5, "bbox": plate}
+    ax.text(x, 0.05, STATE_LOOKS[state].letter, transform=ax.get_xaxis_transform(), **look)
 
 
 def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
@@ -311,13 +290,10 @@ def cost_axis(ax: Axes, costs: Iterable[float]) -> None:
         ax.locator_params(axis="x", nbins=4)
 
 
-def place_legend(handles: Sequence[Any], inside: int = MANY) -> dict[str, Any]:
-    """Return where a legend stands: in the axes up to `inside` entries, below for few long names,
-    else beside."""
-    lines = [line for handle in handles for line in str(handle.get_label()).split("\n")]
-    if len(handles) <= MANY and max(map(len, lines), default=0) > WIDEST // 2:
-        return {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22), "labelspacing": 0.25}
-    return BESIDE if len(handles) > inside else {"loc": "best"}
+def legend(ax: Axes, handles: Sequence[Any] | None = None, *, inside: int = MANY) -> None:
+    """Add a legend: in the axes up to `inside` entries, else beside them."""
+    handles = ax.get_legend_handles_labels()[0] if handles is None else handles
+    ax.legend(handles=handles, **(BESIDE if len(handles) > inside else {"loc": "best"}))
 
 
 def legend_height(entries: int) -> float:

@@ -10,9 +10,14 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.curves import Curves, curve_looks, curves
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, figure_kind, named
-from tread_lab.analysis.figures.over_training import training_axis, training_metrics
+from tread_lab.analysis.figures.curves import (
+    Curves,
+    curve_looks,
+    curves,
+    training_axis,
+    training_metrics,
+)
+from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named
 from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.tables import published
 from tread_lab.compare.intervals import t_interval
@@ -25,6 +30,15 @@ BOUNDS = {
     "at least": "\N{GREATER-THAN OR EQUAL TO}",
     "at most": "\N{LESS-THAN OR EQUAL TO}",
 }
+REACHES = {
+    "": "{ours} instead of {theirs}: a factor of",
+    "at least": "at most {ours} instead of {theirs}: a factor of at least",
+    "at most": "{ours} instead of at most {theirs}: a factor of at most",
+}
+FACTORS = (
+    "{factors}. A factor is the dense run's cost ({cost}) to reach a value over the other's, at the"
+    " best value that both reached."
+)
 
 
 @dataclass(frozen=True)
@@ -151,30 +165,19 @@ def draw_time_to_equal(found: TimeToEqual, ax: style.Axes) -> None:
     best = (min if lower else max)([factor.level for factor in found.factors], default=0.0)
     for factor in found.factors:
         below = (factor.level == best) == lower  # the best one's name is on the side of no curve
-        _draw_factor(ax, factor, colours[factor.name], below=below)
+        at = (factor.cost, factor.level), (factor.dense_cost, factor.level)
+        colour = colours[factor.name]
+        ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
+        ax.annotate("", *at, arrowprops=ends)
+        middle = (factor.cost * factor.dense_cost) ** 0.5, factor.level
+        text = f"{BOUNDS[factor.bound]}{factor.value:.2g}\N{MULTIPLICATION SIGN}"
+        look = {"xytext": (0, -2.5 if below else 2.5), "textcoords": "offset points"}
+        look |= {"ha": "center", "va": "top" if below else "bottom", "color": colour}
+        ax.annotate(text, middle, fontsize=6.5, **look)
     style.cost_axis(ax, found.rows["x"])
     ax.set_xlabel(found.cost)
     style.value_axis(ax.yaxis, found.metric, found.rows["value"])
-    ax.legend(**style.place_legend(ax.get_lines()))
-
-
-def _draw_factor(ax: style.Axes, factor: Factor, colour: str, *, below: bool) -> None:
-    ends = {"arrowstyle": "-|>", "color": colour, "linewidth": 0.7, "shrinkA": 3, "shrinkB": 2}
-    at = (factor.cost, factor.level), (factor.dense_cost, factor.level)
-    ax.annotate("", *at, arrowprops=ends)
-    middle = (factor.cost * factor.dense_cost) ** 0.5
-    name = ax.annotate(
-        f"{BOUNDS[factor.bound]}{factor.value:.2g}\N{MULTIPLICATION SIGN}",
-        (middle, factor.level),
-        xytext=(0, -2.5 if below else 2.5),  # the arrow may be shorter than its label
-        textcoords="offset points",
-        ha="center",
-        va="top" if below else "bottom",
-        color=colour,
-        fontsize=6.5,
-        zorder=5,
-    )
-    style.halo(name)
+    style.legend(ax)
 
 
 def _factors(found: Curves) -> tuple[Factor, ...]:
@@ -205,27 +208,21 @@ def caption(found: TimeToEqual) -> str:
         if found.rows.loc[found.rows["dense"], "curve"].nunique() > 1:
             return "There are several dense curves, and none is that of every route."
         return f"A factor takes a dense curve and two seeds or more.{found.warning}"
-    sentences = []
-    for factor in found.factors:
-        ours, theirs = (quantity(cost, found.unit) for cost in (factor.cost, factor.dense_cost))
-        text = {
-            "": f"{ours} instead of {theirs}: a factor of",
-            "at least": f"at most {ours} instead of {theirs}: a factor of at least",
-            "at most": f"{ours} instead of at most {theirs}: a factor of at most",
-        }[factor.bound]
-        name, level = routed(factor.name), number(factor.level)
-        interval = f" ({factor.low:.2g} to {factor.high:.2g}, 95% over seeds)"
-        text += f" {factor.value:.2g}{interval if np.isfinite(factor.low) else ''}"
-        sentences.append(f"{name} reaches {level} after {text}")
-    return (
-        f"{'; '.join(sentences)}. A factor is the dense run's cost ({found.cost}) to reach a value"
-        f" over the other's, at the best value that both reached.{found.warning}"
-    )
+    factors = "; ".join(_factor_text(factor, found.unit) for factor in found.factors)
+    return FACTORS.format(factors=factors, cost=found.cost) + found.warning
 
 
-@figure_kind()
+def _factor_text(factor: Factor, unit: str) -> str:
+    ours, theirs = (quantity(cost, unit) for cost in (factor.cost, factor.dense_cost))
+    text = REACHES[factor.bound].format(ours=ours, theirs=theirs)
+    interval = f" ({factor.low:.2g} to {factor.high:.2g}, 95% over seeds)"
+    interval = interval if np.isfinite(factor.low) else ""
+    name, level = routed(factor.name), number(factor.level)
+    return f"{name} reaches {level} after {text} {factor.value:.2g}{interval}"
+
+
 def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
-    """Time to equal quality"""
+    """Draw the time to equal quality, beside the published one."""
     frame = records.training
     for metric in training_metrics(frame):
         ours = time_to_equal(frame, metric, cost=TRAIN_FLOPS)
@@ -238,4 +235,4 @@ def times_to_equal(records: SweepRecords) -> Iterator[Drawn]:
             left.set_title(records.title(stages))
             draw_time_to_equal(published_time_to_equal(), right)
             right.set_title("DiT-XL/2, ImageNet-256 (published)")
-            yield Drawn(named("time_to_equal", metric), caption(ours), fig, metric)
+            yield Drawn(named("time_to_equal", metric), caption(ours), fig)

@@ -11,7 +11,7 @@ import pytest
 from tests.sweep.plans import plan_of, tiny
 from tests.synthetic import small, write_sweep
 from tread_lab.config.load import load_sweep
-from tread_lab.dashboards.repetition import Repetition, sweep_file
+from tread_lab.dashboards.repetition import repetition, sweep_file
 from tread_lab.sweep.plan.plan import make_plan
 
 ROUTES = {"axes": {"route": ["1->2", "0->2"], "rate": [0.25, 0.5]}, "seeds": [0, 1]}
@@ -56,11 +56,12 @@ def test_the_last_driver_is_told_as_a_shell_takes_it(tmp_path: Path) -> None:
         for code, diff in attempts:
             made = {"code": code, "diff": diff, "packages": {"torch": "2", "numpy": "1"}}
             lab.run(run).open_attempt(origin={**made, "python": "3.12", "device": "cpu"})
-    told = Repetition.of(lab, folder, folder.plan())
-    assert sorted((code, count) for count, code, *_ in told.setups.rows) == [
+    told = repetition(lab, folder, folder.plan())
+    assert sorted((code, count) for count, code, *_ in told["setups"].rows) == [
         ("ab-dirty", "1"), ("cd", "1"), ("cd-dirty", "1")
     ]  # fmt: skip
-    assert {(*rest,) for _, _, *rest in told.setups.rows} == {("3.12", "cpu", "numpy 1, torch 2")}
-    assert told.asked == "tread-lab sweep placement.yaml 'axes.rate=[0.5, 1]'"
-    assert told.where.startswith(f"in {Path.cwd()} on ")
-    assert told.data == "The data set fashion16 comes with tread-lab."
+    others = {(*rest,) for _, _, *rest in told["setups"].rows}
+    assert others == {("3.12", "cpu", "numpy 1, torch 2")}
+    assert told["asked"] == "tread-lab sweep placement.yaml 'axes.rate=[0.5, 1]'"
+    assert told["where"].startswith(f"in {Path.cwd()} on ")
+    assert told["data"] == "The data set fashion16 comes with tread-lab."

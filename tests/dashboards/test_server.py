@@ -102,11 +102,11 @@ def test_only_get_is_answered(address: str, method: str) -> None:
 def test_the_tag_changes_with_the_records(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small(states={(2, 8): "interrupted"}, specs=True))
     pages = Pages(lab)
-    tags = [pages.progress("placement").headers["ETag"] for _ in range(2)]
+    tags = [pages.page("placement", "progress").headers["ETag"] for _ in range(2)]
     assert tags[0] == tags[1]
     run = lab.sweep("placement").plan().trials[2].run
     lab.run(run).finish(RunState.DIVERGED, step=3, reason="on purpose")
-    assert pages.progress("placement").headers["ETag"] != tags[0]
+    assert pages.page("placement", "progress").headers["ETag"] != tags[0]
     assert b"diverged" in bytes(pages.main("placement").body)
 
 

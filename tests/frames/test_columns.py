@@ -5,14 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from tread_lab.frames.columns import (
-    delta_column,
-    is_metric,
-    metric_columns,
-    own_metrics,
-    plain,
-    require_metric,
-)
+from tread_lab.frames.columns import is_metric, metric_columns, own_metrics, plain, require_metric
+from tread_lab.records.metric_names import delta_column
 from tread_lab.specs import UserError
 
 COLUMNS = ["run", "state", "cost/a", "gap/b", "fd@1k", "throughput/c", "heldout/loss", "gap/b:low"]

@@ -21,15 +21,11 @@ from tread_lab.analysis.tables.paper_tables import to_latex
 from tread_lab.dashboards.contents import contents
 from tread_lab.dashboards.panel import numbers as panel_numbers
 from tread_lab.dashboards.tables import COSTS
-from tread_lab.frames import delta_column, ranked_cells, ranking_key, trials_frame
+from tread_lab.frames import ranked_cells, ranking_key, trials_frame
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
 from tread_lab.records.durable import read_json, write_json
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import (
-    GAP_HELDOUT,
-    HELDOUT_LOSS,
-    metric_label,
-)
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_column, metric_label
 from tread_lab.terminal.console import answers
 from tread_lab.terminal.ranking import show_ranking
 from tread_lab.tracking.comparison import note

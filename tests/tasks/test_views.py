@@ -11,7 +11,7 @@ import pytest
 
 from tests.seeing.conftest import served
 from tests.tasks.conftest import DONE, MISTAKE, Command, trials
-from tread_lab.analysis.figures import catalogue, loss_gap, placement_figures, similarity
+from tread_lab.analysis.figures import catalogue, loss_gap, placements, similarity
 from tread_lab.analysis.figures.catalogue import write_figures  # as no fixture has replaced it
 from tread_lab.frames import cells_frame
 from tread_lab.records.lab import Lab
@@ -33,7 +33,7 @@ def test_figures_leave_pictures_and_both_kinds_of_tables(
     swept_lab: Lab, run_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue, "write_figures", write_figures)
-    drawn = (placement_figures.grids, loss_gap.over_steps, similarity.pair)
+    drawn = (placements.grids, loss_gap.over_steps, similarity.pair)
     monkeypatch.setattr(catalogue, "KINDS", drawn)
     done = run_command("figures small")
     assert done.code == DONE, done.err

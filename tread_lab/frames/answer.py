@@ -12,15 +12,7 @@ import pandas as pd
 
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import (
-    COUNT,
-    HIGH,
-    LOW,
-    UNIT,
-    delta_column,
-    other_axes,
-    with_metrics,
-)
+from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, other_axes, with_metrics
 from tread_lab.frames.ranking import (
     better_than_dense,
     lead,
@@ -41,7 +33,7 @@ from tread_lab.frames.texts import (
     routed,
 )
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS
+from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_column
 from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.specs.labels import without_axis

@@ -9,18 +9,15 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.compare.intervals import half_width
-from tread_lab.frames.columns import (
-    COUNT,
-    HIGH,
-    LOW,
-    OWN,
-    UNIT,
-    delta_column,
-    is_metric,
-    metric_columns,
-)
+from tread_lab.frames.columns import COUNT, HIGH, LOW, OWN, UNIT, is_metric, metric_columns
 from tread_lab.frames.runs import NO_RESULT
-from tread_lab.records.metric_names import IMAGES_PER_S, STEP_SECONDS, TRAIN_FLOPS, metric_kind
+from tread_lab.records.metric_names import (
+    IMAGES_PER_S,
+    STEP_SECONDS,
+    TRAIN_FLOPS,
+    delta_column,
+    metric_kind,
+)
 from tread_lab.records.status import RunState
 
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected

@@ -6,7 +6,6 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.records.metric_names import DELTA, is_difference
 from tread_lab.records.status import RunState
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.labels import value_text
@@ -14,11 +13,6 @@ from tread_lab.specs.labels import value_text
 LOW, HIGH, COUNT, UNIT, KEPT = ":low", ":high", ":n", ":unit", ":kept"
 PLACE_AXES = ("start", "end", "route", "routes")
 OWN = (LOW, HIGH, COUNT, KEPT)  # what a trial's gap has beside its mean
-
-
-def delta_column(metric: str) -> str:
-    """The column with a metric's difference to the baseline: a gap is one already."""
-    return metric if is_difference(metric) else DELTA + metric
 
 
 def metric_columns(frame: pd.DataFrame) -> list[str]:

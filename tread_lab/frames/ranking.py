@@ -24,12 +24,13 @@ from tread_lab.compare.gaps import (
 )
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import COUNT, HIGH, UNIT, delta_column, own_metrics
+from tread_lab.frames.columns import COUNT, HIGH, UNIT, own_metrics
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import (
     GAP_HELDOUT,
     GAP_ROUTE,
     HELDOUT_LOSS,
+    delta_column,
     lower_is_better,
     metric_kind,
 )

@@ -165,6 +165,11 @@ def is_difference(name: str) -> bool:
     return name.startswith(("gap/", DELTA))
 
 
+def delta_column(metric: str) -> str:
+    """The column with a metric's difference to the baseline: a gap is one already."""
+    return metric if is_difference(metric) else DELTA + metric
+
+
 def value_text(name: str, value: float, low: float = math.nan, high: float = math.nan) -> str:
     """Return `+0.0066 ± 0.0026`, `0.2534` or `8.5 TFLOP`, as every view shows it; "" for NaN.
 

@@ -17,6 +17,7 @@ from tread_lab.records.metric_names import (
     TRAIN_IMAGES_PER_S,
     TRAIN_LOSS,
     metric_kind,
+    metric_label,
     mlflow_name,
 )
 from tread_lab.records.provenance import mixtures
@@ -88,9 +89,8 @@ def view(shown: ShownSweep, condition: str) -> str:
     heads = [name for name in quality if metric_kind(name).nature == "quality"]
     own = [mlflow_name(name) for name in heads]
     axes = [mlflow_name(axis) for axis in frame.attrs["axes"]]
-    charts = [_chart("BAR", RESULT, name, metricKey=name) for name in own]
-    if TRAIN_FLOPS in shown.metrics:
-        charts.append(_chart("BAR", RESULT, TRAIN_FLOPS, metricKey=TRAIN_FLOPS))
+    drawn = [*heads, *({TRAIN_FLOPS} & {*shown.metrics})]
+    charts = [_chart("BAR", RESULT, _title(name), metricKey=mlflow_name(name)) for name in drawn]
     if axes and own:
         both = {"selectedParams": axes, "selectedMetrics": own[:1], "showAllRuns": True}
         charts.append(_chart("PARALLEL", SETTINGS, f"{', '.join(axes)} and {own[0]}", **both))
@@ -140,7 +140,7 @@ SIZES = {  # a tall card has room for the name of each bar in its legend
     RESULT: {"columns": 2, "cardHeight": 700},
     SETTINGS: {"columns": 1, "cardHeight": 500},
     TRAINING: {"columns": 2, "cardHeight": 500},
-    PICTURES: {"columns": 2, "cardHeight": 500},
+    PICTURES: {"columns": 1, "cardHeight": 500},  # as wide as all runs beside each other
 }
 LINE = {
     "lineSmoothness": 0,
@@ -155,6 +155,12 @@ LINE = {
     "useGlobalXaxisKey": True,
     "useGlobalLineSmoothing": True,
 }
+
+
+def _title(name: str) -> str:
+    """Return `gap/heldout: Δ held-out loss, lower is better`, since bars have no name of an axis."""
+    label, better = metric_label(name), metric_kind(name).better
+    return f"{name}: {label}" + (f", {better} is better" if better else "")
 
 
 def _chart(kind: str, section: str, title: str, **options: Any) -> dict[str, Any]:

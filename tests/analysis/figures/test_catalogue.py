@@ -12,7 +12,7 @@ import pytest
 
 import tread_lab.analysis
 from tests.synthetic import PAPER_PLACEMENTS, Synthetic, small, write_sweep
-from tread_lab.analysis.figures import placement_figures
+from tread_lab.analysis.figures import placements
 from tread_lab.analysis.figures.catalogue import all_figures, sweep_records, write_figures
 from tread_lab.records.lab import Lab
 from tread_lab.specs import UserError
@@ -50,7 +50,7 @@ def test_cells_that_all_lack_a_seed_are_in_no_figure(shape: dict[str, Any], tmp_
         tmp_path, small(routes=((2, 8), (0, 4)), seeds=(0, 1), states=states, **shape)
     )
     records = sweep_records(lab, lab.sweep("placement"))
-    assert [drawn.name for _, drawn in all_figures(records)] == []
+    assert [drawn.name for drawn in all_figures(records)] == []
 
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: La
     steps = records.frame.assign(**{gap: records.frame[gap] + shorter for gap in gaps})
     steps.attrs |= {**records.frame.attrs, "comparison": "at equal steps"}
     records.frame.attrs["comparison"] = "at equal training FLOPs"
-    (drawn, *_) = placement_figures.spans.draw(replace(records, equal_steps=steps))
+    (drawn, *_) = placements.spans(replace(records, equal_steps=steps))
     caption, figure = drawn.caption, drawn.figure
     titles = [title for ax in figure.axes if (title := ax.get_title(loc="left"))]
     assert [title.splitlines()[0].partition(" at ")[2] for title in titles] == [

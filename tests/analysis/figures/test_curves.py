@@ -16,9 +16,9 @@ from tests.synthetic import (
 from tread_lab.analysis.figures.curves import (
     Curves,
     best_rate,
+    over_training,
     rates_caption,
 )
-from tread_lab.analysis.figures.over_training import over_training
 from tread_lab.analysis.figures.placements import placements
 from tread_lab.analysis.figures.points import bare_rows
 from tread_lab.analysis.figures.samples import sample_rows

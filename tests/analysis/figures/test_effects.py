@@ -71,7 +71,7 @@ def test_a_single_effect_with_two_seeds_is_drawn() -> None:
     frame = crossed()
     others = (frame["process"] == "ddpm") & (frame["seed"] > 0)
     frame.loc[others | frame["cell"].str.contains("by rows", na=False), METRIC] = np.nan
-    (drawn,) = ways.draw(cast("SweepRecords", SimpleNamespace(frame=frame)))
+    (drawn,) = ways(cast("SweepRecords", SimpleNamespace(frame=frame)))
     assert drawn.name.startswith("two_ways")
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tread_lab.analysis.figures.over_training import (
-    caption,
+from tread_lab.analysis.figures.curves import (
     over_training,
+    training_caption,
     training_metrics,
 )
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
@@ -132,7 +132,7 @@ def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
     assert "falls" not in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
     stages.attrs["schedules"] = ["sqrt_decay"]
     found = time_to_equal(stages, FD, cost="cost/train_flops")
-    for text in (factor_caption(found), caption(over_training(stages, FD))):
+    for text in (factor_caption(found), training_caption(over_training(stages, FD))):
         assert text.endswith(
             ". The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
         )

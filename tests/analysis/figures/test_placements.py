@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,10 @@ from tread_lab.analysis.figures.curves import rates
 from tread_lab.analysis.figures.effects import cell_gaps, two_ways
 from tread_lab.analysis.figures.loss_gap import gap_and_quality, quality_caption
 from tread_lab.analysis.figures.pareto import pareto
-from tread_lab.analysis.figures.placement_figures import agreement_text
 from tread_lab.analysis.figures.placements import (
+    agreement_text,
     best_route,
-    commonest,
+    order_text,
     panels,
     placements,
     published_placements,
@@ -77,11 +77,6 @@ def test_an_order_that_chance_explains_is_not_claimed() -> None:
     value = places.rows["value"].to_numpy()[:6]
     swapped = Points(FD, places.rows[:6].assign(value=value[[1, 0, 5, 3, 4, 2]]))
     assert "p = " in agreement_text(swapped) and "holds here" not in agreement_text(swapped)
-
-
-def test_of_equally_common_values_the_smallest_counts() -> None:
-    assert commonest(pd.Series([8, 3, 8, 3, 5])) == 3
-    assert commonest(pd.Series([], dtype=int)) == 0
 
 
 def test_an_interval_that_ends_at_zero_holds_it() -> None:
@@ -151,3 +146,18 @@ def test_a_panel_is_named_by_what_its_trials_set_alone(seeds_frame: pd.DataFrame
     frame.loc[frame["rate"] == 0.75, "bypass"] = "sprint"
     frame.attrs |= {"axes": ["start", "end", "bypass"]}
     assert [name for name, _ in panels(frame)] == ["as the experiment is", "bypass=sprint"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (range(8), "1 (p = 5e-05 as if routes were independent, which neighbours are not); up."),
+        ([0, 1, 2], "1; no clear trend."),
+        ([3, 1, 0, 2, 5, 4], "0.543 (p = 0.3 as if"),
+        ([1, 1, 1, 1], ""),
+    ],
+)
+def test_a_trend_is_claimed_with_its_p(values: Sequence[float], said: str) -> None:
+    numbers = np.array(values, dtype=float)
+    assert order_text(np.arange(float(len(numbers))), numbers, "up").startswith(said)
+    assert bool(said) == bool(order_text(np.arange(float(len(numbers))), -numbers, "up"))

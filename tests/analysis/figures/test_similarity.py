@@ -53,5 +53,5 @@ def test_the_route_beside_dense_is_the_best_cell_over_all_seeds(tmp_path: Path) 
     frame = trials_frame(lab, "placement")
     lucky = (frame["start"] == 0) & (frame["seed"] == 0)
     frame.loc[lucky, "gap/heldout"] = -0.003  # less than any of 2->8, which has the lesser mean
-    (drawn,) = pair.draw(SweepRecords(lab, frame, frame, frame))
+    (drawn,) = pair(SweepRecords(lab, frame, frame, frame))
     assert "window of route 2\u21928 " in drawn.caption

@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from tread_lab.analysis.figures.placement_figures import (
+from tread_lab.analysis.figures.placements import (
     baseline_title,
+    best_route,
     draw_legend,
     draw_route_grid,
     draw_route_spans,
+    placements,
 )
-from tread_lab.analysis.figures.placements import best_route, placements
 from tread_lab.analysis.figures.points import Points, bare_rows
 from tread_lab.analysis.figures.style import (
     BETTER_TO_WORSE,
