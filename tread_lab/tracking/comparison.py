@@ -158,7 +158,7 @@ LINE = {
 
 
 def _title(name: str) -> str:
-    """Return `gap/heldout: Δ held-out loss, lower is better`, since bars have no name of an axis."""
+    """Return `gap/heldout: Δ held-out loss, lower is better`: bars have no axis label."""
     label, better = metric_label(name), metric_kind(name).better
     return f"{name}: {label}" + (f", {better} is better" if better else "")
 
