@@ -42,8 +42,6 @@ class Repetition:
 
     Attributes:
         winner: the commands that train the best cell anew, and that export its weights.
-        asked: the command of its last driver; empty where it is not recorded.
-        where: the folder and the host in which it was given.
         commands: what gives the same runs from `file` alone.
         file: of the sweep, complete.
         data: where the data of its runs come from.
@@ -51,8 +49,6 @@ class Repetition:
     """
 
     winner: str
-    asked: str
-    where: str
     commands: tuple[str, ...]
     file: str
     data: str
@@ -61,11 +57,9 @@ class Repetition:
     @staticmethod
     def of(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> Repetition:
         """Return how to repeat a sweep whose best run is `best`."""
-        name, runs, driver = folder.name, list(plan.runs()), folder.command()
+        name, runs = folder.name, list(plan.runs())
         return Repetition(
             winner=winner(plan, best),
-            asked=shlex.join(["tread-lab", *driver.words]) if driver else "",
-            where=f"in {driver.folder} on {driver.host}" if driver else "",
             commands=(f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
             file=sweep_file(plan) if plan.sources else "",
             data=_data_text(plan),
@@ -78,7 +72,7 @@ def winner(plan: StoredPlan, run: str) -> str:
     trial = next((trial for trial in plan.trials if trial.run == run), None)
     if trial is None:
         return ""
-    export = f"tread-lab export {run} --output weights"
+    export = f"tread-lab export {run} weights"
     if not plan.experiment:
         return export
     cell = dict(trial.cell)

@@ -1,20 +1,26 @@
-"""The command line: parse the arguments, then run the command's module; `--help` is instant."""
+"""The command line: parse the arguments, then run the command; `--help` is instant."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import select
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tread_lab
-from tread_lab.commands.declare import arguments
-from tread_lab.commands.options import COMMANDS, EXIT_CODES, GROUPS, INTERRUPTED
+from tread_lab.commands.cost import cost
+from tread_lab.commands.data import encode, pack, reference, stats, verify
+from tread_lab.commands.lab import rm, status, sync
+from tread_lab.commands.options import EXIT_CODES, INTERRUPTED, arguments
+from tread_lab.commands.runs import evaluate, sweep, train
+from tread_lab.commands.submit import slurm
+from tread_lab.commands.views import dashboard, export, figures, report, ui
 from tread_lab.specs.errors import UserError
 
 # Flags of other tools -> what does the same here.
@@ -31,6 +37,31 @@ _HINTS = {
     **{"--seed": "seeds=[0,1]", "--epochs": "train.steps=400000", "--steps": "train.steps=400000"},
 }
 _NAME = "command name"  # no option has a space in its name
+
+COMMANDS: Mapping[str, Callable[..., int]] = {
+    "sweep": sweep,
+    "train": train,
+    "evaluate": evaluate,
+    "status": status,
+    "figures": figures,
+    "report": report,
+    "dashboard": dashboard,
+    "ui": ui,
+    "sync": sync,
+    "cost": cost,
+    "data encode": encode,
+    "data pack": pack,
+    "data verify": verify,
+    "data stats": stats,
+    "data reference": reference,
+    "export": export,
+    "submit slurm": slurm,
+    "rm": rm,
+}
+GROUPS = {
+    "data": "make, check and measure data sets",
+    "submit": "print a sweep's file for a batch system",
+}
 
 EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
@@ -62,14 +93,10 @@ class _Version(argparse.Action):
     """Print the versions of tread-lab, Python and torch; nothing is imported for it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import PackageNotFoundError, version
+        from importlib.metadata import version
 
-        try:
-            torch = f"torch {version('torch')}"
-        except PackageNotFoundError:
-            torch = "no torch"
         python = sys.version.split()[0]
-        print(f"tread-lab {tread_lab.__version__}, Python {python}, {torch}")
+        print(f"tread-lab {tread_lab.__version__}, Python {python}, torch {version('torch')}")
         parser.exit()
 
 
@@ -79,8 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _stop)
     try:
         options = vars(parse(words))
-        name = options.pop("command")
-        return COMMANDS[name].run(name, **options)
+        return COMMANDS[options.pop("command")](**options)
     except UserError as error:
         for line in error.args:
             print(f"tread-lab: {line}", file=sys.stderr)
@@ -127,9 +153,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "overrides")):
         flag = (unknown or rest)[0].partition("=")[0]
-        hint = _HINTS.get(flag)
-        if hint is not None:
-            raise UserError(f"{flag}: unknown argument. Try {hint}.")
+        if flag in _HINTS:
+            raise UserError(f"{flag}: unknown argument. Try {_HINTS[flag]}.")
         parser.error(f"unknown argument {(unknown or rest)[0]!r}")
     if rest:
         options.overrides = [*options.overrides, *rest]
@@ -151,27 +176,18 @@ def _parser() -> argparse.ArgumentParser:
         dest=argparse.SUPPRESS,
         help="print the versions and exit",
     )
-    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, Any] = {"": kinds}
+    for name, text in GROUPS.items():
+        group = kinds.add_parser(name, help=text, description=text)
+        groups[name] = group.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        group, _, own_name = name.rpartition(" ")
-        if group not in groups:
-            text = GROUPS[group]
-            subparser = kinds.add_parser(group, help=text, description=_sentence(text))
-            groups[group] = subparser.add_subparsers(
-                dest="command", metavar="COMMAND", required=True
-            )
-        subparser = groups[group].add_parser(
-            own_name,
-            help=command.help,
-            description=_sentence(command.help),
-            epilog=f"example: tread-lab {command.example}",
+        text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\n\nExample: ")
+        group_name, _, own_name = name.rpartition(" ")
+        subparser = groups[group_name].add_parser(
+            own_name, help=text.rstrip("."), description=text, epilog=f"example: {example}"
         )
         subparser.set_defaults(**{_NAME: name})
-        for argument, settings in arguments(command.options):
+        for argument, settings in arguments(command):
             subparser.add_argument(argument, **settings)
     return parser
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

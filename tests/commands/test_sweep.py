@@ -139,11 +139,6 @@ def test_failed_runs_are_named_with_their_kind_and_reopened_where_it_is_no_plan(
         out, err = (" ".join(text.split()) for text in capsys.readouterr())
         assert said in err and ("; 2 runs open, 1 at once" in out) == ("--plan" in words)
         assert {lab.run(run).state() for run in (first, second)} == {state}
-    command = lab.sweep("s").command()
-    assert command is not None, "which goes on with the sweep, and retries nothing"
-    root, how = f"--root={Path('lab').absolute()}", ["--executor=inline", "--device=cpu"]
-    assert command.words[:3] == ("sweep", "s.yaml", "evaluate=[]")
-    assert sorted(command.words[3:]) == sorted([root, *how, "--tracker=none"])
 
 
 def test_a_plan_has_retried_runs_in_their_order_and_a_search_those_that_it_has_begun(

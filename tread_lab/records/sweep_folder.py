@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from tread_lab.records.durable import modified, read_json, write_json
+from tread_lab.records.durable import modified
 from tread_lab.records.locks import exclusive, holder, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import PlanOf, StoredPlan, read_plan
@@ -20,8 +19,6 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
-
-TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
 
 
 @dataclass(frozen=True)
@@ -56,15 +53,6 @@ class Judgement:
     @property
     def reason(self) -> str:
         return f"asha at step {self.step}: training gap {self.gap:+.4f}, others are better"
-
-
-@dataclass(frozen=True)
-class DriverCommand:
-    """What runs a sweep: the words after `tread-lab`, in which folder, on which host."""
-
-    words: tuple[str, ...]
-    folder: str
-    host: str
 
 
 @dataclass(frozen=True)
@@ -141,22 +129,9 @@ class SweepFolder:
     def time_left(self) -> str:
         """Return the time left as the terminal of the driver shows it; empty without a driver."""
         try:
-            fresh = time.time() - self.time_left_path.stat().st_mtime < TIME_LEFT_SECONDS
-            return self.time_left_path.read_text() if fresh else ""
+            return self.time_left_path.read_text() if self.driven else ""
         except OSError:
             return ""
-
-    def keep_command(self, words: Sequence[str]) -> None:
-        """Record how this process was asked to run the sweep."""
-        command = {"words": list(words), "folder": str(Path.cwd()), "host": os.uname().nodename}
-        write_json(self.path / "command.json", command)
-
-    def command(self) -> DriverCommand | None:
-        """Return how the last driver was asked to run the sweep; `None` where that is unknown."""
-        tree = read_json(self.path / "command.json")
-        if tree is None:
-            return None
-        return DriverCommand(tuple(tree["words"]), tree["folder"], tree["host"])
 
     @property
     def suggestions_path(self) -> Path:
