@@ -100,25 +100,6 @@ def test_clocks_may_jump_the_sequence_decides(tmp_path: Path, monkeypatch) -> No
     assert entry.value == 2.0
 
 
-def test_what_the_file_has_lost_comes_back_from_a_history(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    with LogWriter(path) as log:
-        for step in (1, 2, 3):
-            log(step, a=math.nan, b=step / 3)
-        history = log.history(2)
-    assert {step for step, *_ in json.loads(history)} == {1, 2}
-    before = latest(read_entries(path))
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[2:]))
-    with LogWriter(path) as log:
-        assert log.restore(history) == 2 and log.restore(history) == 0
-    after = latest(read_entries(path))
-    assert [(e.step, e.key, repr(e.value), round(e.time, 3)) for e in after] == [
-        (e.step, e.key, repr(e.value), e.time) for e in before
-    ]
-    numbers = [entry.n for entry in read_entries(path)]
-    assert numbers == sorted(set(numbers))
-
-
 def test_a_disk_that_is_full_on_closing_is_told_unless_the_run_failed_before(
     tmp_path: Path,
 ) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tread_lab import draws
 from tread_lab.routing import BatchRoute, Return, draw_routing, run_blocks, select
-from tread_lab.routing.rejoin import gather_tokens, scatter_tokens
+from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.specs import ReEntrySpec, RouteSpec, decode
 
 B, N, D, DEPTH = 3, 16, 8, 10
@@ -116,33 +116,6 @@ def test_blocks_hear_which_places_are_real_only_where_numbers_differ() -> None:
     run_blocks([block] * 4, x, x[:, 0], routing=(leg("random"),))
     run_blocks([block] * 4, x, x[:, 0], routing=(leg("bernoulli"),), fp32=(2,))
     assert heard == [0, 0, 0, 0, 0, 1, 1, 0]
-
-
-class Skipped(Mixing):
-    """A block that adds what a skip brings it, and remembers it."""
-
-    def forward(self, x_BND: Tensor, c_BD: Tensor, *places: Tensor | None, skip: Tensor) -> Tensor:
-        self.skip = skip
-        return super().forward(x_BND + skip, c_BD, *places)
-
-
-@pytest.mark.parametrize("selection", ["random", "bernoulli"])  # which fills up places
-@pytest.mark.parametrize(("source", "target"), [(0, 2), (0, 5), (2, 3), (2, 5), (3, 4)])
-def test_a_skip_brings_a_block_its_own_tokens_as_they_left_the_earlier_block(
-    source: int, target: int, selection: str
-) -> None:
-    """The route is 1->3: a token that was routed left its blocks as it entered the route."""
-    x, c = inputs()
-    blocks: list[nn.Module] = [*stack()]
-    blocks[target] = skipped = Skipped()
-    streams: dict[int, Tensor] = {}
-    around = leg(selection, 1, 3)
-    more = {"observe": streams.__setitem__, "skips": {target: source}}
-    run_blocks(blocks, x, c, routing=(around,), **more)  # type: ignore[arg-type]
-    left = streams[source]
-    if 1 <= source < 3:
-        left = scatter_tokens(streams[0], left, around.keep_BK, around.real_BK)
-    assert torch.equal(skipped.skip, gather_tokens(left, around.keep_BK) if target <= 3 else left)
 
 
 def test_an_end_with_weights_is_observed_before_it_acts() -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from tread_lab.backbones.parts import (
     sincos_positions,
 )
 from tread_lab.routing.rejoin import IDENTITY, Rejoin
-from tread_lab.routing.run_blocks import NO_SKIPS, Observer, run_blocks
+from tread_lab.routing.run_blocks import Observer, run_blocks
 from tread_lab.routing.select import Routing
 from tread_lab.specs.errors import lookup
 from tread_lab.specs.model import ModelSpec
@@ -186,11 +186,6 @@ class DiT(nn.Module):
         """Block l; other backbones build theirs here."""
         return dit_block(self.spec, self.side)
 
-    @property
-    def skips(self) -> Mapping[int, int]:
-        """Block -> the earlier block whose stream it is called with too, as `skip`."""
-        return NO_SKIPS
-
     def forward(
         self,
         x_BCHW: Tensor,
@@ -236,7 +231,6 @@ class DiT(nn.Module):
             fp32=self.fp32_blocks,
             observe=observe,
             re_enter=self.re_enter,
-            skips=self.skips,
         )
         return x_BND if x_BND.shape[1] == N else x_BND[:, :N], c_BD
 

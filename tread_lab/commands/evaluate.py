@@ -56,7 +56,7 @@ def evaluate_runs(
     measurements, defaults = to_measure(lab, name, evaluations, reference)
     check_references(measurements)
     to_do = [*open_evaluations(measurements)]
-    check_samplers(to_do, defaults)
+    check_samplers(to_do)
     check_measurable(to_do)
     names, rows, user_errors = MetricNames(defaults), [], UserErrors()
     for folder, spec, found in _measured(lab, measurements, together_, here, user_errors):

@@ -49,14 +49,13 @@ def _counts(model: ModelSpec, l: int, n: int) -> tuple[int, int, int]:
         block = network.blocks[l]
         x_1ND, c_1D = torch.empty(1, n, model.width), torch.empty(1, model.width)
         rotary_1NP = torch.empty(1, n, model.width // model.heads) if model.rope else None
-        more = {"skip": torch.empty_like(x_1ND).requires_grad_()} if l in network.skips else {}
         hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor)
         x_1ND, c_1D = x_1ND.requires_grad_(), c_1D.requires_grad_()
         with hooks:
-            block(x_1ND, c_1D, rotary_1NP, **more)
+            block(x_1ND, c_1D, rotary_1NP)
         products = sdpa_kernel(SDPBackend.MATH)  # torch 2.11 counts no flash attention of a CPU
         with FlopCounterMode(display=False) as flops, products:
-            block(x_1ND, c_1D, rotary_1NP, **more)
+            block(x_1ND, c_1D, rotary_1NP)
         trained = [p for p in block.parameters() if p.requires_grad]
         weights = {p.untyped_storage()._cdata for p in block.parameters()}
         kept = sum(t.untyped_storage().nbytes() for k, t in saved.items() if k not in weights)

@@ -98,7 +98,6 @@ class Trainer:
             self.overflows = int(self.scaler.overflows)
             self._window = [loss.to(self.device) for loss in saved.tensors.get("window", ())]
             self._restart_clock(float(saved.facts["seconds"]))
-            self._restore_log(saved.facts.get("log", "[]"))
         return self.step
 
     def prepare(self) -> Iterator[None]:
@@ -123,15 +122,6 @@ class Trainer:
         """Let `seconds` be the training time up to now."""
         self._last_logged, self._timed_from = time.perf_counter(), self.step
         self._started = self._last_logged - seconds
-
-    def _restore_log(self, history: str) -> None:
-        """Write again what the log had when the checkpoint was made and has lost since."""
-        if self._writer is not None and (lost := self._writer.restore(history)):
-            warnings.warn(
-                f"{self._writer.path} was damaged: {lost} values are written again from the"
-                f" checkpoint of step {self.step}",
-                stacklevel=3,
-            )
 
     def train_step(self, batch: Batch, *, lr: float) -> None:
         """One optimizer step on this process's share of the global batch, in micro-batches."""
@@ -227,8 +217,6 @@ class Trainer:
             if self._window:
                 tensors["window"] = torch.stack(self._window)
             facts = {"seconds": repr(self.seconds), "loss": repr(self.loss)}
-            if self._writer is not None:
-                facts["log"] = self._writer.history(self.step)
             state = checkpoint.Checkpoint(self.step, tensors, facts)
             keep, steps = self.spec.execution.keep_checkpoints, self.keep_steps
             checkpoint.save(self.folder.checkpoints, state, keep=keep, keep_steps=steps)

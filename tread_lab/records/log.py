@@ -99,18 +99,6 @@ class LogWriter:
         now = time.time()
         self._append([Entry(0, step, key, float(value), now) for key, value in values.items()])
 
-    def history(self, step: int) -> str:
-        """All that was logged up to `step`, as text that a checkpoint can carry."""
-        found = [e for e in self._entries.values() if e.step <= step]
-        return json.dumps([[e.step, e.key, e.value, e.time] for e in found])
-
-    def restore(self, history: str) -> int:
-        """Append what the file has lost of an earlier `history`; how many entries that were."""
-        entries = [Entry(0, *fields) for fields in json.loads(history)]
-        lost = [entry for entry in entries if (entry.key, entry.step) not in self._entries]
-        self._append(lost)
-        return len(lost)
-
     def _append(self, entries: Iterable[Entry]) -> None:
         with writing(self.path):
             for entry in entries:

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Collection, Iterable
 
 import torch
 from torch import Tensor
 
-from tread_lab.routing.rejoin import IDENTITY, Rejoin, gather_tokens, scatter_tokens
+from tread_lab.routing.rejoin import IDENTITY, Rejoin, gather_tokens
 from tread_lab.routing.select import BatchRoute, Routing, whole_routing
 
 Block = Callable[..., Tensor]
 Observer = Callable[[int, Tensor], None]
-NO_SKIPS: Mapping[int, int] = MappingProxyType({})
 
 
 def run_blocks(
@@ -28,7 +26,6 @@ def run_blocks(
     fp32: Collection[int] = (),
     observe: Observer | None = None,
     re_enter: Rejoin = IDENTITY,
-    skips: Mapping[int, int] = NO_SKIPS,
 ) -> Tensor:
     """Return x_BND after all blocks, with the tokens of `routing` taken around its blocks.
 
@@ -41,12 +38,9 @@ def run_blocks(
         observe: called with (l, residual stream after block l), kept tokens only inside a route;
             a re-entry that is a part of the network comes after it.
         re_enter: makes the stream after a route; by default routed tokens return as they were.
-        skips: block -> the earlier block whose stream it reads too, as `skip`: of the tokens that
-            run it, those that were routed around the earlier block as they entered the route.
     """
     routes = _by_start(routing, re_enter, x_BND)
     route, entry_BND, embedded_BND, kept_BKP = None, x_BND, x_BND, positions_BNP
-    streams: dict[int, Tensor] = {}
     for l, block in enumerate(blocks):
         if l in routes:
             route, entry_BND = routes[l], x_BND
@@ -55,16 +49,11 @@ def run_blocks(
                 None if positions_BNP is None else gather_tokens(positions_BNP, route.keep_BK)
             )
         if x_BND.shape[1]:  # a route may keep no token: SPRINT's path-drop guidance
-            skip_BND = streams[skips[l]] if l in skips else None
-            x_BND = _run(block, x_BND, c_BD, kept_BKP, route, skip_BND, in_fp32=l in fp32)
+            x_BND = _run(block, x_BND, c_BD, kept_BKP, route, in_fp32=l in fp32)
         after_BND = x_BND
         if route is not None and l == route.end:
             around = {"entry_BND": entry_BND, "embedded_BND": embedded_BND, "c_BD": c_BD}
             after_BND, kept_BKP, route = re_enter(x_BND, route, **around), positions_BNP, None
-        if l in skips.values():
-            streams[l] = after_BND
-            if route is not None:
-                streams[l] = scatter_tokens(entry_BND, x_BND, route.keep_BK, route.real_BK)
         if observe is not None:
             observe(l, x_BND if re_enter.spans else after_BND)
         x_BND = after_BND
@@ -87,16 +76,11 @@ def _run(
     c: Tensor,
     positions: Tensor | None,
     route: BatchRoute | None,
-    skip_BND: Tensor | None,
     *,
     in_fp32: bool,
 ) -> Tensor:
     real = () if route is None or route.real_BK is None else (route.real_BK,)
-    more = {}
-    if skip_BND is not None:
-        more["skip"] = skip_BND if route is None else gather_tokens(skip_BND, route.keep_BK)
     if not in_fp32:
-        return block(x, c, positions, *real, **more)
-    more = {name: tensor.float() for name, tensor in more.items()}
+        return block(x, c, positions, *real)
     with torch.autocast(x.device.type, enabled=False):
-        return block(x.float(), c.float(), positions, *real, **more)
+        return block(x.float(), c.float(), positions, *real)

@@ -152,10 +152,8 @@ def _check_shares(tasks: Iterable[Task], devices: int) -> None:
 
 
 def check_sampled(tasks: Sequence[Task]) -> None:
-    """Refuse samplers of tasks of one plan, as `check_samplers`."""
-    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
-    for task in tasks[:1]:
-        check_samplers(asked, task.defaults)
+    """Refuse samplers of tasks, as `check_samplers`."""
+    check_samplers((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
 
 
 def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:
