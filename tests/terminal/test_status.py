@@ -88,7 +88,7 @@ def test_a_sweep_is_watched_until_its_driver_and_its_runs_have_ended(
 
 
 def test_sweeps_show_their_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert show_lab(Lab(tmp_path), as_json=False) == 0
+    show_lab(Lab(tmp_path), as_json=False)
     assert "no sweep in" in capsys.readouterr().err
     lab = write_sweep(tmp_path, small(name="a", routes=[(0, 4)], states={None: "diverged"}))
     show_lab(lab, as_json=False)

@@ -104,7 +104,7 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
 
         queue = SearchQueue(lab, plan)
-    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name).spent_path))
+    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))
 
 
 def _conclude(launch: Launch, queue: TimedQueue) -> int:

@@ -30,8 +30,8 @@ def status(
     if watch and (name is None or as_json):
         raise UserError("--watch: shows the table of one sweep; name it, without --json")
     if name is None:
-        return show_lab(lab, as_json=as_json)
-    if watch:
+        show_lab(lab, as_json=as_json)
+    elif watch:
         watch_sweep(lab, lab.known_sweep(name).name)
     elif isinstance(folder := lab.known(name), SweepFolder):
         show_sweep(lab, folder.name, as_json=as_json)
@@ -78,15 +78,12 @@ def sync(
     """
     from tread_lab.commands.mlflow_view import mlflow_tracker
     from tread_lab.records.lab import Lab
-    from tread_lab.records.sweep_folder import SweepFolder
     from tread_lab.specs.units import counts_text
-    from tread_lab.terminal.console import shown_problems
 
-    lab, problems = Lab.existing(root), list[UserError]()
-    named = [lab.known_sweep(name).name for name in names]
-    sweeps = named or [*lab.of_sweeps(SweepFolder.plan, problems)]
-    if not sweeps and not problems:
+    lab = Lab.existing(root)
+    sweeps = [lab.known_sweep(name).name for name in names] or lab.sweeps()
+    if not sweeps:
         raise UserError(f"no sweep in {lab.root}; `tread-lab sweep` makes one")
     for name in sweeps:
         print(f"{name}: {counts_text(mlflow_tracker(lab).sync(name)) or 'no run has begun'}")
-    return shown_problems(problems)
+    return DONE

@@ -71,8 +71,6 @@ def launch(
     """Plan a sweep, run what is open, draw and rank; return the exit code."""
     check_known(tracker)
     lab = Lab.at(root)
-    if not only_plan:
-        lab.check_writable()
     file_name, spec, experiment = load_sweep(file, overrides)
     devices = devices_of(executor, resources)
     digests = DataDigests(lab, say).named

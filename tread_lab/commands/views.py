@@ -54,7 +54,7 @@ def report(
 def dashboard(
     *,
     host: Host = "127.0.0.1",
-    port: Annotated[int, "port to listen on (8600)"] = 8600,
+    port: Annotated[int, "port to listen on (8600)", {"type": int}] = 8600,
     root: Root = None,
 ) -> int:
     """Follow sweeps in the browser.
@@ -72,7 +72,7 @@ def dashboard(
 def ui(
     *,
     host: Host = "127.0.0.1",
-    port: Annotated[int, "port to listen on (5000)"] = 5000,
+    port: Annotated[int, "port to listen on (5000)", {"type": int}] = 5000,
     root: Root = None,
 ) -> int:
     """Open the MLflow pages of this lab.

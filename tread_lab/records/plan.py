@@ -204,7 +204,10 @@ def read_plan(path: Path) -> StoredPlan | None:
         return None
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
-        raise UserError(f"{path}: must have format {FORMAT}, got {shown(found)}")
+        raise UserError(
+            f"{path}: must have format {FORMAT}, got {shown(found)}. Try another --root, or"
+            " remove the folder."
+        )
     for trial in tree["trials"][:1]:  # all have those of the file
         import_plugins(trial["spec"].get("execution", {}).get("plugins", ()))
     parts: dict[str, Callable[[Any], Any]] = {

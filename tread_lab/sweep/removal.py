@@ -70,10 +70,6 @@ def removal_of(lab: Lab, name: str) -> Removal:
         needed = ", ".join(users[own[0]])
         raise UserError(f"run {own[0]} is needed by {needed}; remove that first")
     runs = tuple(lab.run(run) for run in own if run not in users and lab.run(run).path.exists())
-    if sweep and sweep.driven:
-        raise UserError(f"{name} is running ({sweep.driver}); end that process first")
-    if busy := next((run.name for run in runs if run.locked), None):
-        raise UserError(f"run {busy} is running; end the command that trains it first")
     others = [run for run in plan.runs() if run not in own] if plan else []
     used = _users(lab, [*own, *others], without=name)  # by what the removal leaves
     parents = tuple(run for run in others if run not in used and lab.run(run).path.exists())
@@ -121,12 +117,9 @@ def _users(lab: Lab, runs: Iterable[str], *, without: str) -> dict[str, tuple[st
     Raises:
         UserError: the plan of a sweep cannot be read.
     """
-    own, problems = dict.fromkeys(runs), list[UserError]()
-    plans = lab.of_sweeps(lambda sweep: (_planned(sweep), sweep.plan().runs()), problems)
-    if problems:
-        raise problems[0]
-    users: dict[str, dict[str, None]] = {}
-    for name, (planned, specs) in plans.items():
+    own, users = {*runs}, dict[str, dict[str, None]]()
+    for name in lab.sweeps():
+        planned, specs = _planned(lab.sweep(name)), lab.sweep(name).plan().runs()
         starts = ((tree.get("init_from") or {}).get("file") for tree in specs.values())
         sources = (_run_with(lab, file) for file in starts)
         for run in (*planned, *specs, *sources) if name != without else ():

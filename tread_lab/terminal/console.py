@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tread_lab.records.metric_names import value_text
-from tread_lab.specs.errors import UserError
 
 ROWS = 40  # longer tables show their head and count the rest
 _FILE_WIDTH = 160  # columns of a log file
@@ -28,12 +27,6 @@ answers, notices = _console(stderr=False), _console(stderr=True)
 def say(text: str) -> None:
     """Print a line for people on stderr."""
     notices.print(text, markup=False)
-
-
-def shown_problems(problems: Sequence[UserError]) -> int:
-    """Print what disabled a part of the answer on stderr; return the command's exit code."""
-    show_lines(notices, (f"tread-lab: {problem}" for problem in problems))
-    return max((problem.exit_code for problem in problems), default=0)
 
 
 def answer(text: str) -> None:

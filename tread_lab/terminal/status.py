@@ -20,7 +20,6 @@ from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.run_status import RunStatus, run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
 from tread_lab.records.sweep_folder import Judgement
-from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import AT
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import run_label, run_labels
@@ -32,7 +31,6 @@ from tread_lab.terminal.console import (
     say,
     show_lines,
     show_pairs,
-    shown_problems,
     table,
 )
 
@@ -48,18 +46,16 @@ _URGENT = (  # the order of states in which runs are shown if there is no room f
 )
 
 
-def show_lab(lab: Lab, *, as_json: bool) -> int:
-    """Print every sweep with the number of its runs in each state; return the exit code."""
-    problems: list[UserError] = []
-    counts = lab.of_sweeps(lambda s: _SweepStatus.read(lab, s.name).counts, problems)
+def show_lab(lab: Lab, *, as_json: bool) -> None:
+    """Print every sweep with the number of its runs in each state."""
+    counts = {name: _SweepStatus.read(lab, name).counts for name in lab.sweeps()}
     if as_json:
         print(json.dumps(counts, indent=1))
     elif counts:
         rows = ([name, str(sum(c.values())), counts_text(c)] for name, c in counts.items())
         answers.print(table(("sweep", "runs", "states"), rows))
-    elif not problems:
+    else:
         say(f"no sweep in {lab.root}; try `tread-lab sweep route_placement.yaml --plan`")
-    return shown_problems(problems)
 
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
