@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import os
-import select
 import signal
 import sys
 import threading
@@ -89,17 +88,6 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see `{self.prog} --help`")
 
 
-class _Version(argparse.Action):
-    """Print the versions of tread-lab, Python and torch; nothing is imported for it."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version
-
-        python = sys.version.split()[0]
-        print(f"tread-lab {tread_lab.__version__}, Python {python}, torch {version('torch')}")
-        parser.exit()
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code, one of `EXIT_CODES`."""
     if threading.current_thread() is threading.main_thread():
@@ -114,9 +102,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tread-lab: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        if not _reader_has_left():
-            raise
+    except BrokenPipeError:  # the reader has left, as after `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -125,14 +111,6 @@ def _stop(number: int, frame: object) -> None:
     """End at once: an exception would be lost in code that catches all, imports among it."""
     os.write(2, b"\ntread-lab: stopped; run the same command again to continue\n")
     os._exit(INTERRUPTED)
-
-
-def _reader_has_left() -> bool:
-    """Return whether nobody reads this process's output any more, as after `| head`."""
-    poll = select.poll()
-    for stream in (1, 2):
-        poll.register(stream, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def run() -> None:
@@ -169,13 +147,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"{EXAMPLES}\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version",
-        action=_Version,
-        nargs=0,
-        dest=argparse.SUPPRESS,
-        help="print the versions and exit",
-    )
+    python = sys.version.split()[0]
+    text = f"tread-lab {tread_lab.__version__}, Python {python}"
+    parser.add_argument("--version", action="version", version=text)
     kinds = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, Any] = {"": kinds}
     for name, text in GROUPS.items():

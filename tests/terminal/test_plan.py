@@ -14,7 +14,7 @@ from tread_lab.records.sweep_folder import Judgement, Suggestion
 from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.terminal.console import answers
-from tread_lab.terminal.plan import plan_lines
+from tread_lab.terminal.plan import show_plan
 
 SPACE = {"route": {"start": "0..3", "end": "4..7"}}
 STAGES = {"heldout_loss": {"images": 8, "levels": 2, "at": [100, "end"]}}
@@ -30,8 +30,7 @@ def placements(**more: Any) -> Plan:
 
 
 def shown(plan: Plan, lab: Lab, capsys: pytest.CaptureFixture[str]) -> str:
-    for line in plan_lines(plan, lab, plan.tasks, Devices.here("cpu"), hours=True):
-        answers.print(line, markup=False)
+    show_plan(answers, plan, lab, plan.tasks, Devices.here("cpu"))
     return " ".join(capsys.readouterr().out.split())
 
 
@@ -39,13 +38,13 @@ def shown(plan: Plan, lab: Lab, capsys: pytest.CaptureFixture[str]) -> str:
     ("sweep", "said"),
     [
         ({"question": "Where?"}, "placement: Where?"),
-        ({}, "3 runs of tiny, DiT-12x32/2 on fashion16, 400 steps of 16: 1 baseline, 2 trials"),
+        ({}, "DiT-12x32/2 (238,980 parameters) on fashion16, 400 steps of 16: 1 baseline, "),
         ({}, "3 runs open, 1 at once; no time is predicted"),
         ({"axes": WIDE, "where": "start < end"}, "not planned: `where` keeps only start < end"),
         ({"evaluate": [STAGES]}, "every run is measured at 100, end: heldout_loss"),
         ({"axes": {"route": ["2->8"], "rate": [0, 0.5]}}, "1 cell: "),
         ({"axes": {}, "fixed": PARENT, "baseline": None}, "1 parent to start from"),
-        ({"axes": {"route": ["2->8"], "bypass": ["route", "sprint"]}}, " 238,980 to 241,092"),
+        ({"axes": {"route": ["2->8"], "bypass": ["route", "sprint"]}}, "(238,980 to 241,092 parameters)"),
         ({"match": "train_flops"}, "costs equal the baseline's to 0."),
         ({"axes": SPACE, "search": SEARCH}, "search by tpe: 6 of 16 cells, 0 suggested, 1 run"),
         ({"hours": 2}, "hours: 2 h (0 h spent)"),
@@ -84,5 +83,5 @@ def test_finished_plan_says_so(lab: Lab, capsys: pytest.CaptureFixture[str]) -> 
     plan = placements(evaluate=[])
     for task in plan.tasks:
         ended_run(lab, task.spec, step=400)
-    lines = plan_lines(plan, lab, plan.open_tasks(lab), Devices.here("cpu"), hours=False)
-    assert any("everything is done" in str(line) for line in lines)
+    show_plan(answers, plan, lab, plan.open_tasks(lab), Devices.here("cpu"))
+    assert "everything is done" in " ".join(capsys.readouterr().out.split())

@@ -6,48 +6,55 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from tread_lab.commands.launch import Launch
 from tread_lab.commands.mlflow_view import MLFLOW, sync_if_possible, tracked
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.specs.errors import Unavailable, UserError
 from tread_lab.specs.labels import run_labels
-from tread_lab.sweep.early_stopping import EarlyStopping
+from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import task_flops
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
-from tread_lab.sweep.resources import make_runner
-from tread_lab.sweep.runner import Interrupted
+from tread_lab.sweep.runner import Interrupted, Runner
 from tread_lab.sweep.task import Task
 from tread_lab.terminal.console import notices, say, show_lines
+from tread_lab.terminal.plan import show_plan
 from tread_lab.terminal.progress import tasks_progress
 from tread_lab.terminal.status import show_unfinished
 
 
-def drive(launch: Launch) -> int:
+def drive(
+    lab: Lab,
+    plan: Plan,
+    open_tasks: Sequence[Task],
+    devices: Devices,
+    runner: Runner,
+    *,
+    tracker: str,
+    as_json: bool,
+) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
 
     Raises:
         Unavailable: the disk is full or the cluster is lost.
         UserError: a mistake of some runs, raised once the others have ended.
     """
-    lab, plan = launch.lab, launch.plan
-    folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
+    folder, mistake = lab.sweep(plan.name), None
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
-    show_lines(notices, preflight(open_tasks, launch.devices))
+    show_lines(notices, preflight(open_tasks, devices))
     with folder.lock():
         store_plan(folder, plan)
         if plan.stop_early is None:  # all runs go on
             shutil.rmtree(folder.judged_path, ignore_errors=True)
-        launch.show(notices)
-        queue, mistake = _queue(lab, plan, open_tasks), None
+        show_plan(notices, plan, lab, open_tasks, devices)
+        queue = _queue(lab, plan, open_tasks)
         try:
             if not queue.finished:  # a search may have work where no run is open
                 folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
-                _execute(launch, queue)
+                _execute(lab, plan, open_tasks, runner, queue, tracker)
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked
                 say(
@@ -59,30 +66,27 @@ def drive(launch: Launch) -> int:
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(launch, queue)
+        code = _conclude(lab, plan.name, queue, mlflow=tracker == MLFLOW, as_json=as_json)
         if mistake is not None:
             raise mistake
         return code
 
 
-def _execute(launch: Launch, queue: TimedQueue) -> None:
+def _execute(
+    lab: Lab,
+    plan: Plan,
+    open_tasks: Sequence[Task],
+    runner: Runner,
+    queue: TimedQueue,
+    tracker: str,
+) -> None:
     """Run the tasks of the queue, with live progress and a tracker beside them."""
-    lab, plan, folder = launch.lab, launch.plan, launch.lab.sweep(launch.plan.name)
-    runner = make_runner(
-        launch.executor,
-        launch.resources,
-        runs_per_device=launch.devices.runs_per_device,
-        hang_timeout=launch.hang_timeout,
-        early=EarlyStopping.of(plan, lab),
-    )
-    labels = run_labels(plan.possible_trials)
-    shown = tasks_progress(
-        launch.open_tasks, lab, plan.possible_tasks, labels, page=folder.time_left_path
-    )
+    folder, labels = lab.sweep(plan.name), run_labels(plan.possible_trials)
+    shown = tasks_progress(open_tasks, lab, plan.possible_tasks, labels, page=folder.time_left_path)
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
         stack.callback(folder.drawn_path.unlink, missing_ok=True)
-        stack.enter_context(tracked(lab, plan.name, launch.tracker))
+        stack.enter_context(tracked(lab, plan.name, tracker))
         watch = stack.enter_context(shown)
         stack.callback(queue.watch.note, now=True)
         runner.run(lab, queue, watch)
@@ -107,18 +111,17 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
     return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))
 
 
-def _conclude(launch: Launch, queue: TimedQueue) -> int:
+def _conclude(lab: Lab, name: str, queue: TimedQueue, *, mlflow: bool, as_json: bool) -> int:
     """Draw the figures, sync MLflow, show the ranking; return the exit code."""
     from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
     from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
 
-    lab, name, mlflow = launch.lab, launch.plan.name, launch.tracker == MLFLOW
     folder = lab.sweep(name)
     figures = [] if folder.drawn else write_figures(lab, name)
     if mlflow:
         sync_if_possible(lab, name)
-    show_ranking(lab, name, as_json=launch.as_json)
+    show_ranking(lab, name, as_json=as_json)
     show_places(lab, folder, figures, mlflow=mlflow)
     if queue.closed:
         say(f"the hours of {name} are over: {queue.left}")
-    return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE
+    return UNFINISHED if show_unfinished(lab, name) else DONE

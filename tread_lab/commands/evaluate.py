@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +13,8 @@ from tread_lab.commands.options import DONE
 from tread_lab.commands.resolve import check_device, together
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.engine.device import pick
-from tread_lab.engine.evaluate import measuring, open_evaluations, record_of
+from tread_lab.engine.evaluate import measuring, open_evaluations
 from tread_lab.engine.measurable import check_measurable, check_samplers
-from tread_lab.engine.ranks import OneProcess, Processes
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -30,7 +29,7 @@ from tread_lab.sweep.plan.plan import started_tasks
 from tread_lab.sweep.plan.storage import load_plan
 from tread_lab.sweep.preflight import check_references
 from tread_lab.sweep.runner import UserErrors
-from tread_lab.terminal.console import answer, metrics_line
+from tread_lab.terminal.console import metrics_line
 from tread_lab.terminal.progress import with_progress
 
 Measurements = list[tuple[RunFolder, tuple[EvaluationSpec, ...]]]
@@ -58,44 +57,28 @@ def evaluate_runs(
     to_do = [*open_evaluations(measurements)]
     check_samplers(to_do)
     check_measurable(to_do)
+    asked = [(folder, spec) for folder, specs in measurements for spec in specs]
     names, rows, user_errors = MetricNames(defaults), [], UserErrors()
-    for folder, spec, found in _measured(lab, measurements, together_, here, user_errors):
-        tree, own = encode(spec), signature(spec)
-        metrics = {names.name(key, own, tree): value for key, value in found.items()}
-        step = {} if spec.step is None else {"step": spec.step}
-        rows.append({"run": folder.name, "evaluation": spec.kind, **step, **metrics})
-        if not as_json:
-            at = "".join(f" {AT} {at}" for at in step.values())
-            answer(f"{folder.name} {spec.kind}{at}: {metrics_line(metrics)}")
+    try:
+        with together_.open(here) as ranks:
+            for folder, spec in asked:
+                with user_errors.collect():
+                    steps = measuring(folder, spec, here, cache=lab.root / "cache", ranks=ranks)
+                    noun = "images" if isinstance(spec, SamplesSpec) else "passes"
+                    found = with_progress(steps, noun)
+                    tree, own = encode(spec), signature(spec)
+                    metrics = {names.name(key, own, tree): value for key, value in found.items()}
+                    step = {} if spec.step is None else {"step": spec.step}
+                    rows.append({"run": folder.name, "evaluation": spec.kind, **step, **metrics})
+                    if not as_json:
+                        at = "".join(f" {AT} {at}" for at in step.values())
+                        print(f"{folder.name} {spec.kind}{at}: {metrics_line(metrics)}")
+    except ProcessLost as lost:
+        raise Unavailable(f"{lost}; the same command goes on") from lost
     if as_json:
         print(json.dumps(rows))
     user_errors.raise_first()
     return DONE
-
-
-def _measured(
-    lab: Lab,
-    measurements: Measurements,
-    processes: Processes,
-    device: torch.device,
-    user_errors: UserErrors,
-) -> Iterator[tuple[RunFolder, EvaluationSpec, dict[str, float]]]:
-    """Measure and yield one after the other; collect users' errors.
-
-    Raises:
-        Unavailable: one of the processes has ended.
-    """
-    asked = [(folder, spec) for folder, specs in measurements for spec in specs]
-    draws = any(isinstance(s, SamplesSpec) and record_of(run, s) is None for run, s in asked)
-    try:
-        with (processes if draws else OneProcess()).open(device) as ranks:
-            for folder, spec in asked:
-                with user_errors.collect():
-                    steps = measuring(folder, spec, device, cache=lab.root / "cache", ranks=ranks)
-                    noun = "images" if isinstance(spec, SamplesSpec) else "passes"
-                    yield folder, spec, with_progress(steps, noun)
-    except ProcessLost as lost:
-        raise Unavailable(f"{lost}; the same command goes on") from lost
 
 
 def to_measure(

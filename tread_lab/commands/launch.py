@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from rich.console import Console
 
 from tread_lab.commands.mlflow_view import check_known
 from tread_lab.commands.options import DONE
@@ -14,44 +11,15 @@ from tread_lab.records.lab import Lab
 from tread_lab.records.plan import plan_text
 from tread_lab.specs.evaluation import SamplesSpec
 from tread_lab.specs.metrics import OWN_FEATURES, by_extractor
+from tread_lab.specs.units import counted
 from tread_lab.sweep.data_digests import DataDigests
-from tread_lab.sweep.plan.devices import Devices, check_precisions
-from tread_lab.sweep.plan.plan import Plan, pending_tasks, plan_sweep, started_tasks
+from tread_lab.sweep.plan.devices import check_precisions
+from tread_lab.sweep.plan.plan import pending_tasks, plan_sweep, started_tasks
 from tread_lab.sweep.plan.storage import check_edit, plan_with_costs
-from tread_lab.sweep.resources import RunResources, devices_of
-from tread_lab.sweep.task import Task
+from tread_lab.sweep.resources import RunResources, devices_of, make_runner
+from tread_lab.sweep.task import Task, failed, reopen
 from tread_lab.terminal.console import answers, notices, say, show_lines
-from tread_lab.terminal.plan import plan_lines
-
-
-@dataclass(frozen=True, kw_only=True)
-class Launch:
-    """A sweep that is ready to run.
-
-    Attributes:
-        begun, open_tasks: the tasks so far, and those with something left to do.
-    """
-
-    lab: Lab
-    plan: Plan
-    begun: Sequence[Task]
-    open_tasks: Sequence[Task]
-    devices: Devices
-    resources: RunResources
-    executor: str
-    tracker: str
-    hang_timeout: float | None
-    as_json: bool
-
-    @property
-    def whole(self) -> set[str]:
-        """The runs that were complete, with every file as it was written."""
-        return {task.run for task in self.begun} - {task.run for task in self.open_tasks}
-
-    def show(self, out: Console, *, hours: bool = False) -> None:
-        """Print what will run and what it will cost."""
-        for line in plan_lines(self.plan, self.lab, self.open_tasks, self.devices, hours=hours):
-            out.print(line, markup=False)
+from tread_lab.terminal.plan import show_plan
 
 
 def launch(
@@ -79,32 +47,31 @@ def launch(
     if all(task.spec.data.is_embedded or task.spec.data.digest for task in possible):
         check_edit(lab.sweep(plan.name), plan)  # else its runs have other names
     check_precisions((precision for task in possible for precision in _precisions(task)), devices)
-    begun, retried = started_tasks(plan, lab), list[Task]()
+    begun = started_tasks(plan, lab)
+    retried = failed(lab, begun) if retry_failed else []
+    early = None
+    if plan.stop_early is not None:
+        from tread_lab.sweep.early_stopping import EarlyStopping  # torch
+
+        early = EarlyStopping.of(plan, lab, again=[task.run for task in retried])
     if retry_failed:
-        retried = _retry_failed(lab, plan, begun, dry_run=only_plan)
-    elif plan.stop_early is not None:
-        _check_early(plan, lab)
-    open_tasks = pending_tasks(plan, lab)
-    if only_plan:  # else they are reopened by now
-        runs = {task.run for task in (*open_tasks, *retried)}
-        tasks = {task.run: task for task in (*begun, *open_tasks)}
-        open_tasks = [task for run, task in tasks.items() if run in runs]
-    ready = Launch(
-        lab=lab,
-        plan=plan,
-        begun=begun,
-        open_tasks=open_tasks,
-        devices=devices,
-        resources=resources,
-        executor=executor,
-        tracker=tracker,
-        hang_timeout=hang_timeout,
-        as_json=as_json,
-    )
+        say(f"running {counted(len(retried), 'failed run')} again" if retried else "no run failed")
     if not only_plan:
         from tread_lab.commands.drive import drive  # torch
 
-        return drive(ready)
+        reopen(lab, retried)
+        runner = make_runner(
+            executor,
+            resources,
+            runs_per_device=devices.runs_per_device,
+            hang_timeout=hang_timeout,
+            early=early,
+        )
+        open_tasks = pending_tasks(plan, lab)
+        return drive(lab, plan, open_tasks, devices, runner, tracker=tracker, as_json=as_json)
+    pending = pending_tasks(plan, lab)
+    tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
+    open_tasks = [task for run, task in tasks.items() if run in runs]
     if any(map(_reads_files, open_tasks)):
         from tread_lab.sweep.preflight import missing_files  # torch
 
@@ -112,7 +79,7 @@ def launch(
     if as_json:
         print(plan_text(plan_with_costs(plan)), end="")
     else:
-        ready.show(answers, hours=True)
+        show_plan(answers, plan, lab, open_tasks, devices)
     return DONE
 
 
@@ -133,29 +100,3 @@ def _reads_files(task: Task) -> bool:
         or any(spec.reference is not None for spec in samples)
         or any(not by_extractor(spec.metrics, data.source).keys() <= shipped for spec in samples)
     )
-
-
-def _check_early(plan: Plan, lab: Lab, again: Sequence[str] = ()) -> None:
-    """Refuse what early stopping cannot judge."""
-    from tread_lab.sweep.early_stopping import EarlyStopping  # torch
-
-    EarlyStopping.of(plan, lab, again=again)
-
-
-def _retry_failed(lab: Lab, plan: Plan, begun: Sequence[Task], *, dry_run: bool) -> list[Task]:
-    """Say and return which failed runs are run again; unless it is a dry run reopen them.
-
-    Of a search they are of cells that it has suggested: others it may never run.
-    """
-    from tread_lab.sweep.run_task import failed_kind, failed_tasks, reopen  # torch
-
-    tasks = failed_tasks(lab, begun)
-    _check_early(plan, lab, [task.run for task in tasks])  # before any is reopened
-    folders = [lab.run(task.run) for task in tasks]
-    names = ", ".join(f"{folder.name} ({failed_kind(folder)})" for folder in folders)
-    say(f"running {len(tasks)} failed runs again: {names}" if tasks else "no run has failed")
-    if not dry_run:
-        with lab.sweep(plan.name).lock():
-            for task in tasks:
-                reopen(lab, task)
-    return tasks

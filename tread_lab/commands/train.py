@@ -18,9 +18,9 @@ from tread_lab.sweep.plan.disk import disk_line
 from tread_lab.sweep.plan.plan import with_whole_parents
 from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.queues import ListQueue
-from tread_lab.sweep.run_task import WorkerInfo, failed_tasks, reopen
+from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.runner import InlineRunner, Interrupted
-from tread_lab.sweep.task import Task, is_complete, with_ancestors
+from tread_lab.sweep.task import Task, failed, is_complete, reopen, with_ancestors
 from tread_lab.terminal.console import notices, say, show_lines
 from tread_lab.terminal.progress import tasks_progress
 from tread_lab.terminal.status import show_run
@@ -49,8 +49,8 @@ def train_run(
     spec = DataDigests(lab, say).named(spec)
     evaluations = decode_evaluations(loaded.evaluate, loaded.usual)
     task = Task(spec, evaluations, loaded.usual.with_probes(evaluations))
-    for failed in failed_tasks(lab, with_ancestors([task])) if retry_failed else ():
-        reopen(lab, failed)
+    if retry_failed:
+        reopen(lab, failed(lab, with_ancestors([task])))
     check_references([(lab.run(task.run), task.evaluations)])
     try:
         if not is_complete(lab, task):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from rich.console import Console
 from rich.table import Table
 
 from tread_lab.cost.training import cost
@@ -37,15 +38,17 @@ STOPS = (
 _NAMED = 5  # runs that are trained again; the others are counted
 
 
-def plan_lines(
-    plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices, *, hours: bool
-) -> Iterator[str | Table]:
-    """Yield the runs of a plan, the cells left out, and the cost in FLOPs, time and disk.
+def show_plan(
+    out: Console, plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices
+) -> None:
+    """Print the runs of a plan, the cells left out, and the cost in FLOPs, time and disk."""
+    for line in _lines(plan, lab, open_tasks, devices):
+        out.print(line, markup=False)
 
-    Args:
-        hours: whether parameters and device-hours are of interest, too.
-    """
-    remaining = forecast(lab, open_tasks, devices)
+
+def _lines(
+    plan: Plan, lab: Lab, open_tasks: Sequence[Task], devices: Devices
+) -> Iterator[str | Table]:
     yield f"{plan.name}: {plan.question}" if plan.question else plan.name
     yield _runs_table(plan, lab)
     if len(plan.tasks) > ROWS:
@@ -62,11 +65,9 @@ def plan_lines(
         yield _search(plan, plan.search_spec, lab)
     yield _size(plan)
     yield from _matched(plan)
-    yield _cost(plan, remaining, devices.slots)
+    yield _cost(plan, forecast(lab, open_tasks, devices), devices.slots)
     if open_tasks:
         yield disk_line(open_tasks, lab)
-    if hours:
-        yield from _hours_lines(plan, remaining)
     if limit := hours_text(lab.sweep(plan.name), plan.hours):
         yield f"hours: {limit}"
 
@@ -116,19 +117,21 @@ def _runs_table(plan: Plan, lab: Lab) -> Table:
 
 
 def _size(plan: Plan) -> str:
-    """Return `17 runs of tiny, DiT-12x32/2 on fashion16, 500 steps of 16: 1 baseline, ...`."""
-    specs = [task.spec for task in plan.tasks or plan.possible_tasks]
-    models = sorted(model.name for model in {spec.model for spec in specs})
-    model = models[0] if len(models) == 1 else f"{len(models)} models"
-    data = ", ".join(sorted({spec.data.source for spec in specs}))
-    steps, batch = (_span({getattr(s.train, field) for s in specs}) for field in ("steps", "batch"))
+    """Return `17 runs of tiny, DiT-12x32/2 (238,980 parameters) on fashion16, ...`."""
+    tasks = plan.tasks or plan.possible_tasks
+    sizes: dict[str, set[int]] = {}
+    for task in tasks:
+        sizes.setdefault(task.spec.model.name, set()).add(cost(task.spec).parameters)
+    models = ", ".join(f"{name} ({_span(own, ',')} parameters)" for name, own in sizes.items())
+    data = ", ".join(sorted({task.spec.data.source for task in tasks}))
+    steps = _span({task.spec.train.steps for task in tasks})
+    batch = _span({task.spec.train.batch for task in tasks})
     roles = Counter(trial.role for trial in plan.trials)
-    shown = [role for role in ("baseline", "control", "trial") if roles[role] or role != "control"]
-    parents = f", {counted(plan.parents, 'parent')} to start from" if plan.parents else ""
+    counts = [counted(n, role) for role, n in roles.items()]
+    counts += [f"{counted(plan.parents, 'parent')} to start from"] * bool(plan.parents)
     return (
-        f"{counted(len(plan.tasks), 'run')} of {plan.experiment}, {model} on {data},"
-        f" {steps} steps of {batch}: {', '.join(counted(roles[role], role) for role in shown)}"
-        f"{parents}"
+        f"{counted(len(plan.tasks), 'run')} of {plan.experiment}, {models} on {data}, {steps} steps"
+        f" of {batch}: {', '.join(counts)}"
     )
 
 
@@ -148,17 +151,15 @@ def _span(numbers: Collection[float], form: str = "") -> str:
 
 def _cost(plan: Plan, remaining: RemainingTime, slots: int) -> str:
     """Return the training FLOPs of the runs that are certain, and the time that is left."""
-    of_certain_runs = "" if plan.search_spec is None else " of runs that are certain"
-    flops = f"{plan.train_flops:.2e} training FLOPs{of_certain_runs}"
+    flops = f"{plan.train_flops:.2e} training FLOPs"
     if remaining.open_runs == 0:
-        done = "everything is done" if plan.search_spec is None else "no run is open"
-        return f"{flops}; {done}"
+        return f"{flops}; everything is done" if plan.search is None else f"{flops}; no run is open"
     trained = f" ({remaining.trained} trained, to be measured)" if remaining.trained else ""
     runs = f"{flops}; {counted(remaining.open_runs, 'run')} open{trained}, {slots} at once"
     if remaining.seconds is None:
         return f"{runs}; no time is predicted (no run of this kind has ended on this device)"
-    source = f", {remaining.source}" if remaining.source else ""
-    return f"{runs}: about {duration(remaining.seconds)}{source}"
+    hours = f"{remaining.device_seconds / 3600:,.3g} device-hours"
+    return f"{runs}: about {duration(remaining.seconds)} ({hours}), {remaining.source}"
 
 
 def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> str:
@@ -173,14 +174,3 @@ def _search(plan: Plan, spec: SearchSpec, lab: Lab) -> str:
         f" {' and '.join(spec.objectives)}; about {flops:.2e} training FLOPs, with cells from all"
         " over the space for those to come"
     )
-
-
-def _hours_lines(plan: Plan, remaining: RemainingTime) -> Iterator[str]:
-    """Yield parameters, and the device-hours of what is open where a time is predicted."""
-    tasks = plan.tasks or plan.possible_tasks
-    counts: dict[str, set[int]] = {}
-    for task in tasks:
-        counts.setdefault(task.spec.model.name, set()).add(cost(task.spec).parameters)
-    yield "parameters: " + ", ".join(f"{name} {_span(own, ',')}" for name, own in counts.items())
-    if remaining.seconds:
-        yield f"{remaining.device_seconds / 3600:,.3g} device-hours with evaluations"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.live import Live
@@ -147,30 +147,25 @@ def _row(status: RunStatus, label: str, steps: int) -> list[str]:
     return [status.run, label, status.state, f"{status.step}/{steps}", progress, why]
 
 
-def show_unfinished(lab: Lab, name: str, *, whole: Collection[str] = ()) -> bool:
-    """Say how many runs failed or lack measurements, and what to do; return whether any does.
-
-    Args:
-        whole: runs that are known to lack nothing.
-    """
+def show_unfinished(lab: Lab, name: str) -> bool:
+    """Say how many runs failed or lack measurements, and what to do; return whether any does."""
     from tread_lab.sweep.plan.storage import load_plan
-    from tread_lab.sweep.task import is_complete
+    from tread_lab.sweep.task import failed, is_complete
 
-    tasks = [task for task in load_plan(lab.sweep(name)).tasks if task.run not in whole]
-    states = {task.run: lab.run(task.run).state() for task in tasks}
-    failed = [run for run, state in states.items() if state is RunState.FAILED]
-    lacking = [t.run for t in tasks if states[t.run].measurable and not is_complete(lab, t)]
-    if failed:
-        kinds = counts_text(Counter(run_status(lab.run(run)).kind for run in failed))
-        say(f"{counted(len(failed), 'run')} failed ({kinds}); --retry-failed runs them again")
+    tasks = load_plan(lab.sweep(name)).tasks
+    lost = [run_status(lab.run(task.run)).kind for task in failed(lab, tasks)]
+    ended = (task for task in tasks if lab.run(task.run).state().measurable)
+    lacking = [run_status(lab.run(t.run)).reason for t in ended if not is_complete(lab, t)]
+    if lost:
+        kinds = counts_text(Counter(lost))
+        say(f"{counted(len(lost), 'run')} failed ({kinds}); --retry-failed runs them again")
     if lacking:
-        why = next(filter(None, (run_status(lab.run(run)).reason for run in lacking)), "")
-        why = f" ({why})" if why else ""
+        why = next((f" ({reason})" for reason in lacking if reason), "")
         say(
             f"measurements missing: {counted(len(lacking), 'run')}{why}; `tread-lab evaluate"
             f" {name}` adds them"
         )
-    return bool(failed or lacking)
+    return bool(lost or lacking)
 
 
 def show_run(folder: RunFolder, *, as_json: bool = False) -> None:
