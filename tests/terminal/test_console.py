@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tread_lab.terminal.console import answer, answers, metrics_line, notices, say, table
+from tread_lab.terminal.console import answers, metrics_line, notices, say, table
 
 LONG = "[b]" + 300 * "x" + "[/b]"  # text that rich would take for markup, longer than a line
 
@@ -27,9 +27,7 @@ def test_metrics_have_the_digits_of_a_ranking() -> None:
     assert metrics_line({}) == "drawn"
 
 
-def test_notices_go_to_stderr_and_answers_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_notices_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     say(LONG)
     assert capsys.readouterr() == ("", f"{LONG}\n")
-    answer(LONG)
-    assert capsys.readouterr() == (f"{LONG}\n", "")
     assert answers.width == notices.width == 160  # of what is no terminal

@@ -44,7 +44,7 @@ def shown(plan: Plan, lab: Lab, capsys: pytest.CaptureFixture[str]) -> str:
         ({"evaluate": [STAGES]}, "every run is measured at 100, end: heldout_loss"),
         ({"axes": {"route": ["2->8"], "rate": [0, 0.5]}}, "1 cell: "),
         ({"axes": {}, "fixed": PARENT, "baseline": None}, "1 parent to start from"),
-        ({"axes": {"route": ["2->8"], "bypass": ["route", "sprint"]}}, "(238,980 to 241,092 parameters)"),
+        ({"axes": {"route": ["2->8"], "bypass": ["route", "sprint"]}}, "238,980 to 241,092 param"),
         ({"match": "train_flops"}, "costs equal the baseline's to 0."),
         ({"axes": SPACE, "search": SEARCH}, "search by tpe: 6 of 16 cells, 0 suggested, 1 run"),
         ({"hours": 2}, "hours: 2 h (0 h spent)"),

@@ -84,7 +84,7 @@ def test_a_sweep_is_watched_until_its_driver_and_its_runs_have_ended(
 
     monkeypatch.setattr("tread_lab.terminal.status.time.sleep", sleep)
     watch_sweep(lab, "s")
-    assert pauses == [2.0, 2.0, 2.0] and len(capsys.readouterr().out.splitlines()) == 2
+    assert pauses == [2.0, 2.0, 2.0, 0.0] and len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_sweeps_show_their_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 from typing import Annotated
 
 from tread_lab.commands.options import DONE, AsJson, Overrides, Rate, Routes
+from tread_lab.records.lab import Lab
 
 
 def cost(
@@ -26,7 +27,6 @@ def cost(
     from tread_lab.commands.resolve import run_spec
     from tread_lab.config.load import load_experiment
     from tread_lab.cost.report import report, table
-    from tread_lab.records.lab import Lab
     from tread_lab.sweep.plan.plan import with_whole_parents
     from tread_lab.terminal.console import show_pairs
 

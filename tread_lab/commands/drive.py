@@ -20,7 +20,7 @@ from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
 from tread_lab.sweep.runner import Interrupted, Runner
 from tread_lab.sweep.task import Task
-from tread_lab.terminal.console import notices, say, show_lines
+from tread_lab.terminal.console import notices, say
 from tread_lab.terminal.plan import show_plan
 from tread_lab.terminal.progress import tasks_progress
 from tread_lab.terminal.status import show_unfinished
@@ -44,7 +44,7 @@ def drive(
     """
     folder, mistake = lab.sweep(plan.name), None
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
-    show_lines(notices, preflight(open_tasks, devices))
+    say(*preflight(open_tasks, devices))
     with folder.lock():
         store_plan(folder, plan)
         if plan.stop_early is None:  # all runs go on

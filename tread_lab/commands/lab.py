@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from tread_lab.commands.options import DONE, AsJson, Root
+from tread_lab.records.lab import Lab
 from tread_lab.specs.errors import UserError
 
 Named = "a sweep, or the start of a run's signature"
@@ -22,7 +23,6 @@ def status(
 
     Example: tread-lab status route_placement
     """
-    from tread_lab.records.lab import Lab
     from tread_lab.records.sweep_folder import SweepFolder
     from tread_lab.terminal.status import show_lab, show_run, show_sweep, watch_sweep
 
@@ -50,7 +50,6 @@ def rm(
 
     Example: tread-lab rm route_placement --yes
     """
-    from tread_lab.records.lab import Lab
     from tread_lab.sweep.removal import removal_of, remove
 
     lab = Lab.existing(root)
@@ -77,7 +76,6 @@ def sync(
     Example: tread-lab sync
     """
     from tread_lab.commands.mlflow_view import mlflow_tracker
-    from tread_lab.records.lab import Lab
     from tread_lab.specs.units import counts_text
 
     lab = Lab.existing(root)

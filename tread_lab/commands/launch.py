@@ -18,7 +18,7 @@ from tread_lab.sweep.plan.plan import pending_tasks, plan_sweep, started_tasks
 from tread_lab.sweep.plan.storage import check_edit, plan_with_costs
 from tread_lab.sweep.resources import RunResources, devices_of, make_runner
 from tread_lab.sweep.task import Task, failed, reopen
-from tread_lab.terminal.console import answers, notices, say, show_lines
+from tread_lab.terminal.console import answers, say
 from tread_lab.terminal.plan import show_plan
 
 
@@ -75,7 +75,7 @@ def launch(
     if any(map(_reads_files, open_tasks)):
         from tread_lab.sweep.preflight import missing_files  # torch
 
-        show_lines(notices, missing_files(open_tasks))
+        say(*missing_files(open_tasks))
     if as_json:
         print(plan_text(plan_with_costs(plan)), end="")
     else:

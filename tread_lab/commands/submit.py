@@ -17,6 +17,7 @@ from tread_lab.commands.options import (
     SweepName,
     Tracker,
 )
+from tread_lab.records.lab import Lab
 
 _BODY = Path(__file__).with_name("slurm.sh")
 
@@ -54,7 +55,6 @@ def slurm(
     from tread_lab.config.load import find_sweep, load_sweep
     from tread_lab.cost.training import cost
     from tread_lab.hardware import AMPERE
-    from tread_lab.records.lab import Lab
     from tread_lab.sweep.expand import expand
     from tread_lab.sweep.resources import RunResources
 

@@ -21,7 +21,7 @@ from tread_lab.sweep.queues import ListQueue
 from tread_lab.sweep.run_task import WorkerInfo
 from tread_lab.sweep.runner import InlineRunner, Interrupted
 from tread_lab.sweep.task import Task, failed, is_complete, reopen, with_ancestors
-from tread_lab.terminal.console import notices, say, show_lines
+from tread_lab.terminal.console import say
 from tread_lab.terminal.progress import tasks_progress
 from tread_lab.terminal.status import show_run
 
@@ -75,6 +75,6 @@ def _complete(lab: Lab, task: Task, runner: InlineRunner) -> None:
     devices = replace(Devices.here(runner.device), per_run=runner.worker.processes.count)
     check_precisions((spec.precision for spec in specs), devices)
     found = preflight(open_tasks, devices)
-    show_lines(notices, [*found, *ema_notices(specs), disk_line(open_tasks, lab)])
+    say(*found, *ema_notices(specs), disk_line(open_tasks, lab))
     with tasks_progress(open_tasks, lab) as watch:
         runner.run(lab, ListQueue(open_tasks), watch)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tread_lab.commands.options import DONE, Host, OneSweep, Root
+from tread_lab.records.lab import Lab
 
 
 def figures(name: OneSweep, *, root: Root = None) -> int:
@@ -14,7 +15,6 @@ def figures(name: OneSweep, *, root: Root = None) -> int:
     Example: tread-lab figures route_placement
     """
     from tread_lab.analysis.figures.catalogue import write_figures
-    from tread_lab.records.lab import Lab
 
     lab = Lab.existing(root)
     for path in write_figures(lab, lab.known_sweep(name).name):
@@ -36,7 +36,6 @@ def report(
     from tread_lab.dashboards.contents import page_file
     from tread_lab.dashboards.versus import versus_file
     from tread_lab.records.durable import write_text
-    from tread_lab.records.lab import Lab
 
     lab = Lab.existing(root)
     folder = lab.known_sweep(name)
@@ -62,7 +61,6 @@ def dashboard(
     Example: tread-lab dashboard --port 8601
     """
     from tread_lab.dashboards.server import serve
-    from tread_lab.records.lab import Lab
     from tread_lab.terminal.console import say
 
     serve(Lab.at(root), host=host, port=port, say=say)
@@ -80,7 +78,6 @@ def ui(
     Example: tread-lab ui --port 5001
     """
     from tread_lab.commands.mlflow_view import sync_if_possible
-    from tread_lab.records.lab import Lab
     from tread_lab.tracking.store import ui as serve_ui
 
     lab = Lab.existing(root)
@@ -102,7 +99,6 @@ def export(
     Example: tread-lab export 3f2a weights --step 50000
     """
     from tread_lab.engine.export import export as write_export
-    from tread_lab.records.lab import Lab
     from tread_lab.specs.units import amount
 
     for file, size in write_export(Lab.existing(root).known_run(name), out, step=step).items():

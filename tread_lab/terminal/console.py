@@ -24,20 +24,10 @@ def _console(*, stderr: bool) -> Console:
 answers, notices = _console(stderr=False), _console(stderr=True)
 
 
-def say(text: str) -> None:
-    """Print a line for people on stderr."""
-    notices.print(text, markup=False)
-
-
-def answer(text: str) -> None:
-    """Print a line of the command's answer on stdout."""
-    answers.print(text, markup=False)
-
-
-def show_lines(out: Console, lines: Iterable[str]) -> None:
-    """Print lines on `answers` or `notices`."""
+def say(*lines: str) -> None:
+    """Print lines for people on stderr."""
     for line in lines:
-        out.print(line, markup=False)
+        notices.print(line, markup=False)
 
 
 def show_pairs(pairs: Sequence[tuple[str, str]]) -> None:

@@ -13,7 +13,7 @@ from tread_lab.prepare.measure import Measured
 from tread_lab.prepare.packed import Steps
 from tread_lab.specs.data import SD_SCALE
 from tread_lab.specs.units import amount, counted, span
-from tread_lab.terminal.console import answer, answers, say, table
+from tread_lab.terminal.console import answers, say, table
 from tread_lab.terminal.progress import shown
 
 EDM_DEVIATION = 0.5  # sigma_data
@@ -43,13 +43,13 @@ def show_packed(folder: Path, *, as_json: bool) -> None:
     size = sum(file["bytes"] for file in manifest["files"].values())
     shape = "x".join(map(str, manifest["latent"]))
     settings = ", ".join(f"{k}: {v}" for k, v in data_settings(folder, manifest).items())
-    answer(
+    print(
         f"{folder}: {counted(manifest['samples'], 'sample')} of {shape},"
         f" {counted(manifest['labels'], 'label')}, {amount(size)}"
     )
     if manifest["damaged"]:
-        answer(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
-    answer(f"data: {{{settings}}}")
+        print(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
+    print(f"data: {{{settings}}}")
 
 
 def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,14 +83,14 @@ def show_measured(measured: Measured, *, as_json: bool) -> None:
     shape = "x".join(map(str, measured.shape))
     each = span([f"{counts[0]:,}", f"{counts[-1]:,}"])
     labels = f"{len(counts):,} of {counted(len(measured.counts), 'label')}"
-    answer(f"{counted(sum(counts), 'sample')} of {shape}, {labels}, {each} of each")
+    print(f"{counted(sum(counts), 'sample')} of {shape}, {labels}, {each} of each")
     rows = [
         (str(channel), f"{mean:.5g}", f"{deviation:.5g}")
         for channel, (mean, deviation) in enumerate(zip(measured.mean_C, measured.deviation_C))
     ]
     answers.print(table(("channel", "mean", "deviation"), rows))
-    answer(
+    print(
         f"over all {measured.deviation:.5g} (of it {measured.spread:.3g} by the encoder's"
         f" posterior), from {measured.lowest:.4g} to {measured.highest:.4g}"
     )
-    answer(f"scale for a deviation of 0.5 (EDM): {scales['edm']:.5g}; of 1: {scales['flow']:.5g}")
+    print(f"scale for a deviation of 0.5 (EDM): {scales['edm']:.5g}; of 1: {scales['flow']:.5g}")

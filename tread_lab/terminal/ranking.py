@@ -28,7 +28,7 @@ from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.treatments import ema_notices
 from tread_lab.specs.units import amount
-from tread_lab.terminal.console import ROWS, answer, answers, say, table
+from tread_lab.terminal.console import ROWS, answers, say, table
 from tread_lab.tracking.store import shown as without_password
 
 LONGEST = 80  # characters of a reason
@@ -59,11 +59,11 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         if len(overs) < 2:  # a line says it
             texts = texts.drop(columns="interval over", errors="ignore")
         _show_cells(texts.assign(state=numbers["state"], reason=numbers["reason"]))
-        answer(ranking_caption(key, frame.attrs.get("comparison", "")))
+        print(ranking_caption(key, frame.attrs.get("comparison", "")))
         for line in _meanings(frame, overs):
-            answer(line)
+            print(line)
     for line in without_baseline(frame):
-        answer(line)
+        print(line)
     return _marked(frame, lab)
 
 
@@ -73,7 +73,7 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
     specs = [run.spec() for run in map(lab.run, runs) if run.spec_tree() is not None]
     left = left_note(frame.attrs.get("left", []))
     for line in (*left, *mixtures(lab, runs), *ema_notices(specs)):
-        answer(line)
+        print(line)
     return frame
 
 
@@ -84,7 +84,7 @@ def _show_cells(texts: pd.DataFrame) -> None:
         texts = texts.drop(columns="reason")
     answers.print(table(list(map(str, texts)), texts.head(ROWS).to_numpy().tolist()))
     if len(texts) > ROWS:
-        answer(f"... and {len(texts) - ROWS} more")
+        print(f"... and {len(texts) - ROWS} more")
 
 
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from rich.live import Live
 from rich.table import Table
@@ -14,22 +13,18 @@ from rich.table import Table
 from tread_lab.records.history import left_cells, left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import metric_kind, value_text
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.run_folder import RunFolder
-from tread_lab.records.run_status import RunStatus, run_states, run_status
+from tread_lab.records.run_status import run_states, run_status
 from tread_lab.records.status import RunState, without_comparison
-from tread_lab.records.sweep_folder import Judgement
 from tread_lab.specs.evaluation import AT
 from tread_lab.specs.evaluation_text import MetricNames
 from tread_lab.specs.labels import run_label, run_labels
 from tread_lab.specs.units import counted, counts_text, duration, quantity
 from tread_lab.terminal.console import (
     ROWS,
-    answer,
     answers,
     say,
-    show_lines,
     show_pairs,
     table,
 )
@@ -48,7 +43,7 @@ _URGENT = (  # the order of states in which runs are shown if there is no room f
 
 def show_lab(lab: Lab, *, as_json: bool) -> None:
     """Print every sweep with the number of its runs in each state."""
-    counts = {name: _SweepStatus.read(lab, name).counts for name in lab.sweeps()}
+    counts = {name: Counter(_states(lab, name).values()) for name in lab.sweeps()}
     if as_json:
         print(json.dumps(counts, indent=1))
     elif counts:
@@ -60,91 +55,64 @@ def show_lab(lab: Lab, *, as_json: bool) -> None:
 
 def show_sweep(lab: Lab, name: str, *, as_json: bool) -> None:
     """Print the runs of a sweep with their states, and what makes the sweep no fair comparison."""
-    sweep = _SweepStatus.read(lab, name)
+    states, folder = _states(lab, name), lab.sweep(name)
+    plan, stopped = folder.plan(), folder.stopped()
+    labels = run_labels(plan.trials)
     if as_json:
-        rows = [{"label": label, **vars(sweep.status(run))} for run, label in sweep.labels.items()]
-        print(json.dumps(rows, indent=1, default=vars))
+        found = ({"label": labels[r], **vars(run_status(lab.run(r), stopped))} for r in states)
+        print(json.dumps([*found], indent=1, default=vars))
         return
-    answer(sweep.headline)
-    answers.print(sweep.table(ROWS))
-    if len(sweep.states) > ROWS:
-        answer(f"... and {len(sweep.states) - ROWS} more")
-    for run in sweep.plan.baselines:
-        if sweep.states[run].lacks_result:
-            answer(without_comparison(sweep.labels[run], sweep.states[run]))
-    left = left_note(left_cells(lab, lab.sweep(name).plan()))
-    show_lines(answers, [*left, *mixtures(lab, sweep.states)])
+    print(_headline(name, states))
+    answers.print(_runs_table(lab, name, states, ROWS))
+    if len(states) > ROWS:
+        print(f"... and {len(states) - ROWS} more")
+    lost = [run for run in plan.baselines if states[run].lacks_result]
+    lines = [without_comparison(labels[run], states[run]) for run in lost]
+    lines += [*left_note(left_cells(lab, plan)), *mixtures(lab, states)]
+    print(*lines, sep="\n", end="\n" * bool(lines))
 
 
 def watch_sweep(lab: Lab, name: str) -> None:
     """Show a sweep until every run has ended: a live table, or in a log a line at every change."""
-    last_headline = ""
+    headline, driven = "", True
     with Live(console=answers, auto_refresh=False) as live:
-        for sweep in _until_ended(lab, name):
+        while driven:
+            states = _states(lab, name)  # a search adds runs to its plan as it goes
+            driven = not all(s.ended for s in states.values()) or lab.sweep(name).driven
             if answers.is_terminal:
-                shown = sweep.table(max(answers.height - 6, 5))
-                shown.title, shown.title_justify = sweep.headline, "left"
+                shown = _runs_table(lab, name, states, max(answers.height - 6, 5))
+                shown.title, shown.title_justify = _headline(name, states), "left"
                 live.update(shown, refresh=True)
-            elif sweep.headline != last_headline:
-                last_headline = sweep.headline
-                answer(last_headline)
+            elif _headline(name, states) != headline:
+                headline = _headline(name, states)
+                print(headline)
+            time.sleep(_EVERY * driven)
 
 
-def _until_ended(lab: Lab, name: str) -> Iterator[_SweepStatus]:
-    """Yield the status of a sweep every two seconds, at last when all runs have ended."""
-    while True:
-        sweep = _SweepStatus.read(lab, name)  # a search adds trials to its plan as it goes
-        yield sweep
-        if all(state.ended for state in sweep.counts) and not lab.sweep(name).driven:
-            return
-        time.sleep(_EVERY)
+def _states(lab: Lab, name: str) -> dict[str, RunState]:
+    """Return the state of each run of a sweep, as the sweep sees it."""
+    folder = lab.sweep(name)
+    return run_states(lab, folder.plan().runs(), folder.stopped())
 
 
-@dataclass(frozen=True)
-class _SweepStatus:
-    """A sweep's plan, its early stops, and the states and labels of its runs when it was read."""
-
-    lab: Lab
-    plan: StoredPlan
-    stopped: dict[str, Judgement]
-    states: dict[str, RunState]
-    labels: dict[str, str]
-
-    @staticmethod
-    def read(lab: Lab, name: str) -> _SweepStatus:
-        folder = lab.sweep(name)
-        plan, stopped = folder.plan(), folder.stopped()
-        states = run_states(lab, plan.runs(), stopped)
-        return _SweepStatus(lab, plan, stopped, states, run_labels(plan.trials))
-
-    def status(self, run: str) -> RunStatus:
-        return run_status(self.lab.run(run), self.stopped)
-
-    @property
-    def counts(self) -> Counter[RunState]:
-        return Counter(self.states.values())
-
-    @property
-    def headline(self) -> str:
-        """The counts, as `route_placement: 3 completed, 1 failed`."""
-        return f"{self.plan.name}: {counts_text(self.counts)}"
-
-    def table(self, most: int) -> Table:
-        """Return a row per run, at most `most`; if not all fit, in the order of `_URGENT`."""
-        runs, specs = list(self.states), self.plan.runs()
-        if len(runs) > most:
-            runs.sort(key=lambda run: _URGENT.index(self.states[run]))
-        rows = (
-            _row(self.status(run), self.labels[run], specs[run]["train"]["steps"])
-            for run in runs[:most]
-        )
-        return table(("run", "cell", "state", "step", "last progress", "why"), rows)
+def _headline(name: str, states: Mapping[str, RunState]) -> str:
+    """Return `route_placement: 3 completed, 1 failed`."""
+    return f"{name}: {counts_text(Counter(states.values()))}"
 
 
-def _row(status: RunStatus, label: str, steps: int) -> list[str]:
-    progress = f"{duration(time.time() - status.moved)} ago" if status.moved else ""
-    why = ": ".join(part for part in (status.kind, status.reason) if part)[:90]
-    return [status.run, label, status.state, f"{status.step}/{steps}", progress, why]
+def _runs_table(lab: Lab, name: str, states: Mapping[str, RunState], most: int) -> Table:
+    """Return a row per run, at most `most`; if not all fit, in the order of `_URGENT`."""
+    folder, runs = lab.sweep(name), list(states)
+    plan, stopped = folder.plan(), folder.stopped()
+    labels, specs, rows = run_labels(plan.trials), plan.runs(), []
+    if len(runs) > most:
+        runs.sort(key=lambda run: _URGENT.index(states[run]))
+    for run in runs[:most]:
+        status, steps = run_status(lab.run(run), stopped), specs[run]["train"]["steps"]
+        progress = f"{duration(time.time() - status.moved)} ago" if status.moved else ""
+        why = ": ".join(part for part in (status.kind, status.reason) if part)[:90]
+        rows.append((run, labels[run], status.state, f"{status.step}/{steps}", progress, why))
+    return table(("run", "cell", "state", "step", "last progress", "why"), rows)
 
 
 def show_unfinished(lab: Lab, name: str) -> bool:
