@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from tread_lab.commands.options import DONE
-from tread_lab.commands.resolve import check_device, together
+from tread_lab.commands.resolve import check_device
+from tread_lab.commands.train import together
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.engine.device import pick
 from tread_lab.engine.evaluate import measuring, open_evaluations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.specs.decode import encode
@@ -13,9 +12,6 @@ from tread_lab.specs.fields import run_of
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.sweep import Experiment
 from tread_lab.sweep.resources import RunResources
-
-if TYPE_CHECKING:
-    from tread_lab.engine.ranks import Processes
 
 
 def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float | None) -> RunSpec:
@@ -37,25 +33,6 @@ def run_spec(experiment: Experiment, routes: Sequence[str] | None, rate: float |
     if not rated:
         raise UserError('--rate: there is no route; add --route "2->B-4"')
     return run_of({**tree, "routes": rated})
-
-
-def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:
-    """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
-
-    Raises:
-        UserError: this machine has not so many GPUs, or the device is of the other kind.
-    """
-    from tread_lab.engine.ranks import HereProcesses, OneProcess  # torch
-
-    here = len(visible_gpus())
-    if processes and (gpus or (device != "cpu" and here)):
-        raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
-    if gpus and device not in (None, "cuda"):
-        raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
-    if gpus and gpus > here:
-        raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
-    count = gpus or processes or 1
-    return OneProcess() if count == 1 else HereProcesses(count)
 
 
 def check_device(device: str | None, *, ray: bool = False) -> None:

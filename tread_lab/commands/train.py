@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED
-from tread_lab.commands.resolve import check_device, run_spec, together
+from tread_lab.commands.resolve import check_device, run_spec
 from tread_lab.config.load import load_experiment
+from tread_lab.engine.ranks import HereProcesses, OneProcess, Processes
+from tread_lab.hardware import gpus as visible_gpus
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
+from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation_text import decode_evaluations
 from tread_lab.specs.treatments import check_treatments, ema_notices
 from tread_lab.sweep.data_digests import DataDigests
@@ -78,3 +81,20 @@ def _complete(lab: Lab, task: Task, runner: InlineRunner) -> None:
     say(*found, *ema_notices(specs), disk_line(open_tasks, lab))
     with tasks_progress(open_tasks, lab) as watch:
         runner.run(lab, ListQueue(open_tasks), watch)
+
+
+def together(gpus: int | None, processes: int | None, device: str | None) -> Processes:
+    """Return how the processes of a run come to be: one for each GPU, or some on CPUs.
+
+    Raises:
+        UserError: this machine has not so many GPUs, or the device is of the other kind.
+    """
+    here = len(visible_gpus())
+    if processes and (gpus or (device != "cpu" and here)):
+        raise UserError("--processes: on CPUs, say --device cpu; --gpus says how many GPUs")
+    if gpus and device not in (None, "cuda"):
+        raise UserError(f"--device {device}: --gpus {gpus} takes the first GPUs; leave one out")
+    if gpus and gpus > here:
+        raise UserError(f"--gpus: {gpus} for a run, and this machine has {here}")
+    count = gpus or processes or 1
+    return OneProcess() if count == 1 else HereProcesses(count)

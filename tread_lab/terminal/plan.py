@@ -74,15 +74,13 @@ def _lines(
 
 def _during_training(plan: Plan) -> Iterator[str]:
     """Yield what is measured of every run at which steps beside its end."""
-    sources = {task.spec.data.source for task in plan.tasks or plan.possible_tasks}
-    source = sources.pop() if len(sources) == 1 else None
     names = MetricNames(plan.evaluation_defaults)
-    steps: dict[str, dict[str, None]] = {}  # by evaluation
+    steps: dict[str, list[str]] = {}  # by evaluation
     for spec in plan.evaluations:
-        label = names.label(encode(replace(spec, step=None)), source)
-        steps.setdefault(label, {})[END if spec.step is None else str(spec.step)] = None
+        label = names.label(encode(replace(spec, step=None)))
+        steps.setdefault(label, []).append(END if spec.step is None else str(spec.step))
     for label, own in steps.items():
-        if list(own) != [END]:
+        if own != [END]:
             yield f"every run is measured {AT} {', '.join(own)}: {label}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -106,8 +106,7 @@ def tasks_progress(
         def watch(report: Report) -> None:
             work.record(report)
             if page is not None:
-                with suppress(OSError):  # pages go without it
-                    page.write_text(bars.left)
+                page.write_text(bars.left)
 
         try:
             yield watch
