@@ -22,7 +22,7 @@ def test_tables_cut_no_value(width: int) -> None:
 
 
 def test_metrics_have_the_digits_of_a_ranking() -> None:
-    assert metrics_line({"a": 0.123456789, "b": 2.0}) == "a 0.123457, b 2"
+    assert metrics_line({"a": 0.123456789, "b": 2.0}) == "a 0.1235, b 2.000"
     assert metrics_line({"fd[x]@100": 33.6801}) == "fd[x]@100 33.7"
     assert metrics_line({}) == "drawn"
 

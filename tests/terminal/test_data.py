@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tread_lab.prepare.measure import Measured
+from tread_lab.data.measure import Measured
 from tread_lab.terminal.data import data_settings, show_measured
 
 MANIFEST: dict[str, Any] = {

@@ -65,11 +65,12 @@ def encode(
     Example: tread-lab data encode imagenet/train latents --autoencoder sd-vae-ft-ema --flips
     """
     from tread_lab.data.autoencoder import Encoder
+    from tread_lab.data.encode import Stored
+    from tread_lab.data.encode import encode as encode_steps
+    from tread_lab.data.images import open_images
     from tread_lab.engine.device import pick
+    from tread_lab.engine.precision import matrix_products
     from tread_lab.hardware import gpus
-    from tread_lab.prepare.encode import Stored
-    from tread_lab.prepare.encode import encode as encode_steps
-    from tread_lab.prepare.images import open_images
     from tread_lab.terminal.data import show_images, show_packed, show_steps
 
     opened = open_images(images, captions, limit)
@@ -89,7 +90,8 @@ def encode(
         skip_damaged=skip_damaged,
         licence=licence,
     )
-    show_steps(steps, "images")
+    with matrix_products("tf32"):
+        show_steps(steps, "images")
     show_packed(out, as_json=as_json)
     return DONE
 
@@ -106,8 +108,8 @@ def pack(
 
     Example: tread-lab data pack tars latents
     """
-    from tread_lab.prepare.pack import pack as pack_steps
-    from tread_lab.prepare.pack import source_of
+    from tread_lab.data.pack import pack as pack_steps
+    from tread_lab.data.pack import source_of
     from tread_lab.terminal.data import show_packed, show_steps
 
     show_steps(pack_steps(source or source_of(path), path, out, batch=batch), "samples")
@@ -126,8 +128,8 @@ def verify(
 
     Example: tread-lab data verify latents --classes 1000
     """
-    from tread_lab.prepare.pack import source_of
-    from tread_lab.prepare.verify import faults
+    from tread_lab.data.pack import source_of
+    from tread_lab.data.verify import faults
     from tread_lab.specs.units import counted
     from tread_lab.terminal.console import say
 
@@ -154,10 +156,10 @@ def stats(
     Example: tread-lab data stats latents --write
     """
     from tread_lab.data.latents import renew_manifest
+    from tread_lab.data.measure import measure
+    from tread_lab.data.pack import source_of
     from tread_lab.data.source import open_store
     from tread_lab.data.statistics import OURS, Statistics, write_statistics
-    from tread_lab.prepare.measure import measure
-    from tread_lab.prepare.pack import source_of
     from tread_lab.records.durable import writing
     from tread_lab.terminal.console import say
     from tread_lab.terminal.data import show_measured
@@ -190,12 +192,13 @@ def reference(
 
     Example: tread-lab data reference imagenet/train ours.npz --size 256
     """
+    from tread_lab.data.images import open_images
     from tread_lab.engine.device import pick
-    from tread_lab.metrics.extraction import Extraction
-    from tread_lab.metrics.fidelity import inception_weights, sha256
-    from tread_lab.metrics.requirements import check_torch_fidelity
-    from tread_lab.prepare.images import open_images
-    from tread_lab.prepare.reference import write_reference
+    from tread_lab.engine.precision import matrix_products
+    from tread_lab.evaluate.extraction import Extraction
+    from tread_lab.evaluate.fidelity import inception_weights, sha256
+    from tread_lab.evaluate.requirements import check_torch_fidelity
+    from tread_lab.evaluate.write_reference import write_reference
     from tread_lab.specs.metrics import INCEPTION
     from tread_lab.terminal.console import show_pairs
     from tread_lab.terminal.data import show_images, show_steps
@@ -214,7 +217,8 @@ def reference(
         workers=workers,
         skip_damaged=skip_damaged,
     )
-    damaged = show_steps(steps, "images").damaged
+    with matrix_products("fp32"):
+        damaged = show_steps(steps, "images").damaged
     count = len(real.names) - damaged
     found = {"images": count, "stored": min(keep, count), "damaged": damaged, "size": size}
     tree = {"file": str(out), **found, "sha256": sha256(out)}

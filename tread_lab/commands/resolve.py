@@ -42,8 +42,14 @@ def check_device(device: str | None, *, ray: bool = False) -> None:
     CUDA is asked for devices, because CUDA reads the variable once.
 
     Raises:
-        UserError: a GPU is named by its number; Ray chooses the GPU of each run.
+        UserError: a launcher started several processes; or a GPU is named by its number, and Ray
+            chooses the GPU of each run.
     """
+    if (count := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise UserError(
+            f"WORLD_SIZE={count}: torchrun or mpirun started several processes; start one"
+            " `tread-lab` process without them, which starts those of its runs"
+        )
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     number = (device or "").removeprefix("cuda:")

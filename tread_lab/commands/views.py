@@ -98,7 +98,7 @@ def export(
 
     Example: tread-lab export 3f2a weights --step 50000
     """
-    from tread_lab.engine.export import export as write_export
+    from tread_lab.evaluate.export import export as write_export
     from tread_lab.specs.units import amount
 
     for file, size in write_export(Lab.existing(root).known_run(name), out, step=step).items():

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tread_lab.data.images import Images
 from tread_lab.data.latents import read_manifest
-from tread_lab.prepare.images import Images
-from tread_lab.prepare.measure import Measured
-from tread_lab.prepare.packed import Steps
+from tread_lab.data.measure import Measured
+from tread_lab.data.packed import Steps
 from tread_lab.specs.data import SD_SCALE
 from tread_lab.specs.units import amount, counted, span
 from tread_lab.terminal.console import answers, say, table
