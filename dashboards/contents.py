@@ -62,7 +62,7 @@ from tread_lab.records.plan import StoredPlan
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
-from tread_lab.records.sweep_folder import hours_text, seconds_spent
+from tread_lab.records.sweep_folder import hours_text
 from tread_lab.specs.units import duration, quantity
 
 HERE = Path(__file__).parent
@@ -293,7 +293,7 @@ def progress(lab: Lab, frame: pd.DataFrame, plan: StoredPlan) -> dict[str, Any]:
     folder, runs, numbers = lab.sweep(plan.name), frame.drop_duplicates("run"), cell_numbers(frame)
     counts = Counter(map(str, runs["state"]))
     counts["pending"] += plan.to_suggest * max(1, runs["seed"].nunique())
-    worked, left = seconds_spent(folder.spent_path), folder.time_left().strip(".")
+    worked, left = folder.seconds_spent(), folder.time_left().strip(".")
     times = [f"elapsed: {duration(worked)}"] if worked else []
     times += [f"about {left} left"] if left else []
     times += filter(None, [hours_text(folder, plan.hours)])

@@ -38,12 +38,10 @@ _Dumper.add_representer(
 
 def repetition(lab: Lab, folder: SweepFolder, plan: StoredPlan, best: str = "") -> dict[str, Any]:
     """Return how to repeat a sweep whose best run is `best`: `winner` (commands that use it),
-    `asked` and `where` (its last command), `commands`, `file` (complete), `data` and `setups`."""
-    name, driver = folder.name, folder.command()
+    `commands`, `file` (complete), `data` and `setups`."""
+    name = folder.name
     return {
         "winner": winner(plan, best),
-        "asked": shlex.join(["tread-lab", *driver.words]) if driver else "",
-        "where": f"in {driver.folder} on {driver.host}" if driver else "",
         "commands": (f"tread-lab sweep {name}.yaml --name {name}", f"tread-lab report {name}"),
         "file": sweep_file(plan) if plan.sources else "",
         "data": _data_text(plan),
@@ -56,7 +54,7 @@ def winner(plan: StoredPlan, run: str) -> str:
     trial = next((trial for trial in plan.trials if trial.run == run), None)
     if trial is None:
         return ""
-    export = f"tread-lab export {run} --output weights"
+    export = f"tread-lab export {run} weights"
     if not plan.experiment:
         return export
     cell = dict(trial.cell)

@@ -63,7 +63,7 @@ class Pages:
     def version(self, name: str) -> str:
         """Return a digest of the times of all that the page of a sweep is made from."""
         folder = self.lab.known_sweep(name)
-        times = [folder.stamp, folder.suggested]
+        times: list[object] = [folder.stamp]
         for run in folder.plan().runs():
             path = self.lab.run(run).path
             places = (path, path / "result.json", *sorted(path.glob("evaluations/*")))

@@ -1,20 +1,25 @@
-"""The command line: parse the arguments, then run the command's module; `--help` is instant."""
+"""The command line: parse the arguments, then run the command; `--help` is instant."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
-import select
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tread_lab
-from tread_lab.commands.declare import arguments
-from tread_lab.commands.options import COMMANDS, EXIT_CODES, GROUPS, INTERRUPTED
+from tread_lab.commands.cost import cost
+from tread_lab.commands.data import encode, pack, reference, stats, verify
+from tread_lab.commands.lab import rm, status, sync
+from tread_lab.commands.options import EXIT_CODES, INTERRUPTED, arguments
+from tread_lab.commands.runs import evaluate, sweep, train
+from tread_lab.commands.submit import slurm
+from tread_lab.commands.views import dashboard, export, figures, report, ui
 from tread_lab.specs.errors import UserError
 
 # Flags of other tools -> what does the same here.
@@ -35,6 +40,31 @@ _HINTS = {
     "--seed": "seeds=[0,1]",
 }
 _NAME = "command name"  # no option has a space in its name
+
+COMMANDS: Mapping[str, Callable[..., int]] = {
+    "sweep": sweep,
+    "train": train,
+    "evaluate": evaluate,
+    "status": status,
+    "figures": figures,
+    "report": report,
+    "dashboard": dashboard,
+    "ui": ui,
+    "sync": sync,
+    "cost": cost,
+    "data encode": encode,
+    "data pack": pack,
+    "data verify": verify,
+    "data stats": stats,
+    "data reference": reference,
+    "export": export,
+    "submit slurm": slurm,
+    "rm": rm,
+}
+GROUPS = {
+    "data": "make, check and measure data sets",
+    "submit": "print a sweep's file for a batch system",
+}
 
 EXAMPLES = """examples:
   tread-lab sweep route_placement.yaml --plan        show what would run and what it would cost
@@ -62,29 +92,13 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message}; see `{self.prog} --help`")
 
 
-class _Version(argparse.Action):
-    """Print the versions of tread-lab, Python and torch; nothing is imported for it."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            torch = f"torch {version('torch')}"
-        except PackageNotFoundError:
-            torch = "no torch"
-        python = sys.version.split()[0]
-        print(f"tread-lab {tread_lab.__version__}, Python {python}, {torch}")
-        parser.exit()
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code, one of `EXIT_CODES`."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
     try:
         options = vars(parse(words))
-        name = options.pop("command")
-        return COMMANDS[name].run(name, **options)
+        return COMMANDS[options.pop("command")](**options)
     except UserError as error:
         for line in error.args:
             print(f"tread-lab: {line}", file=sys.stderr)
@@ -92,9 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tread-lab: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        if not _reader_has_left():
-            raise
+    except BrokenPipeError:  # the reader has left, as after `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -103,14 +115,6 @@ def _stop(number: int, frame: object) -> None:
     """End at once: an exception would be lost in code that catches all, imports among it."""
     os.write(2, b"\ntread-lab: stopped; run the same command again to continue\n")
     os._exit(INTERRUPTED)
-
-
-def _reader_has_left() -> bool:
-    """Return whether nobody reads this process's output any more, as after `| head`."""
-    poll = select.poll()
-    for stream in (1, 2):
-        poll.register(stream, 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def run() -> None:
@@ -131,9 +135,8 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     unknown = [word for word in rest if word.startswith("-") or "=" not in word]
     if unknown or (rest and not hasattr(options, "overrides")):
         flag = (unknown or rest)[0].partition("=")[0]
-        hint = _HINTS.get(flag)
-        if hint is not None:
-            raise UserError(f"{flag}: unknown argument. Try {hint}.")
+        if flag in _HINTS:
+            raise UserError(f"{flag}: unknown argument. Try {_HINTS[flag]}.")
         parser.error(f"unknown argument {(unknown or rest)[0]!r}")
     if rest:
         options.overrides = [*options.overrides, *rest]
@@ -148,34 +151,21 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"{EXAMPLES}\n\nexit codes:\n{codes}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--version",
-        action=_Version,
-        nargs=0,
-        dest=argparse.SUPPRESS,
-        help="print the versions and exit",
-    )
-    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    python = sys.version.split()[0]
+    text = f"tread-lab {tread_lab.__version__}, Python {python}"
+    parser.add_argument("--version", action="version", version=text)
+    kinds = parser.add_subparsers(metavar="COMMAND", required=True)
     groups: dict[str, Any] = {"": kinds}
+    for name, text in GROUPS.items():
+        group = kinds.add_parser(name, help=text, description=text)
+        groups[name] = group.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
-        group, _, own_name = name.rpartition(" ")
-        if group not in groups:
-            text = GROUPS[group]
-            subparser = kinds.add_parser(group, help=text, description=_sentence(text))
-            groups[group] = subparser.add_subparsers(
-                dest="command", metavar="COMMAND", required=True
-            )
-        subparser = groups[group].add_parser(
-            own_name,
-            help=command.help,
-            description=_sentence(command.help),
-            epilog=f"example: tread-lab {command.example}",
+        text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\n\nExample: ")
+        group_name, _, own_name = name.rpartition(" ")
+        subparser = groups[group_name].add_parser(
+            own_name, help=text.rstrip("."), description=text, epilog=f"example: {example}"
         )
         subparser.set_defaults(**{_NAME: name})
-        for argument, settings in arguments(command.options):
+        for argument, settings in arguments(command):
             subparser.add_argument(argument, **settings)
     return parser
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

@@ -12,7 +12,6 @@ import pytest
 
 from tests.data.conftest import packed
 from tread_lab.cli import main
-from tread_lab.commands import data
 from tread_lab.data.latents import write_manifest
 from tread_lab.data.measure import Measured
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
@@ -59,7 +58,7 @@ def test_statistics_lie_in_the_folder_of_the_data(
 ) -> None:
     path = in_folder / name
     path.touch() if is_file else path.mkdir()
-    monkeypatch.setattr(data, "open_store", lambda source, where: None)
+    monkeypatch.setattr("tread_lab.data.source.open_store", lambda source, where: None)
     monkeypatch.setattr("tread_lab.data.measure.measure", lambda store: MEASURED)
     line = ["data", "stats", str(path), "--source", "latents", *(["--write"] if write else [])]
     assert main(line) == 0
@@ -71,7 +70,7 @@ def test_statistics_lie_in_the_folder_of_the_data(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(data, "write_statistics", full)
+    monkeypatch.setattr("tread_lab.data.statistics.write_statistics", full)
     assert main(line) == (3 if write else 0)
     assert capsys.readouterr().err.count("\n") == write
 

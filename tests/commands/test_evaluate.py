@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ from tests.pretender import ended_run
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tread_lab.cli import main
 from tread_lab.commands import evaluate
-from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
-from tread_lab.commands.options import UNFINISHED, Evaluate
+from tread_lab.commands.evaluate import named_evaluations, to_measure
 from tread_lab.evaluate.fidelity import sha256
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
-from tread_lab.specs import DataSpec, UserError, decode, encode
+from tread_lab.specs import UserError, decode, encode
 from tread_lab.specs.errors import Unavailable
 from tread_lab.specs.evaluation import EvaluationDefaults, HeldoutSpec, SamplerSpec, SamplesSpec
 from tread_lab.specs.evaluation_text import decode_evaluations
@@ -73,7 +71,7 @@ def test_the_unsaid_is_of_the_experiment_whatever_is_measured(
     name = {"a sweep": "lossy", "a run": folder.name, "an export": str(folder.path)}[of]
     if of == "an export":
         (folder.path / "model.safetensors").touch()
-    (((_, (found,)),), _) = _to_measure(lab, name, words, reference)
+    (((_, (found,)),), _) = to_measure(lab, name, words, reference)
     assert isinstance(found, SamplesSpec)
     assert (found.sampler.steps, found.sampler.guidance.weight) == (steps, weight)
     assert (found.reference.name if found.reference else None) == compared
@@ -83,7 +81,7 @@ def test_a_probe_is_as_the_sweep_else_the_experiment_plans_it(lab: Lab) -> None:
     for sweep, pick in ({}, "even"), ({"evaluate": ["heldout_loss at 1"]}, "first"):
         plan = of_experiment(Lab(lab.root / pick), **sweep)
         assert plan.tasks[0].defaults == plan.evaluation_defaults
-        (probe,) = _decoded(["heldout_loss"], plan.evaluation_defaults, None)
+        (probe,) = named_evaluations(["heldout_loss"], plan.evaluation_defaults, None)
         assert probe == HeldoutSpec(pick=pick)  # type: ignore[arg-type]
 
 
@@ -92,7 +90,8 @@ def test_a_sweep_without_an_experiment_has_its_first_sampler(lab: Lab) -> None:
     sweep = decode(SweepSpec, {"experiment": None, "evaluate": samplers})
     plan = make_plan("alone", sweep, Experiment(name="alone", run=encode(tiny())))
     store_plan(lab.sweep("alone"), plan)
-    (((_, (found,)),), _) = _of_sweep(lab, "alone", ["fd@1k"], None)
+    ended_run(lab, plan.tasks[0].spec, step=1)
+    (((_, (found,)),), _) = to_measure(lab, "alone", ["fd@1k"], None)
     assert isinstance(found, SamplesSpec)
     assert (found.sampler.steps, found.sampler.guidance.weight) == (11, 1.0)
 
@@ -112,7 +111,7 @@ def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for
 ) -> None:
     usual = EvaluationDefaults(sampler={"guidance": written})
     settings = [f"sampler.guidance.{word}" for word in words]
-    (found,) = _decoded(["fd@1k", *settings], usual, None)
+    (found,) = named_evaluations(["fd@1k", *settings], usual, None)
     assert isinstance(found, SamplesSpec) and found.sampler.guidance.method == method
 
 
@@ -128,12 +127,12 @@ def test_the_label_of_a_weak_branch_follows_from_the_guidance_as_it_is_asked_for
 )
 def test_a_wrong_field_of_an_evaluation_is_one_line(words: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as refusal:
-        _decoded(words, EvaluationDefaults(), None)
+        named_evaluations(words, EvaluationDefaults(), None)
     assert "\n" not in str(refusal.value)
 
 
 def test_an_evaluation_may_be_written_as_in_a_file() -> None:
-    found = _decoded(
+    found = named_evaluations(
         ["{heldout_loss: {images: 64, at: [5, end]}}", "kid@1k"], EvaluationDefaults(), None
     )
     written = {"heldout_loss": {"images": 64, "at": [5, "end"]}}
@@ -153,15 +152,15 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return {"heldout/loss": 0.25}
 
     monkeypatch.setattr(evaluate, "measuring", one)
-    monkeypatch.setattr(evaluate, "check_measurable", lambda asked, opened: None)
+    monkeypatch.setattr(evaluate, "check_measurable", lambda asked: None)
     monkeypatch.setattr(evaluate, "open_evaluations", lambda measurements: [])
     monkeypatch.setattr(torch, "set_num_threads", lambda n: calls.append(n))
     return calls
 
 
 def evaluate_with(name: str, *evaluations: str, **options: Any) -> int:
-    options = {"device": "cpu", "threads": 3, **options}
-    return evaluate.evaluate(Evaluate(name=name, evaluations=evaluations, **options))
+    how = {"gpus": None, "processes": None, "as_json": False, "device": "cpu", "threads": 3}
+    return evaluate.evaluate_runs(name, evaluations, None, **{**how, **options})
 
 
 def completed(lab: Lab) -> str:
@@ -195,29 +194,6 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         evaluate_with(run[:6], **how)
 
 
-def test_a_plan_says_what_would_be_measured_and_measures_nothing(
-    lab: Lab,
-    measured: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = completed(lab)
-    (done,) = decode_evaluations(["heldout_loss"])
-    lab.run(run).evaluation(done).write(done, {"heldout/loss": 0.5})
-    words, how = (run, "heldout_loss", "fd@2k"), {"root": str(lab.root), "plan": True}
-    assert evaluate_with(*words, **how) == 0
-    assert measured == [3]
-    first, second, total = capsys.readouterr().out.splitlines()
-    assert first == "heldout_loss of 1 run, 512 images each, 1 measured already"
-    assert second == "fd@2k of 1 run, 2,000 images each"
-    assert total == "1 evaluation to measure"
-    evaluate_with(*words, **how, as_json=True, processes=2)
-    rows = json.loads(capsys.readouterr().out)
-    assert [(row["evaluation"], row["done"]) for row in rows] == [
-        ("heldout_loss", True), ("fd@2k", False)
-    ]  # fmt: skip
-
-
 def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
     lab: Lab, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,80 +214,31 @@ def test_a_mistake_of_one_evaluation_is_raised_after_the_others(
         evaluate_with(run, "heldout_loss at 15", "heldout_loss", root=str(lab.root))
 
 
-def test_a_run_whose_data_are_not_here_is_left_out_and_named(
-    lab: Lab,
-    measured: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    plan = planned()
-    store_plan(lab.sweep("budgeted"), plan)
-    names = [task.run for task in plan.tasks]
-    for task in plan.tasks:
-        ended_run(lab, task.spec, step=1)
-    elsewhere = decode(DataSpec, {"source": "folder", "path": str(lab.root / "gone")})
-
-    def opened(asked: Any) -> Any:
-        for folder, specs in asked:
-            lost = folder.name in absent
-            yield from ((tiny(**({"data": elsewhere} if lost else {})), spec) for spec in specs)
-
-    monkeypatch.setattr(evaluate, "open_evaluations", opened)
-    how: dict[str, Any] = {"root": str(lab.root)}
-    absent = names[1:3]
-    assert evaluate_with("budgeted", "heldout_loss", **how) == UNFINISHED
-    assert [call[0] for call in measured[1:]] == [name for name in names if name not in absent]
-    said = " ".join(capsys.readouterr().err.split())
-    assert all(f"left out: run {name}: " in said for name in absent) and said.count("gone") == 2
-    absent = names
-    with pytest.raises(UserError, match="gone"):
-        evaluate_with("budgeted", "heldout_loss", **how)
-
-
 def test_a_sweep_is_measured_where_its_runs_have_ended(lab: Lab) -> None:
     plan = planned()
     store_plan(lab.sweep("budgeted"), plan)
     with pytest.raises(UserError, match=r"^budgeted: no run has finished training$"):
-        _to_measure(lab, "budgeted", [], None)
+        to_measure(lab, "budgeted", [], None)
     for task, state in zip(plan.tasks, (RunState.COMPLETED, RunState.FAILED, RunState.COMPLETED)):
         ended_run(lab, task.spec, state, step=1)
-    found, _ = _to_measure(lab, "budgeted", [], None)
+    found, _ = to_measure(lab, "budgeted", [], None)
     assert [folder.name for folder, _ in found] == [plan.tasks[0].run, plan.tasks[2].run]
     assert [spec.kind for spec in found[0][1]] == ["heldout_loss"]
-
-
-def at(*steps: Any) -> tuple[Any, ...]:
-    return tuple(HeldoutSpec(images=8, levels=2, step=step) for step in steps)
 
 
 @pytest.mark.parametrize(
     ("state", "step", "ready"),
     [
         (RunState.COMPLETED, 10, [None, 5, 10]),
-        (RunState.COMPLETED, 9, [None, 5]),
-        (RunState.FAILED, 20, []),
-        (RunState.INTERRUPTED, 0, [5, 15]),  # those that it keeps
-        (RunState.RUNNING, 0, [5, 15]),
-        (None, 20, [None]),  # a completed one without a readable spec
+        (RunState.STOPPED, 9, [None, 5]),
     ],
 )
-def test_steps_that_a_run_has_reached_or_keeps_are_measured(
-    state: Any, step: int, ready: list[Any], lab: Lab, monkeypatch: pytest.MonkeyPatch
+def test_steps_that_a_run_has_reached_are_measured(
+    state: RunState, step: int, ready: list[Any], lab: Lab
 ) -> None:
-    monkeypatch.setattr(evaluate, "list_checkpoints", lambda where: [5, 15])
-    monkeypatch.setattr(evaluate, "step_of", lambda path: path)
-    folder = lab.run(completed(lab))
-    folder.reopen()
-    folder.log_path.touch()
-    if state is None:
-        for path in folder.path.glob("*spec*"):
-            path.write_text("{")
-    if state not in (RunState.INTERRUPTED, RunState.RUNNING):
-        folder.finish(state or RunState.COMPLETED, step=step)
-    with folder.lock() if state is RunState.RUNNING else nullcontext():
-        assert folder.state() is (state or RunState.COMPLETED)
-        asked = at(None, 5, 10, 15) if ready == [5, 15] else at(None, 5, 10)
-        assert [spec.step for spec in _ready(folder, asked)] == ready
+    run = ended_run(lab, tiny(steps=20), state, step=step).name
+    ((_, specs),), _ = to_measure(lab, run, ["heldout_loss at 5, 10, end"], None)
+    assert sorted(map(str, (spec.step for spec in specs))) == sorted(map(str, ready))
 
 
 def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
@@ -320,7 +247,7 @@ def test_a_lab_is_asked_for_only_where_no_folder_of_weights_is_named(
     with pytest.raises(UserError, match=r"absent.* does not exist"):
         evaluate_with(completed(lab), "fid@1k", root="absent")
     monkeypatch.setattr(evaluate.RunFolder, "exported", True)
-    ((folder, (spec,)),), _ = _to_measure(lab, ".", ["fid@1k"], "imagenet512")
+    ((folder, (spec,)),), _ = to_measure(lab, ".", ["fid@1k"], "imagenet512")
     assert folder.path.resolve() == in_folder
     assert isinstance(spec, SamplesSpec) and spec.reference is not None
     assert spec.reference.name == "imagenet512"
@@ -350,11 +277,11 @@ def test_another_file_under_the_name_of_a_reference_is_refused_where_all_is_meas
     assert "which evaluations of this lab compare with under" in capsys.readouterr().err
 
 
-def test_exported_weights_are_measured_at_their_step_alone(lab: Lab) -> None:
+def test_exported_weights_are_measured_at_their_step(lab: Lab) -> None:
     folder = lab.run(completed(lab))
-    usual = EvaluationDefaults()
-    (probe,) = _of_exported(folder, ["heldout_loss"], usual, None)
+    (folder.path / "model.safetensors").touch()
+    ((_, (probe,)),), usual = to_measure(lab, str(folder.path), ["heldout_loss"], None)
     assert probe == usual.heldout_loss
-    for named in ([], ["heldout_loss at 5"], ["heldout_loss", "heldout_loss at 5"]):
-        with pytest.raises(UserError, match="has the weights of one step; name what to measure"):
-            _of_exported(folder, named, usual, None)
+    for named in ([], ["heldout_loss at 5"]):
+        with pytest.raises(UserError, match="name what to measure"):
+            to_measure(lab, str(folder.path), named, None)

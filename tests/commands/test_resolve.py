@@ -9,10 +9,9 @@ import pytest
 
 from tread_lab.commands import resolve
 from tread_lab.commands.resolve import (
-    check_one_device,
-    gpus_per_run,
+    check_device,
+    resources_of,
     run_spec,
-    visible_device,
 )
 from tread_lab.config.load import load_experiment
 from tread_lab.specs import UserError
@@ -41,7 +40,7 @@ def test_a_rate_of_no_route_is_refused_and_a_dense_run_needs_none() -> None:
     with pytest.raises(UserError, match=r"^--rate: there is no route; add --route"):
         run_spec(dense, None, 0.5)
     for rate in (-0.5, 1.0, float("nan")):
-        with pytest.raises(UserError, match=rf"^--rate: {rate:g} is outside \[0, 1\)$"):
+        with pytest.raises(UserError, match=rf"^--rate: must be in \[0, 1\), got {rate:g}\."):
             run_spec(dense, None, rate)
 
 
@@ -54,44 +53,27 @@ def test_a_rate_is_of_the_stage_before_a_finetune_and_the_finetune_stays() -> No
     assert [route.rate for route in spec.ancestors[0].routes] == [0.25]
 
 
-@pytest.mark.parametrize(
-    ("device", "ray", "visible", "left", "found"),
-    [
-        ("cuda:1", True, None, "1", "cuda"),  # the only one that workers see
-        ("cuda:1", True, "4,6,7", "6", "cuda"),
-        ("cuda:1", True, "GPU-a, b, c", "b", "cuda"),
-        ("cpu", False, None, "", "cpu"),  # which hides every GPU
-        ("cuda:1", False, None, None, "cuda:1"),
-        *[(name, True, None, None, name) for name in ("cuda", "cuda:3", "cuda:x", "meta:1", None)],
-    ],
-)
-def test_the_named_gpu_is_the_only_one_that_workers_see(
-    device: Any, ray: bool, visible: Any, left: Any, found: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(resolve, "visible_gpus", lambda: [None] * 3)
-    monkeypatch.setenv("RAY_ADDRESS", "")  # names no cluster
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert visible_device(device, ray=ray) == found
-    assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
-    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
-    assert visible_device("cuda", ray=True) == "cuda"
-    with pytest.raises(UserError, match=r"^--device cuda:1: .* say --device cuda$"):
-        visible_device("cuda:1", ray=True)  # of a joined cluster
+def test_cpu_hides_gpus_and_ray_chooses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    check_device("cuda:1")
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    check_device("cpu", ray=True)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    with pytest.raises(UserError, match=r"^--device: .* CUDA_VISIBLE_DEVICES=1 with --device cuda"):
+        check_device("cuda:1", ray=True)
 
 
 @pytest.mark.parametrize(
     ("gpus", "device", "here", "expected"),
     [
-        (0.5, "cpu", True, 0.5),
-        (0.0, "cuda", True, 0.0),
+        (0.5, "cuda", True, 0.5),
         (None, "cuda:1", False, 1.0),
         (None, "cpu", True, 0.0),
         (None, None, True, 1.0),
         (None, None, False, 0.0),
     ],
 )
-def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
+def test_a_run_has_a_gpu_where_there_is_any(
     gpus: float | None,
     device: str | None,
     here: bool,
@@ -99,17 +81,5 @@ def test_a_run_has_the_gpus_that_are_asked_for_else_one_where_there_is_any(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(resolve, "visible_gpus", lambda: [None] * here)
-    assert gpus_per_run(gpus, device) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "alone"),
-    [("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "-1"), ("OMPI_COMM_WORLD_SIZE", "1"),
-     ("PMI_SIZE", "1"), ("LOCAL_RANK", "0")],
-)  # fmt: skip
-def test_a_command_is_one_process(name: str, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, alone)
-    check_one_device()
-    monkeypatch.setenv(name, "2")
-    with pytest.raises(UserError, match=f"^{name}=2: torchrun or mpirun"):
-        check_one_device()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert resources_of(device, 1, gpus, None, 1, ray=False).gpus == expected

@@ -73,7 +73,7 @@ def test_an_impossible_number_of_devices_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("tread_lab.commands.resolve.visible_gpus", lambda: [None] * 8)
+    monkeypatch.setattr("tread_lab.commands.train.visible_gpus", lambda: [None] * 8)
     assert main([*SMALL, *words]) == 2
     assert said in capsys.readouterr().err
 

@@ -107,8 +107,8 @@ def test_a_damaged_image_can_be_left_out_of_moments_and_of_what_is_stored(
     (Path("broken") / "n00000001" / "n00000001_1.png").write_bytes(b"no image")
     (Path("without") / "n00000001" / "n00000001_1.png").unlink()
     assert command("broken", "a.npz", "--size", 16, "--batch", 7, "--skip-damaged") == 0
-    said = capsys.readouterr().out
-    assert "1 damaged image left out\na.npz: statistics of 109 images" in said
+    said = capsys.readouterr().out.split()
+    assert said[2:8] == ["images", "109", "stored", "109", "damaged", "1"]
     assert command("without", "b.npz", "--size", 16) == 0
     found, expected = arrays(Path("a.npz")), arrays(Path("b.npz"))
     for name, array in expected.items():

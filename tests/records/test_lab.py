@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.sweep.plans import tiny
-from tread_lab.records import lab as lab_module
 from tread_lab.records.durable import write_text
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.plan import StoredPlan
@@ -247,26 +244,6 @@ def test_a_file_that_a_run_starts_from_gets_its_whole_path_and_its_digest(
         with_parents({"init_from": {"file": str(tmp_path / "absent")}}, lab)
 
 
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["blocks.0.weight"], {}),
-        (["model/blocks.0.weight"], {}),
-        (["model/blocks.0.weight", "ema/blocks.0.weight"], {"weights": "model"}),
-        (None, {"weights": "model"}),
-    ],
-)
-def test_weights_are_chosen_only_where_a_file_has_two_kinds(
-    names: list[str] | None, said: dict[str, str], lab: Lab, tmp_path: Path
-) -> None:
-    path = tmp_path / "w.safetensors"
-    header = json.dumps({name: {} for name in names}).encode() if names else b"no header"
-    path.write_bytes(len(header).to_bytes(8, "little") + header)
-    named = {"file": str(path), "digest": hashlib.sha256(path.read_bytes()).hexdigest()[:16]}
-    written = with_parents({"init_from": {"file": str(path), "weights": "model"}}, lab)
-    assert written == {"init_from": {**named, **said}}
-
-
 def test_another_file_under_the_name_of_a_reference_is_refused(tmp_path: Path) -> None:
     run, file = Lab(tmp_path).run("3f2a"), tmp_path / "references" / "coco.json"
     run.check_same_reference("coco", "b" * 64, Path("/y/coco.npz"))  # which keeps none
@@ -282,19 +259,3 @@ def test_another_file_under_the_name_of_a_reference_is_refused(tmp_path: Path) -
         "reference coco: /y/coco.npz (SHA-256 bbbbbbbbbbbb...) is another file than /x/coco.npz"
         " (aaaaaaaaaaaa...), which evaluations of this lab compare with under this name;"
     )
-
-
-def test_whether_one_may_write_is_tried_where_the_lab_is_or_would_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[Path] = []
-
-    def refused(prefix: str, dir: Path) -> Any:
-        tried.append(dir)
-        raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(lab_module, "TemporaryDirectory", refused)
-    for root in (tmp_path, tmp_path / "a" / "b"):
-        with pytest.raises(UserError, match=f"^cannot write {root}: read-only; choose a folder"):
-            Lab(root).check_writable()
-    assert tried == [tmp_path, tmp_path]

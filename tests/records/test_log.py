@@ -58,12 +58,6 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         open_lines(tmp_path / "file" / "x.jsonl")
 
 
-def write(path: Path, *steps: int, key: str = "train/loss") -> None:
-    with LogWriter(path) as log:
-        for step in steps:
-            log(step, **{key: step / 3})
-
-
 def test_what_is_written_is_read_at_once_with_every_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,27 +71,16 @@ def test_what_is_written_is_read_at_once_with_every_bit(
     ]  # fmt: skip
 
 
-def test_a_replay_changes_nothing(tmp_path: Path) -> None:
+def test_last_entry_of_a_step_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.jsonl"
-    for n in (5, 2):  # the sequence goes on after its largest number
-        append_line(path, {"n": n, "step": n - 1, "key": "a", "value": 0.5, "time": 1.0})
-    write(path, 1, 2, 3)
-    write(path, 2, 3, 4)
-    entries = latest(read_entries(path))
-    assert [(e.step, e.value) for e in entries if e.key != "a"] == [
-        (step, step / 3) for step in (1, 2, 3, 4)
-    ]
-    assert [e.n for e in read_entries(path)] == [5, 2, *range(6, 12)]
-
-
-def test_clocks_may_jump_the_sequence_decides(tmp_path: Path, monkeypatch) -> None:
-    path = tmp_path / "log.jsonl"
-    for now, value in ((2e9, 1.0), (1e9, 2.0)):
+    for now, steps in ((2e9, (1, 2, 3)), (1e9, (2, 3, 4))):  # clocks may jump
         monkeypatch.setattr("time.time", lambda now=now: now)
         with LogWriter(path) as log:
-            log(5, loss=value)
-    (entry,) = latest(read_entries(path))
-    assert entry.value == 2.0
+            for step in steps:
+                log(step, loss=step + now)
+    assert [(e.step, e.value) for e in latest(read_entries(path))] == [
+        (1, 1 + 2e9), (2, 2 + 1e9), (3, 3 + 1e9), (4, 4 + 1e9)
+    ]  # fmt: skip
 
 
 def test_a_disk_that_is_full_on_closing_is_told_unless_the_run_failed_before(

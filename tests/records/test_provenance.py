@@ -8,37 +8,38 @@ import pytest
 
 from tests.synthetic import small, with_provenance, write_sweep
 from tread_lab.frames import trials_frame
-from tread_lab.records.provenance import mixtures, provenance_differences
+from tread_lab.records.lab import Lab
+from tread_lab.records.provenance import mixed_runs, mixtures
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "said", "mixed"),
     [
-        pytest.param(
+        (
             {
-                "one": [{"code": "aaaaaaaaaaaa", "data x": "d"}],
-                "two": [{"code": "aaaaaaaaaaaa"}, {"code": "bbbbbbbbbbbb", "data x": "d"}],
-                "old": [{}],
+                "a1": [{"code": "aaaaaaaaaaaa", "data x": "d"}],
+                "b2": [{"code": "aaaaaaaaaaaa"}, {"code": "bbbbbbbbbbbb", "data x": "d"}],
+                "c3": [{}],
             },
-            "code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run; it changed within 1 of them",
-            id="what has one digest alone is no difference",
+            ["code differs: aaaaaaaa in 2 runs, bbbbbbbb in 1 run"],
+            {"b2"},
         ),
-        pytest.param(
-            {"one": [{"code": "a"}, {"code": "a"}], "two": [{"code": "b"}]},
-            "code differs: a in 1 run, b in 1 run",
-            id="two attempts with one code are no change within a run",
-        ),
-        pytest.param(
-            {"one": [{"products": "bf16 kernels"}], "two": [{"products": "rounded operands"}]},
-            "products differs: bf16 kernels in 1 run, rounded operands in 1 run",
-            id="words are shown whole",
+        ({"a1": [{"code": "a"}], "b2": [{}]}, [], set()),
+        (
+            {"a1": [{"products": "bf16 kernels"}], "b2": [{"products": "rounded operands"}]},
+            ["products differs: bf16 kernels in 1 run, rounded operands in 1 run"],
+            {"b2"},
         ),
     ],
 )
-def test_a_difference_says_in_how_many_runs_what_was_seen(
-    made: dict[str, list[dict[str, str]]], said: str
+def test_differences_name_digests_and_runs(
+    made: dict[str, list[dict[str, str]]], said: list[str], mixed: set[str], lab: Lab
 ) -> None:
-    assert [str(found) for found in provenance_differences(made)] == [said]
+    for run, attempts in made.items():
+        for fingerprint in attempts:
+            lab.run(run).open_attempt(fingerprint=fingerprint)
+    assert mixtures(lab, made) == [f"not one comparison: {line}" for line in said]
+    assert mixed_runs(lab, made) == mixed
 
 
 def test_numbers_under_two_decoders_never_stand_in_one_table_unmarked(tmp_path: Path) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.sweep_folder import (
     Judgement,
     Stopwatch,
     Suggestion,
     SweepFolder,
-    seconds_spent,
+    hours_text,
 )
 from tread_lab.specs.cell import Trial
 
@@ -48,17 +47,14 @@ def test_judgements_are_kept_for_each_run(tmp_path: Path) -> None:
     assert sweep.stopped() == {"a": made[1], "b": made[2]}
 
 
-def test_sessions_add_up_and_each_counts_its_longest_entry(tmp_path: Path) -> None:
-    path = tmp_path / "spent.jsonl"
-    for session, seconds in (("a", 10.0), ("a", 25.0), ("b", 5.0), ("a", 20.0)):
-        append_line(path, {"session": session, "seconds": seconds})
-    assert seconds_spent(path) == 30.0
-    assert 30.0 <= Stopwatch(path).seconds < 40.0
-
-
-def test_an_entry_is_written_every_quarter_of_a_minute(tmp_path: Path, clock: Any) -> None:
-    watch = Stopwatch(tmp_path / "spent.jsonl")
-    for clock.now in (115.0, 116.0, 120.0, 131.0, 132.0):
+def test_sessions_add_up_and_are_recorded(tmp_path: Path, clock: Any) -> None:
+    sweep = SweepFolder(tmp_path)
+    for _ in range(2):
+        watch = Stopwatch(sweep)
+        clock.now += 10
+        watch.note()  # too early
+        watch.note(now=True)
+        clock.now += 16
         watch.note()
-    watch.note(now=True)
-    assert [line["seconds"] for line in read_lines(watch.path)] == [16.0, 32.0, 32.0]
+    assert sweep.seconds_spent() == Stopwatch(sweep).seconds == 52.0
+    assert hours_text(sweep, None) == "" and hours_text(sweep, 1) == "1 h (0.014 h spent)"

@@ -24,7 +24,7 @@ from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.sweep import preflight as module
 from tread_lab.sweep.data_digests import DataDigests
 from tread_lab.sweep.plan.devices import DeviceFacts, Devices
-from tread_lab.sweep.preflight import check_sampled, missing_files, preflight
+from tread_lab.sweep.preflight import missing_files, preflight
 from tread_lab.sweep.task import Task
 
 FD = decode(SamplesSpec, {"metrics": ["fd"], "count": 100})
@@ -134,7 +134,7 @@ def test_guidance_that_guides_nothing_is_refused() -> None:
         sampler = {"guidance": {"weight": 2, **guidance}}
         evaluations = decode_evaluations([{"samples": {"count": 4, "sampler": sampler}}])
         with pytest.raises(UserError, match=r"nothing is guided|interval: must hold a level"):
-            check_sampled([Task(tiny(steps=2), evaluations)])
+            preflight([Task(tiny(steps=2), evaluations)], Devices.here("cpu"))
 
 
 def test_plan_lists_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

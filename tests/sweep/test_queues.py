@@ -10,7 +10,7 @@ from tests.pretender import Pretender
 from tests.sweep.plans import DEEP, plan_of, tiny
 from tests.sweep.test_task import child_of
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import Stopwatch, hours_text, seconds_spent
+from tread_lab.records.sweep_folder import Stopwatch, hours_text
 from tread_lab.sweep.queues import ListQueue, TimedQueue
 from tread_lab.sweep.search.search_queue import SearchQueue
 from tread_lab.sweep.task import Task
@@ -60,7 +60,7 @@ def test_queue_closes_when_hours_are_spent(
     lab: Lab, given: int, ended: int, spent: float, over: bool, closed: bool
 ) -> None:
     tasks = [Task(tiny(seed=seed)) for seed in (0, 1)]
-    queue = TimedQueue(ListQueue(tasks), 2.0, Stopwatch(lab.root / "spent"))
+    queue = TimedQueue(ListQueue(tasks), 2.0, Stopwatch(lab.sweep("spent")))
     for task in tasks[:given]:
         assert queue.next() == task
     for task in tasks[:ended]:
@@ -77,10 +77,10 @@ def test_search_continues_with_more_hours(lab: Lab) -> None:
     folder = lab.sweep("budgeted")
     for hours, session, done in ((1.0, 3601.0, 0), (3.0, 0.0, 1 + 4)):
         plan = plan_of(tiny(model=DEEP), "budgeted", axes=axes, search=search, hours=hours)
-        pretender, watch = Pretender(lab, 1), Stopwatch(folder.spent_path)
+        pretender, watch = Pretender(lab, 1), Stopwatch(folder)
         watch._started -= session
         pretender.run(TimedQueue(SearchQueue(lab, plan), plan.hours, watch))
         watch.note(now=True)
         assert len(pretender.done) == done
-    assert seconds_spent(folder.spent_path) == pytest.approx(3601, abs=60)
+    assert folder.seconds_spent() == pytest.approx(3601, abs=60)
     assert hours_text(folder, 3.0) == "3 h (1 h spent)" and hours_text(folder, None) == ""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.table import Table
 
-from tread_lab.terminal.console import answers, notices, show_lines
+from tread_lab.terminal.console import answers, notices
 
 
 class Screen:
@@ -27,8 +27,6 @@ class Screen:
         shown = show(*args, **more)
         if isinstance(shown, Table):
             answers.print(shown)
-        elif isinstance(shown, Iterator | list):
-            show_lines(answers, shown)
         out, err = self._capsys.readouterr()
         lines = [*out.splitlines(), *(f"stderr: {line}" for line in err.splitlines())]
         text = "\n".join(line.rstrip() for line in lines).replace(str(self._folder), "FOLDER")

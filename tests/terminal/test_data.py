@@ -1,20 +1,16 @@
-"""What making data sets prints: how far it is, its rate, what it holds, its settings."""
+"""What making data sets prints: what it holds, its settings, its scales."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.terminal.conftest import Screen
 from tread_lab.data.measure import Measured
-from tread_lab.data.packed import Steps
-from tread_lab.terminal.data import show_measured, show_packed
-from tread_lab.terminal.progress import progress_line
+from tread_lab.terminal.data import data_settings, show_measured
 
 MANIFEST: dict[str, Any] = {
     "made_with": {"scale": 0.18215, "classes": 1000},
@@ -30,68 +26,35 @@ MEASURED = Measured(
 
 
 @pytest.mark.parametrize(
-    ("step", "seconds", "line"),
+    ("changes", "settings"),
     [
-        (Steps(0, 100), 9.0, "0/100 images"),
-        (Steps(50, 1000, 1), 1.0, "50/1,000 images, 1 damaged"),
-        (Steps(1234, 5678), 1.99, "1,234/5,678 images"),
-        (Steps(1234, 5678), 2.0, "1,234/5,678 images, 617/s, 7 s left"),
-        (Steps(100, 5678, 3), 81.0, "100/5,678 images, 1.23/s, 75 min left, 3 damaged"),
+        ({}, {"classes": 1000, "decoder_scale": 0.18215}),
+        ({"made_with": {}}, {"classes": 7}),
+        (
+            {"made_with": {"packed": "shards", "scaled": True}},
+            {"classes": 7, "scale": 1, "decoder_scale": 0.18215},
+        ),
+        ({"made_with": {"packed": "folder"}, "latent": [16, 4, 4]}, {"classes": 7}),
+        (
+            {"files": {"statistics.json": {"bytes": 1500}}},
+            {"classes": 1000, "scale": 1, "normalise": "true"},
+        ),
+        ({"made_with": {"decoder_range": "unit"}}, {"classes": 7, "decoder_range": "unit"}),
     ],
 )
-@pytest.mark.parametrize("earlier", [0, 60])
-def test_progress_says_damage_and_after_two_seconds_rate_and_time_left(
-    step: Steps, seconds: float, line: str, earlier: int
+def test_settings_follow_from_the_manifest(
+    changes: dict[str, Any], settings: dict[str, Any]
 ) -> None:
-    """The rate is that of this session."""
-    resumed = step._replace(done=step.done + earlier, total=step.total + earlier)
-    line = line.replace(f"{step.done:,}/{step.total:,}", f"{resumed.done:,}/{resumed.total:,}")
-    assert progress_line(resumed, "images", seconds, earlier=earlier) == line
+    channels, size, _ = changes.get("latent", MANIFEST["latent"])
+    named = {"source": "latents", "path": Path("x"), "channels": channels, "size": size}
+    assert data_settings(Path("x"), {**MANIFEST, **changes}) == {**named, **settings}
 
 
-def test_a_packed_set_is_shown_with_its_settings(screen: Screen) -> None:
-    statistics = {"statistics.json": {"bytes": 1500}, "b.npy": {"bytes": 500}}
-    for title, changes in {
-        "two images are damaged": {},
-        "whole, its classes those of its labels": {"made_with": {}, "damaged": 0, "samples": 1},
-        "packed of scaled shards": {"made_with": {"packed": "shards", "scaled": True}},
-        "encoded today": {"made_with": {"encoder": {}, "files": "0123"}},
-        "packed of a folder": {"made_with": {"packed": "folder"}},
-        "packed of a folder, 16 channels": {
-            "made_with": {"packed": "folder"}, "latent": [16, 4, 4]
-        },
-        "with statistics": {
-            "made_with": {"packed": "safetensors", "scaled": True}, "files": statistics
-        },
-        "with statistics, encoded": {"files": statistics},
-        "with a range": {"made_with": {"decoder_range": "[0, 1]"}},
-    }.items():  # fmt: skip
-        screen(title, show_packed, Path("latents"), {**MANIFEST, **changes}, as_json=False)
-    screen("for scripts", show_packed, Path("latents"), MANIFEST, as_json=True)
-
-
-def test_measured_values_are_a_table_and_scales(screen: Screen) -> None:
-    for title, changes in {
-        "a class without samples": {},
-        "classes of one size, no spread of an encoder": {"counts": (4, 4), "spread": 0.0},
-        "classes of two sizes": {"counts": (1, 2, 1)},
-        "many digits": {
-            "counts": (2000, 1000, 2000), "mean_C": np.array([0.123456789]),
-            "deviation_C": np.array([5.123456789]), "spread": 0.0123456789,
-            "deviation": 5.123456789, "lowest": -9.87654321, "highest": 8.76543219,
-        },
-        "a fifth more than latents of SD": {"deviation": 6.1},
-        "a fifth less": {"deviation": 4.1},
-        "more than a fifth more": {"deviation": 6.2},
-        "more than a fifth less": {"deviation": 4.0},
-    }.items():  # fmt: skip
-        screen(title, show_measured, replace(MEASURED, **changes), as_json=False)
-    screen("for scripts", show_measured, MEASURED, as_json=True)
-
-
-def steps(clock: Any, *seconds: float) -> Iterator[Steps]:
-    """Steps of 100 samples each, at these seconds after the start."""
-    yield Steps(0, 1000)
-    for number, second in enumerate(seconds, start=1):
-        clock.now = 100.0 + second
-        yield Steps(100 * number, 1000)
+def test_measured_values_are_a_table_and_scales(capsys: pytest.CaptureFixture[str]) -> None:
+    show_measured(MEASURED, as_json=False)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "6 samples of 2x4x4, 3 of 4 labels, 1 to 3 of each" in text
+    assert "scale for a deviation of 0.5 (EDM): 0.1; of 1: 0.2" in text
+    show_measured(MEASURED, as_json=True)
+    tree = json.loads(capsys.readouterr().out)
+    assert tree["mean_C"] == [0.5, -1.0] and tree["scale"] == {"edm": 0.1, "flow": 0.2}

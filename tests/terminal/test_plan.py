@@ -5,31 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from tests.sweep.plans import HELDOUT, plan_of
-from tests.synthetic import small, tiny_spec, write_sweep
-from tests.terminal.conftest import Screen
+from tests.pretender import ended_run
+from tests.sweep.plans import plan_of
+from tests.synthetic import tiny_spec
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Judgement, Suggestion
-from tread_lab.sweep.plan.forecast import RemainingTime
+from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.terminal.console import answers
-from tread_lab.terminal.plan import (
-    Measurement,
-    hours_lines,
-    show_measurements,
-    show_plan,
-)
+from tread_lab.terminal.plan import show_plan
 
-SEARCH = {"trials": 2, "startup": 2, "objectives": ["heldout/loss"]}
 SPACE = {"route": {"start": "0..3", "end": "4..7"}}
-LATENTS = {"source": "latents", "path": "x", "channels": 4, "size": 32, "classes": 10}
-
-
-def samples(weight: float, **more: Any) -> dict[str, Any]:
-    sampler = {"guidance": weight, **more.pop("sampler", {})}
-    return {"samples": {"metrics": ["fd"], "count": 1000, "sampler": sampler, **more}}
+STAGES = {"heldout_loss": {"images": 8, "levels": 2, "at": [100, "end"]}}
+WIDE = {"route": {"start": "0..2", "end": "1..2"}, "train.batch": [8, 16]}
+SEARCH = {"trials": 6, "startup": 3, "objectives": ["heldout/loss"], "parallel": 3}
+PARENT = {"then": {"routes": [], "train": {"steps": 10}}}
+SPARSE = {"samples": {"sampler": {"guidance": {"weight": 2, "weak": {"rate": 0.9}}}}}
 
 
 def placements(**more: Any) -> Plan:
@@ -37,134 +29,59 @@ def placements(**more: Any) -> Plan:
     return plan_of(tiny_spec(None), "placement", **{"axes": {"route": ["2->8", "0->4"]}, **more})
 
 
-def show(out: Console, plan: Plan, lab: Lab, remaining: RemainingTime | None = None) -> None:
-    """Show a plan whose time is not known."""
-    show_plan(out, plan, lab, remaining or RemainingTime(None, 3), 2)
-
-
-def test_a_plan_shows_its_question_its_runs_what_is_left_out_and_their_cost(
-    lab: Lab, screen: Screen
-) -> None:
-    wide = {"route": {"start": "0..2", "end": "1..2"}, "train.batch": [8, 16]}
-    stages = {"heldout_loss": {"images": 8, "levels": 2, "at": [100, "end"]}}
-    three = [samples(1, at=[100, "end"]), samples(2), samples(3), stages, "layer_similarity"]
-    rows = {"route": ["2->8"], "rate": [0, 0.5], "model.width": [32, 64]}
-    kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
-    for title, plan in {
-        "a question": placements(question="Where?"),
-        "an fp32 block": placements(
-            axes={"route": ["2->8"], "precision": ["bf16"], "fp32_block": ["j+1"]}
-        ),
-        "cells left out, measured in training": placements(
-            axes=wide, where="start < end", seeds=[0, 1], evaluate=three
-        ),
-        "cells that are the run of a baseline, several models": placements(axes=rows),
-        "a parent": placements(
-            axes={"route": ["2->8"]}, fixed={"then": {"routes": [], "train": {"steps": 10}}}
-        ),
-        "one source of data": placements(
-            axes={"route": ["2->8"], "data": [LATENTS]}, evaluate=[kid]
-        ),
-        "two sources": placements(axes={"route": ["2->8"], "data": [LATENTS, {}]}, evaluate=[kid]),
-    }.items():  # fmt: skip
-        screen(title, show, answers, plan, lab)
-
-
-def test_a_run_that_others_start_from_is_asked_for_no_images(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Guidance by routed branches takes the routes of a run; its parent may have none."""
-    sparse = {"weight": 2, "strong": {"rate": 0.3}, "weak": {"rate": 0.9}}
-    plan = placements(
-        axes={}, baseline=None, fixed={"then": {"routes": ["2->8"]}},
-        evaluate=[samples(1), samples(1, sampler={"guidance": sparse})],
-    )  # fmt: skip
-    show(answers, plan, lab)
-    assert "2 runs of tiny" in capsys.readouterr().out
-
-
-def test_the_time_left_stands_behind_the_flops(lab: Lab, screen: Screen) -> None:
-    for title, remaining in {
-        "all done": RemainingTime(0.0, 0),
-        "one run, no time": RemainingTime(None, 1),
-        "earlier runs": RemainingTime(60.0, 1, "from 3 earlier runs"),
-        "two runs": RemainingTime(7200.0, 2),
-        "one of them trained": RemainingTime(7200.0, 2, "", 1),
-    }.items():
-        screen(title, show, answers, placements(axes={}), lab, remaining)
-
-
-def test_a_search_says_its_space_and_what_is_to_come(lab: Lab, screen: Screen) -> None:
-    search = {"trials": 6, "startup": 3, "objectives": ["heldout/loss", "cost/train_flops"],
-              "parallel": 3}  # fmt: skip
-    plan = placements(axes=SPACE, search=search, seeds=[0, 1])
-    screen("none suggested", show, answers, plan, lab)
-    for number, cell in enumerate(plan.space[:2]):
-        lab.sweep(plan.name).add_suggestion(Suggestion(number, cell, ()))
-    screen("two suggested", show, answers, plan, lab)
-
-
-def test_a_run_that_this_sweep_stopped_early_is_shown_so(lab: Lab, screen: Screen) -> None:
-    write_sweep(lab.root, small(states={(2, 8): "interrupted"}))
-    plan = placements(stop_early="asha")
-    folder = lab.sweep("placement")
-    folder.add_judgement(Judgement(plan.tasks[1].run, 7, 0.5))
-    screen("two runs were done", show, answers, plan, lab)
-
-
-@pytest.mark.parametrize(("runs", "last"), [(40, []), (41, ["... and 1 more"])])
-def test_more_than_40_runs_are_counted(
-    runs: int, last: list[str], lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    routes = [f"{i}->{j}" for i in range(12) for j in range(i, 12)][: runs - 1]
-    show(answers, placements(axes={"route": routes}), lab)
-    assert capsys.readouterr().out.splitlines()[42:-2] == last
+def shown(plan: Plan, lab: Lab, capsys: pytest.CaptureFixture[str]) -> str:
+    show_plan(answers, plan, lab, plan.tasks, Devices.here("cpu"))
+    return " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
-    ("steps", "said", "most"), [(52, "-2.0 steps", "2"), (56, "+1.6 steps", "1.6")]
-)
-def test_it_is_said_whether_a_trial_spends_less_or_more_where_steps_do_not_match(
-    steps: int, said: str, most: str, lab: Lab, capsys: pytest.CaptureFixture[str]
+    ("sweep", "said"),
+    [
+        ({"question": "Where?"}, "placement: Where?"),
+        ({}, "DiT-12x32/2 (238,980 parameters) on fashion16, 400 steps of 16: 1 baseline, "),
+        ({}, "3 runs open, 1 at once; no time is predicted"),
+        ({"axes": WIDE, "where": "start < end"}, "not planned: `where` keeps only start < end"),
+        ({"evaluate": [STAGES]}, "every run is measured at 100, end: heldout_loss"),
+        ({"axes": {"route": ["2->8"], "rate": [0, 0.5]}}, "1 cell: "),
+        ({"axes": {}, "fixed": PARENT, "baseline": None}, "1 parent to start from"),
+        ({"axes": {"route": ["2->8"], "bypass": ["route", "sprint"]}}, "238,980 to 241,092 param"),
+        ({"match": "train_flops"}, "costs equal the baseline's to 0."),
+        ({"axes": SPACE, "search": SEARCH}, "search by tpe: 6 of 16 cells, 0 suggested, 1 run"),
+        ({"hours": 2}, "hours: 2 h (0 h spent)"),
+        ({"axes": {}, "fixed": {"then": {"routes": ["2->8"]}}, "baseline": None,
+          "evaluate": [SPARSE]}, "2 runs of tiny"),
+    ],
+)  # fmt: skip
+def test_plan_shows_what_it_holds(
+    sweep: dict[str, Any], said: str, lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    axes = {"route": ["0->11"], "rate": [0.9], "routes_until": [0.9]}
-    plan = plan_of(tiny_spec(None, steps=steps), "p", axes=axes, match="train_flops")
-    show(answers, plan, lab)
-    shown = capsys.readouterr().out
-    assert f" spends {said} of its baseline's: nothing is nearer" in shown
-    assert f" spends what its baseline spends, to {most} of a step" in shown
-    show(answers, placements(match="train_flops"), lab)
-    shown = capsys.readouterr().out
-    assert ", to 0." in shown and "nothing is nearer" not in shown
+    assert said in shown(placements(**sweep), lab, capsys)
 
 
-def test_what_is_measured_already_takes_no_more_time(screen: Screen) -> None:
-    found = [
-        Measurement("a", "fd@1k", 1000, done=True),
-        Measurement("b", "fd@1k", 1000, done=False),
-        Measurement("b", "heldout_loss", 32, done=False),
-    ]
-    screen("two are left", show_measurements, found, as_json=False)
-    screen("none is left", show_measurements, found[:1], as_json=False)
+def test_search_counts_its_suggestions(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = placements(axes=SPACE, search=SEARCH, baseline=None)
+    assert plan.tasks == ()
+    lab.sweep(plan.name).add_suggestion(Suggestion(0, plan.space[0], ()))
+    assert "6 of 16 cells, 1 suggested" in shown(plan, lab, capsys)
 
 
-def test_what_a_search_may_run_counts_where_nothing_is_certain(lab: Lab, screen: Screen) -> None:
-    """Its size, models, data and evaluations are then those of all cells."""
-    kid = {"samples": {"metrics": ["kid"], "count": 1000, "at": [100, "end"]}}
-    own = placements(
-        axes={**SPACE, "model.width": [32, 64]}, search=SEARCH, baseline=None,
-        evaluate=[HELDOUT, kid], fixed={"data": LATENTS},
-    )  # fmt: skip
-    assert own.tasks == ()
-    screen("plan", show, answers, own, lab)
+def test_early_stop_shows_as_stopped(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = placements(stop_early="asha")
+    lab.run(plan.tasks[1].run).create(plan.tasks[1].spec)
+    lab.run(plan.tasks[1].run).log_path.touch()
+    lab.sweep("placement").add_judgement(Judgement(plan.tasks[1].run, 7, 0.5))
+    text = shown(plan, lab, capsys)
+    assert " stopped " in text and "does not rank placements" in text
 
 
-def test_a_network_of_two_bypasses_has_the_parameters_of_both(lab: Lab) -> None:
-    both = placements(axes={"route": ["2->8"], "bypass": ["route", "sprint"]})
-    lines = [*hours_lines(both, RemainingTime(None, 3))]
-    assert lines == ["parameters: DiT-12x32/2 238,980 to 241,092"]
+def test_long_plans_count_the_rest(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    routes = [f"{i}->{j}" for i in range(12) for j in range(i, 12)][:40]
+    assert "... and 1 more" in shown(placements(axes={"route": routes}), lab, capsys)
 
 
-def test_known_times_add_up_to_device_hours(lab: Lab) -> None:
-    remaining = RemainingTime(1800.0, 2, "from 3 earlier runs", device_seconds=7200.0)
-    assert "2 device-hours with evaluations" in hours_lines(placements(), remaining)
+def test_finished_plan_says_so(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = placements(evaluate=[])
+    for task in plan.tasks:
+        ended_run(lab, task.spec, step=400)
+    show_plan(answers, plan, lab, plan.open_tasks(lab), Devices.here("cpu"))
+    assert "everything is done" in " ".join(capsys.readouterr().out.split())

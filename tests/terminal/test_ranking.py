@@ -13,7 +13,6 @@ from tests.four_sweeps import made_frame
 from tests.synthetic import small, write_sweep
 from tests.terminal.conftest import Screen
 from tread_lab.frames import trials_frame
-from tread_lab.records import provenance
 from tread_lab.records.lab import Lab
 from tread_lab.terminal import ranking
 from tread_lab.terminal.ranking import show_places, show_ranking
@@ -73,7 +72,7 @@ def test_the_best_cell_is_first_with_its_interval(rank: Any, monkeypatch: Any) -
     rank("few runs have the FD", foreign)
     foreign.attrs["foreign"] = ["fd@1k"]
     rank("they were given it by another sweep", foreign)
-    monkeypatch.setattr(provenance, "provenance_differences", lambda made: ["code a and code b"])
+    monkeypatch.setattr(ranking, "mixtures", lambda lab, runs: ["code a and code b"])
     rank("the baseline is lost and code is mixed", gaps(state=["failed", *["completed"] * 3]))
     rank("a row for each metric, code is mixed", samples(2, 7))
 

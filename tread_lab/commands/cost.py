@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
-from tread_lab.commands.options import DONE, Cost
-from tread_lab.commands.resolve import run_spec
-from tread_lab.config.load import load_experiment
-from tread_lab.cost.report import report, table
+from tread_lab.commands.options import DONE, AsJson, Overrides, Rate, Routes
 from tread_lab.records.lab import Lab
-from tread_lab.sweep.plan.plan import with_whole_parents
-from tread_lab.terminal.console import show_pairs
 
 
-def cost(options: Cost) -> int:
-    """Print parameters, MACs, FLOPs and speed-up; return the exit code."""
-    model = options.model
-    experiment, overrides = options.experiment, options.overrides
+def cost(
+    experiment: Annotated[
+        str | None, "a base run (default: tiny; b2_imagenet256 with --model)"
+    ] = None,
+    overrides: Overrides = (),
+    *,
+    model: Annotated[str | None, "e.g. DiT-XL/2 (default: the model of the experiment)"] = None,
+    route: Routes = None,
+    rate: Rate = None,
+    as_json: AsJson = False,
+) -> int:
+    """Compute parameters, MACs, FLOPs, speed-up.
+
+    Example: tread-lab cost --route "2->B-4"
+    """
+    from tread_lab.commands.resolve import run_spec
+    from tread_lab.config.load import load_experiment
+    from tread_lab.cost.report import report, table
+    from tread_lab.sweep.plan.plan import with_whole_parents
+    from tread_lab.terminal.console import show_pairs
+
     if experiment and ("=" in experiment or experiment.startswith("~")):
         overrides, experiment = [experiment, *overrides], None
     lightning = (model or "").startswith("LightningDiT")  # of latents 32x16x16
@@ -24,9 +37,9 @@ def cost(options: Cost) -> int:
     name = experiment or (of_model if model else "tiny")
     named_model = [f"model={model}"] if model else []
     loaded = with_whole_parents(load_experiment(name, [*overrides, *named_model]), Lab.at())
-    spec = run_spec(loaded, options.route, options.rate)
-    if options.as_json:
+    spec = run_spec(loaded, route, rate)
+    if as_json:
         print(json.dumps(report(spec), indent=1))
-        return DONE
-    show_pairs([("experiment", f"{name}, {spec.tokens} tokens"), *table(spec)])
+    else:
+        show_pairs([("experiment", f"{name}, {spec.tokens} tokens"), *table(spec)])
     return DONE

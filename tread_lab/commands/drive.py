@@ -5,52 +5,56 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
-from tread_lab.commands.declare import words_of
-from tread_lab.commands.launch import Launch, show
 from tread_lab.commands.mlflow_view import MLFLOW, sync_if_possible, tracked
-from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED, Sweep
+from tread_lab.commands.options import DONE, INTERRUPTED, UNFINISHED
 from tread_lab.records.lab import Lab
 from tread_lab.records.sweep_folder import Stopwatch
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.sweep.early_stopping import EarlyStopping
+from tread_lab.specs.labels import run_labels
+from tread_lab.sweep.plan.devices import Devices
 from tread_lab.sweep.plan.forecast import task_flops
 from tread_lab.sweep.plan.plan import Plan
 from tread_lab.sweep.plan.storage import store_plan
 from tread_lab.sweep.preflight import check_references, preflight
 from tread_lab.sweep.queues import ListQueue, TaskQueue, TimedQueue
-from tread_lab.sweep.resources import make_runner
-from tread_lab.sweep.runner import Interrupted
+from tread_lab.sweep.runner import Interrupted, Runner
 from tread_lab.sweep.task import Task
-from tread_lab.terminal.console import notices, say, show_lines
-from tread_lab.terminal.live_progress import sweep_progress
+from tread_lab.terminal.console import notices, say
+from tread_lab.terminal.plan import show_plan
+from tread_lab.terminal.progress import tasks_progress
 from tread_lab.terminal.status import show_unfinished
 
 
-def drive(launch: Launch) -> int:
+def drive(
+    lab: Lab,
+    plan: Plan,
+    open_tasks: Sequence[Task],
+    devices: Devices,
+    runner: Runner,
+    *,
+    tracker: str,
+    as_json: bool,
+) -> int:
     """Run what is open under the sweep's lock, then conclude; return the exit code.
 
     Raises:
         Unavailable: the disk is full or the cluster is lost.
         UserError: a mistake of some runs, raised once the others have ended.
     """
-    options, lab, plan = launch.options, launch.lab, launch.plan
-    folder, open_tasks = lab.sweep(plan.name), launch.open_tasks
+    folder, mistake = lab.sweep(plan.name), None
     check_references((lab.run(task.run), task.evaluations) for task in plan.possible_tasks)
-    show_lines(notices, preflight(open_tasks, launch.devices))
+    say(*preflight(open_tasks, devices))
     with folder.lock():
         store_plan(folder, plan)
-        folder.keep_command(_command(options, lab))
         if plan.stop_early is None:  # all runs go on
             shutil.rmtree(folder.judged_path, ignore_errors=True)
-        show(launch, notices)
+        show_plan(notices, plan, lab, open_tasks, devices)
         queue = _queue(lab, plan, open_tasks)
-        mistake = None
         try:
             if not queue.finished:  # a search may have work where no run is open
                 folder.drawn_path.unlink(missing_ok=True)  # first: this process may be killed
-                _execute(launch, queue)
+                _execute(lab, plan, open_tasks, runner, queue, tracker)
         except Interrupted:
             if not queue.stop:  # else the hours are over, as was asked
                 say(
@@ -62,34 +66,28 @@ def drive(launch: Launch) -> int:
             raise
         except UserError as error:  # of some runs; the others are done
             mistake = error
-        code = _conclude(launch, queue)
+        code = _conclude(lab, plan.name, queue, mlflow=tracker == MLFLOW, as_json=as_json)
         if mistake is not None:
             raise mistake
         return code
 
 
-def _command(options: Sweep, lab: Lab) -> list[str]:
-    """Return the words after `tread-lab` that go on with the sweep, in this folder."""
-    here = replace(options, root=str(lab.root))
-    flags = words_of(here, Sweep, without=("--plan", "--json", "--retry-failed"))
-    return ["sweep", options.file, *options.overrides, *flags]
-
-
-def _execute(launch: Launch, queue: TimedQueue) -> None:
+def _execute(
+    lab: Lab,
+    plan: Plan,
+    open_tasks: Sequence[Task],
+    runner: Runner,
+    queue: TimedQueue,
+    tracker: str,
+) -> None:
     """Run the tasks of the queue, with live progress and a tracker beside them."""
-    lab, plan, open_tasks = launch.lab, launch.plan, launch.open_tasks
-    runner = make_runner(
-        launch.options.executor,
-        launch.resources,
-        runs_per_device=launch.devices.runs_per_device,
-        hang_timeout=launch.options.hang_timeout,
-        early=EarlyStopping.of(plan, lab),
-    )
+    folder, labels = lab.sweep(plan.name), run_labels(plan.possible_trials)
+    shown = tasks_progress(open_tasks, lab, plan.possible_tasks, labels, page=folder.time_left_path)
     with ExitStack() as stack:
         # `figures` may have drawn meanwhile what there was.
-        stack.callback(lab.sweep(plan.name).drawn_path.unlink, missing_ok=True)
-        stack.enter_context(tracked(lab, plan.name, launch.options.tracker))
-        watch = stack.enter_context(sweep_progress(plan, open_tasks, lab, launch.devices.slots))
+        stack.callback(folder.drawn_path.unlink, missing_ok=True)
+        stack.enter_context(tracked(lab, plan.name, tracker))
+        watch = stack.enter_context(shown)
         stack.callback(queue.watch.note, now=True)
         runner.run(lab, queue, watch)
 
@@ -110,21 +108,20 @@ def _queue(lab: Lab, plan: Plan, tasks: Sequence[Task]) -> TimedQueue:
         from tread_lab.sweep.search.search_queue import SearchQueue  # imports optuna
 
         queue = SearchQueue(lab, plan)
-    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name).spent_path))
+    return TimedQueue(queue, plan.hours, Stopwatch(lab.sweep(plan.name)))
 
 
-def _conclude(launch: Launch, queue: TimedQueue) -> int:
+def _conclude(lab: Lab, name: str, queue: TimedQueue, *, mlflow: bool, as_json: bool) -> int:
     """Draw the figures, sync MLflow, show the ranking; return the exit code."""
     from tread_lab.analysis.figures.catalogue import write_figures  # imports matplotlib
     from tread_lab.terminal.ranking import show_places, show_ranking  # imports pandas
 
-    options, lab, name = launch.options, launch.lab, launch.plan.name
     folder = lab.sweep(name)
     figures = [] if folder.drawn else write_figures(lab, name)
-    if options.tracker == MLFLOW:
+    if mlflow:
         sync_if_possible(lab, name)
-    show_ranking(lab, name, as_json=options.as_json)
-    show_places(lab, folder, figures, mlflow=options.tracker == MLFLOW)
+    show_ranking(lab, name, as_json=as_json)
+    show_places(lab, folder, figures, mlflow=mlflow)
     if queue.closed:
         say(f"the hours of {name} are over: {queue.left}")
-    return UNFINISHED if show_unfinished(lab, name, whole=launch.whole) else DONE
+    return UNFINISHED if show_unfinished(lab, name) else DONE

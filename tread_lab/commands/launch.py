@@ -1,56 +1,102 @@
-"""A sweep that is ready to run: its plan, and what carries it out; printed before it starts."""
+"""Plans a sweep, shows what will run, and starts it; a plan alone imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from rich.console import Console
-
-from tread_lab.commands.options import Sweep
+from tread_lab.commands.mlflow_view import check_known
+from tread_lab.commands.options import DONE
+from tread_lab.config.load import load_sweep
 from tread_lab.records.lab import Lab
-from tread_lab.records.sweep_folder import hours_text
-from tread_lab.sweep.plan.devices import Devices
-from tread_lab.sweep.plan.disk import disk_line
-from tread_lab.sweep.plan.forecast import forecast
-from tread_lab.sweep.plan.plan import Plan
-from tread_lab.sweep.resources import RunResources
-from tread_lab.sweep.task import Task
-from tread_lab.terminal.console import show_lines
-from tread_lab.terminal.plan import hours_lines, show_plan
+from tread_lab.records.plan import plan_text
+from tread_lab.specs.evaluation import SamplesSpec
+from tread_lab.specs.metrics import OWN_FEATURES, by_extractor
+from tread_lab.specs.units import counted
+from tread_lab.sweep.data_digests import DataDigests
+from tread_lab.sweep.plan.devices import check_precisions
+from tread_lab.sweep.plan.plan import pending_tasks, plan_sweep, started_tasks
+from tread_lab.sweep.plan.storage import check_edit, plan_with_costs
+from tread_lab.sweep.resources import RunResources, devices_of, make_runner
+from tread_lab.sweep.task import Task, failed, reopen
+from tread_lab.terminal.console import answers, say
+from tread_lab.terminal.plan import show_plan
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A sweep that is ready to run.
+def launch(
+    file: str,
+    overrides: Sequence[str],
+    resources: RunResources,
+    *,
+    only_plan: bool,
+    retry_failed: bool,
+    executor: str,
+    name: str | None,
+    tracker: str,
+    hang_timeout: float | None,
+    as_json: bool,
+    root: str | None,
+) -> int:
+    """Plan a sweep, run what is open, draw and rank; return the exit code."""
+    check_known(tracker)
+    lab = Lab.at(root)
+    file_name, spec, experiment = load_sweep(file, overrides)
+    devices = devices_of(executor, resources)
+    digests = DataDigests(lab, say).named
+    plan = plan_sweep(lab, name or file_name, spec, experiment, devices, digests, say=say)
+    possible = plan.possible_tasks
+    if all(task.spec.data.is_embedded or task.spec.data.digest for task in possible):
+        check_edit(lab.sweep(plan.name), plan)  # else its runs have other names
+    check_precisions((precision for task in possible for precision in _precisions(task)), devices)
+    begun = started_tasks(plan, lab)
+    retried = failed(lab, begun) if retry_failed else []
+    early = None
+    if plan.stop_early is not None:
+        from tread_lab.sweep.early_stopping import EarlyStopping  # torch
 
-    Attributes:
-        options: as typed.
-        begun, open_tasks: the tasks so far, and those with something left to do.
-    """
+        early = EarlyStopping.of(plan, lab, again=[task.run for task in retried])
+    if retry_failed:
+        say(f"running {counted(len(retried), 'failed run')} again" if retried else "no run failed")
+    if not only_plan:
+        from tread_lab.commands.drive import drive  # torch
 
-    options: Sweep
-    lab: Lab
-    plan: Plan
-    begun: Sequence[Task]
-    open_tasks: Sequence[Task]
-    resources: RunResources
-    devices: Devices
+        reopen(lab, retried)
+        runner = make_runner(
+            executor,
+            resources,
+            runs_per_device=devices.runs_per_device,
+            hang_timeout=hang_timeout,
+            early=early,
+        )
+        open_tasks = pending_tasks(plan, lab)
+        return drive(lab, plan, open_tasks, devices, runner, tracker=tracker, as_json=as_json)
+    pending = pending_tasks(plan, lab)
+    tasks, runs = {t.run: t for t in (*begun, *pending)}, {t.run for t in (*pending, *retried)}
+    open_tasks = [task for run, task in tasks.items() if run in runs]
+    if any(map(_reads_files, open_tasks)):
+        from tread_lab.sweep.preflight import missing_files  # torch
 
-    @property
-    def whole(self) -> set[str]:
-        """The runs that were complete, with every file as it was written."""
-        return {task.run for task in self.begun} - {task.run for task in self.open_tasks}
+        say(*missing_files(open_tasks))
+    if as_json:
+        print(plan_text(plan_with_costs(plan)), end="")
+    else:
+        show_plan(answers, plan, lab, open_tasks, devices)
+    return DONE
 
 
-def show(launch: Launch, out: Console) -> None:
-    """Print what will run and what it will take; on stdout where only the plan is asked for."""
-    plan, lab, slots = launch.plan, launch.lab, launch.devices.slots
-    remaining = forecast(lab, launch.open_tasks, launch.devices)
-    show_plan(out, plan, lab, remaining, slots)
-    if launch.open_tasks:
-        show_lines(out, [disk_line(launch.open_tasks, lab)])
-    if launch.options.plan:
-        show_lines(out, hours_lines(plan, remaining))
-    if limit := hours_text(lab.sweep(plan.name), plan.hours):
-        show_lines(out, [f"hours: {limit}"])
+def _precisions(task: Task) -> list[str]:
+    """Return the precisions of training and of sampling."""
+    samples = (spec for spec in task.evaluations if isinstance(spec, SamplesSpec))
+    return [task.spec.precision, *(spec.sampler.precision for spec in samples)]
+
+
+def _reads_files(task: Task) -> bool:
+    """Return whether a task reads files that are not shipped with this package."""
+    data, systems = task.spec.data, (task.spec.repa, task.spec.captions)
+    shipped = {*OWN_FEATURES.values()}
+    samples = [spec for spec in task.evaluations if isinstance(spec, SamplesSpec)]
+    return (
+        not data.is_embedded
+        or any(part is not None for part in systems)
+        or any(spec.reference is not None for spec in samples)
+        or any(not by_extractor(spec.metrics, data.source).keys() <= shipped for spec in samples)
+    )

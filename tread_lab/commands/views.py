@@ -1,56 +1,106 @@
-"""The commands that show results: figures, report, dashboard and MLflow's pages."""
+"""The commands that show and export results: figures, report, dashboard, ui and export."""
 
 from __future__ import annotations
 
-from tread_lab.commands.options import DONE, Dashboard, Figures, Report, Ui
+from pathlib import Path
+from typing import Annotated
+
+from tread_lab.commands.options import DONE, Host, OneSweep, Root
 from tread_lab.records.lab import Lab
-from tread_lab.terminal.console import say
 
 
-def figures(options: Figures) -> int:
-    """Draw every figure that a sweep's records support, print the paths; return the exit code."""
+def figures(name: OneSweep, *, root: Root = None) -> int:
+    """Draw the paper's figures, and print their paths.
+
+    Example: tread-lab figures route_placement
+    """
     from tread_lab.analysis.figures.catalogue import write_figures
 
-    lab = Lab.existing(options.root)
-    for path in write_figures(lab, lab.known_sweep(options.name).name):
+    lab = Lab.existing(root)
+    for path in write_figures(lab, lab.known_sweep(name).name):
         print(path)
     return DONE
 
 
-def report(options: Report) -> int:
-    """Write the page of a sweep, or of two side by side, print its path; return the exit code."""
+def report(
+    name: OneSweep,
+    other: Annotated[str | None, "a second sweep, compared cell by cell"] = None,
+    *,
+    output: Annotated[Path | None, "the file (default: report.html beside the plan)"] = None,
+    root: Root = None,
+) -> int:
+    """Write one HTML file about a sweep, or about two side by side.
+
+    Example: tread-lab report route_placement
+    """
     from tread_lab.dashboards.contents import page_file
     from tread_lab.dashboards.versus import versus_file
     from tread_lab.records.durable import write_text
 
-    lab = Lab.existing(options.root)
-    folder = lab.known_sweep(options.name)
-    if options.other is None:
+    lab = Lab.existing(root)
+    folder = lab.known_sweep(name)
+    if other is None:
         path, text = folder.path / "report.html", page_file(lab, folder.name)
     else:
-        path = folder.path / f"report-{options.other}.html"
-        text = versus_file(lab, folder.name, options.other)
-    path = options.output or path
+        path = folder.path / f"report-{other}.html"
+        text = versus_file(lab, folder.name, other)
+    path = output or path
     write_text(path, text)
     print(path)
     return DONE
 
 
-def dashboard(options: Dashboard) -> int:
-    """Serve the dashboard, also of a lab without a sweep; return the exit code."""
-    from tread_lab.dashboards.server import serve
+def dashboard(
+    *,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, "port to listen on (8600)", {"type": int}] = 8600,
+    root: Root = None,
+) -> int:
+    """Follow sweeps in the browser.
 
-    serve(Lab.at(options.root), host=options.host, port=options.port, say=say)
+    Example: tread-lab dashboard --port 8601
+    """
+    from tread_lab.dashboards.server import serve
+    from tread_lab.terminal.console import say
+
+    serve(Lab.at(root), host=host, port=port, say=say)
     return DONE
 
 
-def ui(options: Ui) -> int:
-    """Bring the MLflow store up to date and serve its pages; return the exit code."""
+def ui(
+    *,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, "port to listen on (5000)", {"type": int}] = 5000,
+    root: Root = None,
+) -> int:
+    """Open the MLflow pages of this lab.
+
+    Example: tread-lab ui --port 5001
+    """
     from tread_lab.commands.mlflow_view import sync_if_possible
     from tread_lab.tracking.store import ui as serve_ui
 
-    lab = Lab.existing(options.root)
+    lab = Lab.existing(root)
     for name in lab.sweeps():
         sync_if_possible(lab, name)
-    serve_ui(lab, host=options.host, port=options.port)
+    serve_ui(lab, host=host, port=port)
+    return DONE
+
+
+def export(
+    name: Annotated[str, "a run; the first letters of its name are enough", {"metavar": "RUN"}],
+    out: Annotated[Path, "a new folder"],
+    *,
+    step: Annotated[int | None, "step of a kept checkpoint (default: the last)"] = None,
+    root: Root = None,
+) -> int:
+    """Write a run's EMA weights.
+
+    Example: tread-lab export 3f2a weights --step 50000
+    """
+    from tread_lab.evaluate.export import export as write_export
+    from tread_lab.specs.units import amount
+
+    for file, size in write_export(Lab.existing(root).known_run(name), out, step=step).items():
+        print(f"{out / file}: {amount(size)}")
     return DONE

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
-
-
-def checksum(text: str) -> str:
-    """Eight hexadecimal digits."""
-    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def digest(content: str | bytes) -> str:

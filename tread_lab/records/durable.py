@@ -8,7 +8,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +65,6 @@ def write_text(path: Path, text: str) -> None:
     """Write `text` to `path`, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def write_parts(path: Path, parts: Iterable[str]) -> None:
-    """Write a large text in parts, whole or not at all."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(parts)
 
 
 def write_json(path: Path, value: Any) -> None:

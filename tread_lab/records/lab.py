@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
-from tread_lab.records.durable import writing
-from tread_lab.records.locks import exclusive
 from tread_lab.records.run_folder import EXPORTED, RunFolder, safe
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import UserError, suggest
 from tread_lab.specs.run import RunSpec
 from tread_lab.specs.signature import signature
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -49,18 +43,6 @@ class Lab:
             what = "is a file, no lab" if lab.root.exists() else "does not exist"
             raise UserError(f"{lab.root} {what}; `--root` names the folder of a lab")
         return lab
-
-    def check_writable(self) -> None:
-        """Check that files can be written and locked at the root, or where it would be made; leave
-        none.
-
-        Raises:
-            UserError: they cannot.
-        """
-        folder = next(path for path in (self.root, *self.root.parents) if path.exists())
-        with writing(self.root), TemporaryDirectory(prefix=".tread-lab-", dir=folder) as made:
-            with exclusive(Path(made, "lock"), "the lock of a check"):
-                pass
 
     @property
     def mlflow_uri(self) -> str:
@@ -116,23 +98,6 @@ class Lab:
         """Return the names of all planned sweeps."""
         return sorted(path.parent.name for path in self.root.glob("sweeps/*/plan.json"))
 
-    def of_sweeps(
-        self, read: Callable[[SweepFolder], T], problems: list[UserError] | None = None
-    ) -> dict[str, T]:
-        """Return what `read` makes of each sweep; one that cannot be read disables no other.
-
-        Args:
-            problems: where the line of each such sweep is added.
-        """
-        made: dict[str, T] = {}
-        for name in self.sweeps():
-            try:
-                made[name] = read(self.sweep(name))
-            except UserError as error:
-                if problems is not None:
-                    problems.append(error.at(f"sweep {name}"))
-        return made
-
 
 def with_parents(tree: Any, lab: Lab) -> Any:
     """Return the tree with the spec of every parent that it names by (a prefix of) its signature,
@@ -167,7 +132,7 @@ def _whole_start(start: Mapping[str, Any], lab: Lab) -> dict[str, Any]:
     named = {**start, "file": str(path), "digest": digest_of(path)}
     if _is_unlabelled(path):
         named["unlabelled"] = True
-    return {k: v for k, v in named.items() if k != "weights" or _averages(path)}
+    return named
 
 
 def _is_unlabelled(path: Path) -> bool:
@@ -175,20 +140,6 @@ def _is_unlabelled(path: Path) -> bool:
     folder = RunFolder(path.parent)
     spec = folder.readable_spec() if folder.exported and path.name == EXPORTED else None
     return spec is not None and not spec.may_know("class")
-
-
-def _averages(path: Path) -> bool:
-    """Return whether a file may hold averaged weights beside raw ones; the names in the header of
-    safetensors tell. In other safetensors it does not matter which of them are asked for."""
-    if path.suffix != ".safetensors":
-        return True
-    try:
-        with path.open("rb") as file:
-            size = min(int.from_bytes(file.read(8), "little"), path.stat().st_size)
-            names = json.loads(file.read(size))
-    except (OSError, ValueError):
-        return True  # it is refused where its weights are read
-    return not isinstance(names, dict) or any(name.startswith("ema/") for name in names)
 
 
 def digest_of(path: Path) -> str:

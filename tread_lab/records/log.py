@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,20 +29,15 @@ def read_lines(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
         if offset:
             file.seek(offset - 1)
             file.readline()
-        for raw in file:
+        for number, raw in enumerate(file, start=1):
             if raw.endswith(b"\n"):
-                yield _parsed(raw, path)
-
-
-def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
-    try:
-        tree: dict[str, Any] = json.loads(raw)
-    except ValueError as error:
-        raise UserError(
-            f"{path}: must hold a JSON value in each line, got {first_line(error)}."
-            " Try deleting the line."
-        ) from None
-    return tree
+                try:
+                    yield json.loads(raw)
+                except ValueError as error:
+                    raise UserError(
+                        f"{path}: must hold a JSON value in each line, got {first_line(error)} in"
+                        f" line {number}. Try deleting the line."
+                    ) from None
 
 
 def open_lines(path: Path) -> IO[str]:
@@ -74,9 +69,8 @@ def append_line(path: Path, tree: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Entry:
-    """One logged value: sequence number, step, key, value and the wall clock in seconds."""
+    """One logged value: step, key, value and the wall clock in seconds."""
 
-    n: int
     step: int
     key: str
     value: float
@@ -84,34 +78,21 @@ class Entry:
 
 
 class LogWriter:
-    """Appends entries to `path`, continuing the sequence that is already there."""
+    """Appends entries to a log."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entries: dict[tuple[str, int], Entry] = {}
-        self._next = 0
-        for entry in read_entries(path):
-            self._note(entry)
         self._file = open_lines(path)
 
     def __call__(self, step: int, **values: float) -> None:
         """Log `key=value` pairs at one step; `/` in keys is written with a dict: `log(1, **d)`."""
-        now = time.time()
-        self._append([Entry(0, step, key, float(value), now) for key, value in values.items()])
-
-    def _append(self, entries: Iterable[Entry]) -> None:
+        now = round(time.time(), 3)
         with writing(self.path):
-            for entry in entries:
-                entry = replace(entry, n=self._next)
-                value = entry.value if math.isfinite(entry.value) else str(entry.value)
-                tree = {**vars(entry), "value": value, "time": round(entry.time, 3)}
+            for key, value in values.items():
+                number = float(value) if math.isfinite(value) else str(float(value))
+                tree = {"step": step, "key": key, "value": number, "time": now}
                 self._file.write(json.dumps(tree) + "\n")
-                self._note(entry)
             self._file.flush()
-
-    def _note(self, entry: Entry) -> None:
-        self._entries[entry.key, entry.step] = entry
-        self._next = max(self._next, entry.n + 1)
 
     def __enter__(self) -> LogWriter:
         return self
@@ -127,10 +108,10 @@ class LogWriter:
 def read_entries(path: Path, offset: int = 0) -> Iterator[Entry]:
     """Yield the entries from byte `offset` on, in file order."""
     for tree in read_lines(path, offset):
-        yield Entry(tree["n"], tree["step"], tree["key"], float(tree["value"]), tree["time"])
+        yield Entry(tree["step"], tree["key"], float(tree["value"]), tree["time"])
 
 
 def latest(entries: Iterable[Entry]) -> list[Entry]:
-    """One entry per (key, step), the last written winning, sorted by step then sequence."""
+    """One entry per (key, step), the last written winning, sorted by step."""
     unique = {(entry.key, entry.step): entry for entry in entries}
-    return sorted(unique.values(), key=lambda entry: (entry.step, entry.n))
+    return sorted(unique.values(), key=lambda entry: entry.step)

@@ -32,7 +32,6 @@ from tread_lab.specs.signature import signature
 from tread_lab.specs.yaml_text import dump_yaml, load_yaml
 
 LOCK = ".claim"  # in the folder of a run or a sweep
-CHECKPOINT = re.compile(r"step-(?P<step>\d{8})-(?P<digest>[0-9a-f]{16})\.safetensors")
 EXPORTED = "model.safetensors"  # the weights in a folder that `tread-lab export` has written
 CONFIG = "config.json"  # beside them: the network, the data and encoders that it saw
 DEFAULTS = "evaluation_defaults.json"  # of a run and of its exported weights
@@ -144,25 +143,25 @@ class RunFolder:
         """
         tree = self.spec_tree()
         if tree is None:
-            lost = "the command that made the run writes it again"
-            raise UserError(f"run {self.name} has no readable spec.yaml in {self.path}; {lost}")
+            raise UserError(f"{self.path / 'spec.yaml'}: must exist. Try the run's own command.")
         try:
             spec = decode(RunSpec, tree)
-            if self.exported and spec.data.path is None and not spec.data.is_embedded:
-                return replace(spec, data=replace(spec.data, path=str(self.path)))
-            return spec
         except UserError as error:
             raise UserError(f"{self.path / 'spec.yaml'}: {error}") from None
+        if self.exported and spec.data.path is None and not spec.data.is_embedded:
+            return replace(spec, data=replace(spec.data, path=str(self.path)))
+        return spec
 
     def trained_with(self) -> dict[str, list[str]]:
         """Return the frozen networks that attempts read, `weights clip-large`, with the digest of
         each; of an export, those of its run."""
         if self.exported:
             return dict((read_json(self.path / CONFIG) or {}).get("trained_with") or {})
+        read = {fact: None for a in self.attempts() for fact in a.fingerprint.items()}
         found = dict[str, list[str]]()
-        for name, digest in (f for a in self.attempts() for f in a.fingerprint.items()):
-            if name.startswith("weights ") and digest not in found.setdefault(name, []):
-                found[name].append(digest)
+        for name, digest in read:
+            if name.startswith("weights "):
+                found.setdefault(name, []).append(digest)
         return found
 
     def readable_spec(self) -> RunSpec | None:
@@ -223,11 +222,8 @@ class RunFolder:
 
     def origin(self) -> list[dict[str, Any]]:
         """Return where and with what each attempt trained."""
-        return [
-            {**attempt.origin, "started": attempt.time, "devices": attempt.devices}
-            for attempt in self.attempts()
-            if attempt.origin
-        ]
+        attempts = [attempt for attempt in self.attempts() if attempt.origin]
+        return [{**a.origin, "started": a.time, "devices": a.devices} for a in attempts]
 
     def finish(self, state: RunState, **facts: Any) -> None:
         """Record the state in which the run has ended; this is written last."""
@@ -245,11 +241,9 @@ class RunFolder:
 
     def step(self) -> int:
         """Return the optimizer steps on record."""
-        result = self.result() or {}
-        if "step" in result:
-            return int(result["step"])
-        entries = self.entries()
-        return entries[-1].step if entries else 0
+        logged = (entry.step for entry in read_entries(self.log_path))
+        step: int | None = (self.result() or {}).get("step")
+        return max(logged, default=0) if step is None else step
 
     def state(self) -> RunState:
         """Return the state of the run by its record and its lock."""
@@ -279,8 +273,7 @@ class RunFolder:
     def end_evaluations(self) -> Iterator[EvaluationFolder]:
         """Yield the finished evaluations of the run's last weights."""
         for evaluation in self.evaluations():
-            tree = evaluation.read()
-            if tree is not None and tree["spec"].get("step") is None:
+            if (tree := evaluation.read()) and tree["spec"].get("step") is None:
                 yield evaluation
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tread_lab.records.attempts import ENDED_WELL, Attempt
 from tread_lab.records.durable import modified
@@ -33,11 +32,6 @@ class RunStatus:
     attempts: tuple[Attempt, ...]
     step: int
     moved: float | None
-
-    def tree(self) -> dict[str, Any]:
-        """Return the status as plain values, for scripts."""
-        attempts = [{"n": a.n, "ended": a.ended, "reason": a.reason} for a in self.attempts]
-        return {**vars(self), "attempts": attempts}
 
 
 def run_status(folder: RunFolder, stopped: Mapping[str, Judgement] | None = None) -> RunStatus:

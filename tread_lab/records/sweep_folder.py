@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
 from tread_lab.records.durable import modified, read_json, write_json
-from tread_lab.records.locks import exclusive, holder, is_held
+from tread_lab.records.locks import exclusive, is_held
 from tread_lab.records.log import append_line, read_lines
 from tread_lab.records.plan import PlanOf, StoredPlan, read_plan
 from tread_lab.records.run_folder import LOCK
@@ -21,7 +19,7 @@ from tread_lab.specs.cell import AnySpec, Cell, Spec, Tree, Trial
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.labels import cell_label
 
-TIME_LEFT_SECONDS = 60.0  # after which what a driver said of its time is old
+_EVERY = 15.0  # seconds between two records of the time; what a kill can lose
 
 
 @dataclass(frozen=True)
@@ -59,15 +57,6 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class DriverCommand:
-    """What runs a sweep: the words after `tread-lab`, in which folder, on which host."""
-
-    words: tuple[str, ...]
-    folder: str
-    host: str
-
-
-@dataclass(frozen=True)
 class SweepFolder:
     """One sweep: its newest plan and what is made from its runs."""
 
@@ -82,17 +71,9 @@ class SweepFolder:
         return self.path / "plan.json"
 
     @property
-    def stamp(self) -> int:
-        """When the plan was written last, in nanoseconds; 0 while there is none."""
-        try:
-            return self.plan_path.stat().st_mtime_ns
-        except OSError:
-            return 0
-
-    @property
-    def suggested(self) -> float:
-        """When a search last added to the plan, in seconds; 0 while it has not."""
-        return modified(self.suggestions_path) or 0.0
+    def stamp(self) -> tuple[float | None, float | None]:
+        """When the plan was written last, and when a search last added to it, in seconds."""
+        return modified(self.plan_path), modified(self.suggestions_path)
 
     @property
     def history_path(self) -> Path:
@@ -141,30 +122,17 @@ class SweepFolder:
     def time_left(self) -> str:
         """Return the time left as the terminal of the driver shows it; empty without a driver."""
         try:
-            fresh = time.time() - self.time_left_path.stat().st_mtime < TIME_LEFT_SECONDS
-            return self.time_left_path.read_text() if fresh else ""
+            return self.time_left_path.read_text() if self.driven else ""
         except OSError:
             return ""
-
-    def keep_command(self, words: Sequence[str]) -> None:
-        """Record how this process was asked to run the sweep."""
-        command = {"words": list(words), "folder": str(Path.cwd()), "host": os.uname().nodename}
-        write_json(self.path / "command.json", command)
-
-    def command(self) -> DriverCommand | None:
-        """Return how the last driver was asked to run the sweep; `None` where that is unknown."""
-        tree = read_json(self.path / "command.json")
-        if tree is None:
-            return None
-        return DriverCommand(tuple(tree["words"]), tree["folder"], tree["host"])
 
     @property
     def suggestions_path(self) -> Path:
         return self.path / "asked.jsonl"
 
-    @property
-    def spent_path(self) -> Path:
-        return self.path / "spent.jsonl"
+    def seconds_spent(self) -> float:
+        """Return how long the commands of the sweep have worked, in seconds."""
+        return float(read_json(self.path / "spent.json") or 0.0)
 
     @property
     def judged_path(self) -> Path:
@@ -201,11 +169,6 @@ class SweepFolder:
         return exclusive(self.path / LOCK, f"sweep {self.name}")
 
     @property
-    def driver(self) -> str:
-        """Who took the lock last, for people: process and host."""
-        return holder(self.path / LOCK)
-
-    @property
     def driven(self) -> bool:
         """Whether a driver works at the sweep."""
         return is_held(self.path / LOCK)
@@ -235,33 +198,18 @@ def state_in_sweep(state: RunState, run: str, stopped: Mapping[str, Judgement]) 
     return RunState.STOPPED if state is RunState.INTERRUPTED and run in stopped else state
 
 
-_EVERY = 15.0  # seconds between two entries; what a kill can lose
-
-
-def seconds_spent(path: Path) -> float:
-    """Return the seconds of all sessions so far."""
-    sessions: dict[str, float] = {}
-    for tree in read_lines(path):
-        name = tree["session"]
-        sessions[name] = max(sessions.get(name, 0.0), float(tree["seconds"]))
-    return sum(sessions.values())
-
-
 def hours_text(folder: SweepFolder, hours: float | None) -> str:
     """Return the limit of a sweep with what of it is spent: `2 h (1.5 h spent)`; "" for none."""
-    if hours is None:
-        return ""
-    spent = seconds_spent(folder.spent_path) / 3600
-    return f"{hours:g} h ({float(f'{spent:.2g}'):g} h spent)"
+    spent = folder.seconds_spent() / 3600
+    return "" if hours is None else f"{hours:g} h ({float(f'{spent:.2g}'):g} h spent)"
 
 
 class Stopwatch:
-    """Measures this session and records it every few seconds; earlier sessions are added."""
+    """Measures this session and records the time of all sessions every few seconds."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.earlier = path, seconds_spent(path)
-        self._session, self._started = uuid.uuid4().hex[:8], time.monotonic()
-        self._written = 0.0
+    def __init__(self, folder: SweepFolder) -> None:
+        self.folder, self.earlier = folder, folder.seconds_spent()
+        self._started = self._written = time.monotonic()
 
     @property
     def seconds(self) -> float:
@@ -269,8 +217,7 @@ class Stopwatch:
         return self.earlier + time.monotonic() - self._started
 
     def note(self, *, now: bool = False) -> None:
-        """Record the time, if the last entry is old or `now` is set."""
-        seconds = time.monotonic() - self._started
-        if now or seconds - self._written > _EVERY:
-            self._written = seconds
-            append_line(self.path, {"session": self._session, "seconds": round(seconds, 1)})
+        """Record the time, if the last record is old or `now` is set."""
+        if now or time.monotonic() - self._written > _EVERY:
+            self._written = time.monotonic()
+            write_json(self.folder.path / "spent.json", round(self.seconds, 1))

@@ -34,25 +34,23 @@ class PlannedSweep:
         Under a search these are the baselines that all cells share.
         """
         labels = run_labels(self.plan.trials)
-        runs = [trial.run for trial in self.plan.trials]
-        states = run_states(self.lab, runs, self.lab.sweep(self.plan.name).stopped())
-        rows = []
-        for trial in self.plan.trials:
-            price = cost(trial.spec)
-            rows.append(
-                {
-                    "run": trial.run,
-                    "label": labels[trial.run],
-                    "role": trial.role,
-                    "seed": trial.seed,
-                    "state": states[trial.run],
-                    "baseline": trial.baseline,
-                    **{axis: plain(value) for axis, value in trial.cell.items()},
-                    "steps": trial.spec.train.steps,
-                    "speedup": price.speedup,
-                    "train_flops": float(price.train_flops),
-                }
-            )
+        stopped = self.lab.sweep(self.plan.name).stopped()
+        states = run_states(self.lab, labels, stopped)
+        rows = [
+            {
+                "run": trial.run,
+                "label": labels[trial.run],
+                "role": trial.role,
+                "seed": trial.seed,
+                "state": states[trial.run],
+                "baseline": trial.baseline,
+                **{axis: plain(value) for axis, value in trial.cell.items()},
+                "steps": trial.spec.train.steps,
+                "speedup": cost(trial.spec).speedup,
+                "train_flops": float(cost(trial.spec).train_flops),
+            }
+            for trial in self.plan.trials
+        ]
         return pd.DataFrame(rows).convert_dtypes()
 
     @property

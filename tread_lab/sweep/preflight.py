@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tread_lab.data.autoencoder import VARIABLE as AUTOENCODER
 from tread_lab.data.deviation import check_deviation
 from tread_lab.data.scaled import absent_labels
-from tread_lab.data.source import Samples, open_data
+from tread_lab.data.source import open_data
 from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
 from tread_lab.engine.system import files_read
@@ -19,7 +19,6 @@ from tread_lab.evaluate.measurable import check_measurable, check_samplers
 from tread_lab.evaluate.reference_file import reference_path
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
-from tread_lab.specs.data import DataSpec
 from tread_lab.specs.errors import UserError
 from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.metrics import by_extractor
@@ -30,35 +29,24 @@ from tread_lab.sweep.task import Task
 
 
 def preflight(tasks: Sequence[Task], devices: Devices) -> list[str]:
-    """Check every distinct requirement of `tasks` once, on the devices where they will run.
+    """Check once each requirement of `tasks` and each file that they read, where they will run.
 
     Returns:
         a line for each thing that is no error, and that a reader of the numbers should know.
 
     Raises:
         UserError: a batch that the devices cannot share, a selection or a sampler that is wrong, no
-            compiler, or as `check_files`.
-    """
-    _check_shares(tasks, devices.per_run)
-    _check_selections(tasks)
-    check_sampled(tasks)
-    _check_compiler([task.spec for task in tasks])
-    return check_files(tasks)
-
-
-def check_files(tasks: Sequence[Task]) -> list[str]:
-    """Check once each file that `tasks` read, and that it fits what they ask of it.
-
-    Returns:
-        a line for each thing that is no error, and that a reader of the numbers should know.
-
-    Raises:
-        UserError: data cannot be read or are scaled wrongly; an evaluation asks for more samples
+            compiler; data cannot be read or are scaled wrongly; an evaluation asks for more samples
             than are held out; a metric lacks weights, a decoder or a fitting reference; held-out
             samples are no images when they are decoded; an encoder is not here; what a run starts
             from does not fit.
     """
+    _check_shares(tasks, devices.per_run)
+    _check_selections(tasks)
+    asked = [(task.spec, evaluation) for task in tasks for evaluation in task.evaluations]
+    check_samplers(asked)
     specs = [task.spec for task in tasks]
+    _check_compiler(specs)
     opened = {
         data: (open_data(data, "train"), open_data(data, "heldout"))
         for data in dict.fromkeys(spec.data for spec in specs)
@@ -67,10 +55,14 @@ def check_files(tasks: Sequence[Task]) -> list[str]:
         check_deviation(spec, opened[spec.data][0])
     for spec in {(spec.init_from, spec.network, spec.process): spec for spec in specs}.values():
         check_start(spec)
-    asked = ((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
-    absent = [*_absent_classes(specs, {data: train for data, (train, _) in opened.items()})]
     check_measurable(asked, specs, opened)
-    return absent
+    labelled = dict.fromkeys(spec.data for spec in specs if spec.condition is None)
+    lacking = (absent_labels(opened[d][0].labels_N.numpy(), d.classes) for d in labelled)
+    return [
+        f"data: no training sample has the label {absent}; it is drawn and never trained"
+        for absent in lacking
+        if absent
+    ]
 
 
 def missing_files(tasks: Sequence[Task]) -> list[str]:
@@ -84,8 +76,13 @@ def missing_files(tasks: Sequence[Task]) -> list[str]:
     for system, run in files_read(specs):
         with _noted(missing):
             system.network_folder(run)
-    asked = [(task.spec, evaluation) for task in tasks for evaluation in task.evaluations]
-    for data, spec in _with_metrics(asked):
+    found = {
+        (task.spec.data, spec.metrics, spec.reference): (task.spec.data, spec)
+        for task in tasks
+        for spec in task.evaluations
+        if isinstance(spec, SamplesSpec) and spec.metrics
+    }
+    for data, spec in found.values():
         with _noted(missing):
             for extractor in by_extractor(spec.metrics, data.source):
                 SPACES[extractor].weights()
@@ -105,26 +102,6 @@ def _noted(missing: dict[str, None]) -> Iterator[None]:
         yield
     except UserError as error:
         missing[str(error)] = None
-
-
-def _with_metrics(
-    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
-) -> Iterable[tuple[DataSpec, SamplesSpec]]:
-    """Return the distinct evaluations of images, with the data of their runs."""
-    found = {
-        (run.data, spec.metrics, spec.reference): (run.data, spec)
-        for run, spec in asked
-        if isinstance(spec, SamplesSpec) and spec.metrics
-    }
-    return found.values()
-
-
-def _absent_classes(specs: Iterable[RunSpec], train: Mapping[DataSpec, Samples]) -> Iterator[str]:
-    """Yield a line about data without a training sample of some class, which runs draw all the
-    same."""
-    for data in dict.fromkeys(spec.data for spec in specs if spec.condition is None):
-        if absent := absent_labels(train[data].labels_N.numpy(), data.classes):
-            yield f"data: no training sample has the label {absent}; it is drawn and never trained"
 
 
 def _check_compiler(specs: Sequence[RunSpec]) -> None:
@@ -149,11 +126,6 @@ def _check_shares(tasks: Iterable[Task], devices: int) -> None:
                 f"train.batch: must be divisible by the number of devices ({devices}), got {batch}."
                 f" Try train.batch={near}."
             )
-
-
-def check_sampled(tasks: Sequence[Task]) -> None:
-    """Refuse samplers of tasks, as `check_samplers`."""
-    check_samplers((task.spec, evaluation) for task in tasks for evaluation in task.evaluations)
 
 
 def check_references(asked: Iterable[tuple[RunFolder, Iterable[EvaluationSpec]]]) -> None:

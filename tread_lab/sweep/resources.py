@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from tread_lab.hardware import gpus, usable_cpus
 from tread_lab.specs.errors import UserError
 
-if TYPE_CHECKING:  # the command line lists the names at once
+if TYPE_CHECKING:
     from tread_lab.sweep.early_stopping import EarlyStopping
     from tread_lab.sweep.plan.devices import Devices
     from tread_lab.sweep.runner import Runner
-
-EXECUTORS = ("ray", "inline")
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def make_runner(
     hang_timeout: float | None = None,
     early: EarlyStopping | None = None,
 ) -> Runner:
-    """Return the runner with a name of `EXECUTORS`."""
+    """Return the runner `ray` or `inline`."""
     from tread_lab.engine.ranks import processes_here
     from tread_lab.sweep.run_task import WorkerInfo
     from tread_lab.sweep.runner import InlineRunner

@@ -9,7 +9,7 @@ import os
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -362,24 +362,3 @@ def _evaluate(
             user_errors.append(error)
     if user_errors:
         raise user_errors[0]
-
-
-def failed_tasks(lab: Lab, tasks: Iterable[Task]) -> list[Task]:
-    """Return the tasks whose run has failed; parents stand before their children."""
-    return [task for task in tasks if lab.run(task.run).state() is RunState.FAILED]
-
-
-def reopen(lab: Lab, task: Task) -> None:
-    """Reopen a failed run; its tries count anew in each session.
-
-    Raises:
-        Busy: another process holds the run's lock.
-    """
-    folder = lab.run(task.run)
-    with folder.lock():
-        folder.reopen()
-
-
-def failed_kind(folder: RunFolder) -> str:
-    """Return the kind of a run's failure."""
-    return str((folder.result() or {}).get("kind", "exception"))

@@ -122,3 +122,19 @@ def with_ancestors(tasks: Iterable[Task]) -> tuple[Task, ...]:
             ordered.setdefault(parent_name, tasks_by_run.get(parent_name, alone))
         ordered.setdefault(name, task)
     return tuple(ordered.values())
+
+
+def failed(lab: Lab, tasks: Iterable[Task]) -> list[Task]:
+    """Return the tasks whose run has failed, in order."""
+    return [task for task in tasks if lab.run(task.run).state() is RunState.FAILED]
+
+
+def reopen(lab: Lab, tasks: Iterable[Task]) -> None:
+    """Reopen failed runs; their tries count anew in each session.
+
+    Raises:
+        Busy: another process holds the lock of a run.
+    """
+    for folder in (lab.run(task.run) for task in tasks):
+        with folder.lock():
+            folder.reopen()

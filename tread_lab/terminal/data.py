@@ -3,51 +3,53 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tread_lab.data.images import Images
+from tread_lab.data.latents import read_manifest
 from tread_lab.data.measure import Measured
 from tread_lab.data.packed import Steps
-from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
-from tread_lab.specs.units import amount, counted
-from tread_lab.terminal.console import answer, answers, fitted
+from tread_lab.specs.data import SD_SCALE
+from tread_lab.specs.units import amount, counted, span
+from tread_lab.terminal.console import answers, say, table
 from tread_lab.terminal.progress import shown
 
 EDM_DEVIATION = 0.5  # sigma_data
 SD_CHANNELS = 4  # of the SD autoencoder, which made what EDM2, REPA and TREAD's code store
 
 
+def show_images(images: Images, where: Path) -> None:
+    """Print how many images were found."""
+    say(f"{len(images.names):,} images of {len(images.classes):,} classes in {where}")
+
+
 def show_steps(steps: Iterable[Steps], noun: str) -> Steps:
-    """Go through the steps of a build; show how far it is, its rate, and the time left.
-
-    Returns:
-        the last of them.
-    """
+    """Show the steps of a build; return the last one."""
     step = Steps(0, 0)
-
     for step in shown(steps, noun):  # noqa: B007 (the last one is returned)
         pass
     return step
 
 
-def show_packed(folder: Path, manifest: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print what a packed data set holds, and how an experiment names it."""
+def show_packed(folder: Path, *, as_json: bool) -> None:
+    """Print what a packed data set holds, and its settings for an experiment."""
+    manifest: Any = read_manifest(folder)
+    assert manifest is not None
     if as_json:
         print(json.dumps(manifest, indent=1))
         return
     size = sum(file["bytes"] for file in manifest["files"].values())
     shape = "x".join(map(str, manifest["latent"]))
-    answer(
+    settings = ", ".join(f"{k}: {v}" for k, v in data_settings(folder, manifest).items())
+    print(
         f"{folder}: {counted(manifest['samples'], 'sample')} of {shape},"
         f" {counted(manifest['labels'], 'label')}, {amount(size)}"
     )
     if manifest["damaged"]:
-        answer(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
-    answer(
-        f"data: {{{', '.join(f'{k}: {v}' for k, v in data_settings(folder, manifest).items())}}}"
-    )
+        print(f"{counted(manifest['damaged'], 'damaged image')} left out; damaged.txt names them")
+    print(f"data: {{{settings}}}")
 
 
 def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,40 +74,23 @@ def data_settings(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def show_measured(measured: Measured, *, as_json: bool) -> None:
     """Print what a data set holds, unscaled, and the scales for EDM and for flow matching."""
+    scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
     if as_json:
-        scales = {"edm": measured.scale_for(EDM_DEVIATION), "flow": measured.scale_for(1.0)}
-        tree = _plain({**vars(measured), "scale": scales})
-        print(json.dumps(tree, indent=1, allow_nan=False))
+        tree = {**vars(measured), "scale": scales}
+        print(json.dumps(tree, indent=1, default=lambda array: array.tolist()))
         return
     counts = sorted(count for count in measured.counts if count)
-    empty = len(measured.counts) - len(counts)
     shape = "x".join(map(str, measured.shape))
-    per_class = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
-    answer(
-        f"{counted(sum(counts), 'sample')} of {shape}, {counted(len(counts), 'label')},"
-        f" {per_class} of each" + (f", {counted(empty, 'label')} without samples" if empty else "")
-    )
-    heads = ("channel", "mean", "deviation")
+    each = span([f"{counts[0]:,}", f"{counts[-1]:,}"])
+    labels = f"{len(counts):,} of {counted(len(measured.counts), 'label')}"
+    print(f"{counted(sum(counts), 'sample')} of {shape}, {labels}, {each} of each")
     rows = [
         (str(channel), f"{mean:.5g}", f"{deviation:.5g}")
         for channel, (mean, deviation) in enumerate(zip(measured.mean_C, measured.deviation_C))
     ]
-    answers.print(fitted(heads, rows, drop=[], width=answers.width))
-    over_all = f"over all {measured.deviation:.5g}"
-    if measured.spread:
-        over_all += f" (of it {measured.spread:.3g} by the encoder's posterior)"
-    answer(f"{over_all}, from {measured.lowest:.4g} to {measured.highest:.4g}")
-    edm, flow = measured.scale_for(EDM_DEVIATION), measured.scale_for(1.0)
-    answer(f"scale for a deviation of 0.5 (EDM's sigma_data): {edm:.5g}; of 1: {flow:.5g}")
-    if abs(measured.deviation * SD_SCALE / SD_DEVIATION - 1) < 0.2:
-        answer(f"these look like latents of the SD autoencoder: its factor is {SD_SCALE}")
-
-
-def _plain(value: Any) -> Any:
-    """Return arrays as lists; what is not finite is `null`, for which JSON has no number."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    plain = value.tolist() if hasattr(value, "tolist") else value
-    return [*map(_plain, plain)] if isinstance(plain, list | tuple) else plain
+    answers.print(table(("channel", "mean", "deviation"), rows))
+    print(
+        f"over all {measured.deviation:.5g} (of it {measured.spread:.3g} by the encoder's"
+        f" posterior), from {measured.lowest:.4g} to {measured.highest:.4g}"
+    )
+    print(f"scale for a deviation of 0.5 (EDM): {scales['edm']:.5g}; of 1: {scales['flow']:.5g}")

@@ -1,98 +1,175 @@
-"""Progress of one long piece of work: a bar on a terminal, a line now and then in a log."""
+"""Progress of long work: bars with the time left on a terminal, in a log a line now and then."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+import math
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from tread_lab.specs.units import duration
+from tread_lab.cost.training import cost
+from tread_lab.records.lab import Lab
+from tread_lab.specs.labels import run_label
+from tread_lab.specs.units import counts_text, duration
+from tread_lab.sweep.plan.forecast import evaluation_flops_left, task_flops
+from tread_lab.sweep.run_task import QUEUED, UNDER_WAY, Report
+from tread_lab.sweep.runner import ReportHandler
+from tread_lab.sweep.task import Task, kept_share
 from tread_lab.terminal.console import notices, say
 
 Step = TypeVar("Step", bound=tuple[int, ...])  # what is done, all there is, and what is damaged
 T = TypeVar("T")
 _LINE_SECONDS = 20.0  # between two lines of progress in a log
-_MIN_SECONDS = 2.0  # no time left is shown before
+_PERIOD = 3600.0  # seconds over which the speed is averaged
 
 
-def number(count: float) -> str:
-    """Return `1,234` or `6.67`."""
-    return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+class Bars(Progress):
+    """Bars on a terminal; in a log, lines about the first of them."""
+
+    def __init__(self) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        super().__init__(
+            *columns,
+            console=notices,
+            transient=True,
+            disable=not notices.is_terminal,
+            speed_estimate_period=_PERIOD,
+        )
+        self._last_line = self.get_time()
+
+    @property
+    def left(self) -> str:
+        """The time that the first bar has left at the speed so far; `...` before it is known."""
+        seconds = self.tasks[0].time_remaining
+        return "..." if seconds is None else duration(seconds)
+
+    def note(self) -> None:
+        """Print a line in a log, unless the last one is recent."""
+        if self.disable and self.get_time() - self._last_line >= _LINE_SECONDS:
+            self._last_line = self.get_time()
+            first = self.tasks[0]
+            say(f"{first.percentage:.0f}%, {first.description}, {self.left} left")
 
 
-def shown(
-    steps: Iterable[Step],
-    noun: str,
-    text: Callable[[float], str] = number,
-    *,
-    summary: bool = True,
-) -> Iterator[Step]:
-    """Yield the steps of the work, and show how far it is.
+def shown(steps: Iterable[Step], noun: str) -> Iterator[Step]:
+    """Yield the steps of the work, and show how much of it is done.
 
     Args:
-        noun: what is done, or what becomes of it.
-        text: so much of it in words.
-        summary: whether a last line says how much was done, and in what time.
+        noun: what is done.
     """
-    started = last_line = time.monotonic()
-    earlier: int | None = None
-    with Progress(
-        BarColumn(),
-        TextColumn("{task.description}"),
-        console=notices,
-        transient=True,
-        disable=not notices.is_terminal,
-    ) as bars:
-        bar, done = bars.add_task(noun, total=None), 0
+    with Bars() as bars:
+        bar = bars.add_task(noun, total=None)
         for step in steps:
-            now, (done, total, *_) = time.monotonic(), step
-            earlier = done if earlier is None else earlier
-            line = progress_line(step, noun, now - started, text, earlier=earlier)
-            bars.update(bar, total=total, completed=done, description=line)
-            if not notices.is_terminal and now - last_line >= _LINE_SECONDS:
-                say(line)
-                last_line = now
+            done, total, *damaged = step
+            text = f"{done:,}/{total:,} {noun}"
+            text += f", {damaged[0]} damaged" if any(damaged) else ""
+            bars.update(bar, total=total, completed=done, description=text)
+            bars.note()
             yield step
-    if summary and (started != last_line or notices.is_terminal):
-        say(f"{text(done)} {noun} in {duration(time.monotonic() - started)}")
 
 
-def with_progress(
-    steps: Generator[tuple[int, int], None, T],
-    noun: str,
-    text: Callable[[float], str] = number,
-    *,
-    summary: bool = False,
-) -> T:
+def with_progress(steps: Generator[tuple[int, int], None, T], noun: str) -> T:
     """Show how far the work is until its end, as `shown` does; return what it returns."""
     found: list[T] = []
 
     def kept() -> Iterator[tuple[int, int]]:
         found.append((yield from steps))
 
-    for _ in shown(kept(), noun, text, summary=summary):
+    for _ in shown(kept(), noun):
         pass
     return found[0]
 
 
-def progress_line(
-    step: tuple[int, ...],
-    noun: str,
-    seconds: float,
-    text: Callable[[float], str] = number,
-    *,
-    earlier: int = 0,
-) -> str:
-    """Return `1,234/5,678 images, 312/s, 14 s left, 1 damaged` or `3 GB/14 GB packed, ...`.
+@contextmanager
+def tasks_progress(
+    open_tasks: Sequence[Task],
+    lab: Lab,
+    possible: Sequence[Task] = (),
+    labels: Mapping[str, str] | None = None,
+    page: Path | None = None,
+) -> Iterator[ReportHandler]:
+    """Show the progress of tasks within the block.
 
     Args:
-        earlier: how much was done before these seconds.
+        open_tasks: all the work; of a search, as many as will come and about as long.
+        possible: further tasks that may be reported.
+        labels: by run; a run without one is named by its spec.
+        page: the file where pages read the time left.
     """
-    done, total, *damaged = step
-    line = f"{text(done)}/{text(total)} {noun}"
-    if done > earlier and seconds >= _MIN_SECONDS:
-        rate = (done - earlier) / seconds
-        line += f", {text(rate)}/s, {duration((total - done) / rate)} left"
-    return line + (f", {damaged[0]} damaged" if any(damaged) else "")
+    with Bars() as bars:
+        work = TasksDone(bars, open_tasks, lab, possible, labels or {})
+
+        def watch(report: Report) -> None:
+            work.record(report)
+            if page is not None:
+                page.write_text(bars.left)
+
+        try:
+            yield watch
+        finally:
+            if page is not None:
+                page.unlink(missing_ok=True)
+
+
+class TasksDone:
+    """How much of the open work is done, in FLOPs of training and of evaluations, and its bars."""
+
+    def __init__(
+        self,
+        bars: Bars,
+        open_tasks: Sequence[Task],
+        lab: Lab,
+        possible: Sequence[Task] = (),
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        self._bars, self._lab, self._labels = bars, lab, labels or {}
+        self._tasks = {task.run: task for task in (*possible, *open_tasks)}
+        self._done = {task.run: self._work(task, kept_share(lab, task)) for task in open_tasks}
+        self._runs, self._total = len(open_tasks), sum(map(task_flops, open_tasks))
+        self._ended: dict[str, str] = {}  # by run, its last phase
+        self._rows: dict[str, TaskID] = {}
+        self._all = bars.add_task("", total=None)
+        self._show()
+
+    def record(self, report: Report) -> None:
+        """Take a report into account and show it."""
+        run, task = report.run, self._tasks[report.run]
+        label = self._labels.get(run) or run_label(task.spec)
+        if report.phase == QUEUED:
+            say(f"{label}: {report.note}")
+            return
+        loss = f", loss {report.loss:.4f}" if math.isfinite(report.loss) else ""
+        text = f"{label}: {report.phase}{loss}"
+        self._ended.pop(run, None)
+        if report.phase in UNDER_WAY:
+            self._done[run] = self._work(task, report.share, report.measured)
+            if run not in self._rows:
+                self._rows[run] = self._bars.add_task(label, total=task_flops(task))
+            self._bars.update(self._rows[run], completed=self._done[run], description=text)
+        else:
+            self._done[run], self._ended[run] = task_flops(task), report.phase
+            if run in self._rows:
+                self._bars.remove_task(self._rows.pop(run))
+            why = f": {report.note.splitlines()[0]}" if report.note else ""
+            say(f"{text} ({self.counts()}){why}")
+        self._show()
+
+    def counts(self) -> str:
+        """Return `4/8 ended: 3 completed, 1 failed`."""
+        runs = max(self._runs, len(self._ended) + len(self._rows))
+        text = f"{len(self._ended)}/{runs} ended"
+        return f"{text}: {counts_text(Counter(self._ended.values()))}" if self._ended else text
+
+    def _work(self, task: Task, trained: float, measured: float = 0.0) -> float:
+        """Return the FLOPs of a task that are done, by its record and these shares."""
+        left = (1 - trained) * cost(task.spec).train_flops
+        return task_flops(task) - left - evaluation_flops_left(self._lab, task, measured)
+
+    def _show(self) -> None:
+        done = sum(self._done.values())
+        self._bars.update(self._all, total=self._total, completed=done, description=self.counts())
+        self._bars.note()

@@ -20,7 +20,7 @@ from tread_lab.frames import (
     trials_frame,
     without_baseline,
 )
-from tread_lab.frames.ranking_table import RATIOS, formatted, ranking
+from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, SAMPLE_FLOPS
@@ -28,7 +28,7 @@ from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.treatments import ema_notices
 from tread_lab.specs.units import amount
-from tread_lab.terminal.console import ROWS, answer, answers, fitted, say
+from tread_lab.terminal.console import ROWS, answers, say, table
 from tread_lab.tracking.store import shown as without_password
 
 LONGEST = 80  # characters of a reason
@@ -59,11 +59,11 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         if len(overs) < 2:  # a line says it
             texts = texts.drop(columns="interval over", errors="ignore")
         _show_cells(texts.assign(state=numbers["state"], reason=numbers["reason"]))
-        answer(ranking_caption(key, frame.attrs.get("comparison", "")))
+        print(ranking_caption(key, frame.attrs.get("comparison", "")))
         for line in _meanings(frame, overs):
-            answer(line)
+            print(line)
     for line in without_baseline(frame):
-        answer(line)
+        print(line)
     return _marked(frame, lab)
 
 
@@ -73,22 +73,18 @@ def _marked(frame: pd.DataFrame, lab: Lab) -> pd.DataFrame:
     specs = [run.spec() for run in map(lab.run, runs) if run.spec_tree() is not None]
     left = left_note(frame.attrs.get("left", []))
     for line in (*left, *mixtures(lab, runs), *ema_notices(specs)):
-        answer(line)
+        print(line)
     return frame
 
 
 def _show_cells(texts: pd.DataFrame) -> None:
-    """Print a ranking; a narrow terminal leaves out `gap/train`, ratios, metrics from the right."""
+    """Print the first rows of a ranking."""
     texts = texts.assign(reason=texts["reason"].str.slice(0, LONGEST))
     if not any(texts["reason"]):
         texts = texts.drop(columns="reason")
-    heads, rows = list(map(str, texts)), texts.head(ROWS).to_numpy().tolist()
-    metrics = [head for head in heads[3:] if head not in ("state", "reason", *RATIOS.values())]
-    others = (GAP_TRAIN, *reversed(RATIOS.values()), *reversed(metrics), "reason", "rank")
-    drop = [head for head in dict.fromkeys(others) if head in heads]
-    answers.print(fitted(heads, rows, drop=drop, width=answers.width))
+    answers.print(table(list(map(str, texts)), texts.head(ROWS).to_numpy().tolist()))
     if len(texts) > ROWS:
-        answer(f"... and {len(texts) - ROWS} more")
+        print(f"... and {len(texts) - ROWS} more")
 
 
 def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
@@ -101,7 +97,7 @@ def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
         [column, *((text or "-") + _price(row, column) for text, row in zip(texts[column], rows))]
         for column in shown
     ]
-    return fitted(heads, lines, drop=[], width=answers.width)
+    return table(heads, lines)
 
 
 def _price(row: pd.Series[Any], column: str) -> str:

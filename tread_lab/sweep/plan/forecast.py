@@ -11,7 +11,7 @@ from tread_lab.cost.sampling import pass_flops
 from tread_lab.cost.training import cost
 from tread_lab.engine.system import systems_of
 from tread_lab.hardware import PEAK_FLOPS, SLOWER, of_gpu
-from tread_lab.records.checksums import checksum
+from tread_lab.records.checksums import digest
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import STEP_SECONDS
@@ -200,7 +200,7 @@ class TrainSeconds:
 
 def name_of_kind(spec: RunSpec) -> str:
     """Return the name under which a plan stores the speed of runs of this kind."""
-    return checksum(repr(kind_of(spec)))
+    return digest(repr(kind_of(spec)))
 
 
 def makespan(seconds: Iterable[float], slots: int) -> float:

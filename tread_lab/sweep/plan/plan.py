@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from tread_lab.cost.training import cost
-from tread_lab.records.checksums import checksum
+from tread_lab.records.checksums import digest
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.records.plan import PlanOf
 from tread_lab.specs.cell import Cell, Tree, Trial
@@ -215,7 +215,7 @@ def _search_tree(search: SearchSpec, cells: Cells) -> Tree:
     """Return how a search chooses and from what, without the number of trials, which may change."""
     settings = {name: value for name, value in encode(search).items() if name != "trials"}
     runs = "\n".join(sorted({trial.run for own in cells.values() for trial in own}))
-    checksums = {"checksum": checksum("\n".join(cells)), "runs": checksum(runs)}
+    checksums = {"checksum": digest("\n".join(cells)), "runs": digest(runs)}
     return {**settings, "space": {"cells": len(cells), **checksums}}
 
 

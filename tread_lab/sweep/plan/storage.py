@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tread_lab.cost.training import cost
-from tread_lab.records.durable import write_parts
+from tread_lab.records.durable import write_text
 from tread_lab.records.plan import PlanOf
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.cell import SharedParts, Spec, Trial
@@ -31,7 +31,7 @@ def store_plan(folder: SweepFolder, plan: Plan) -> None:
         return
     folder.drawn_path.unlink(missing_ok=True)  # figures are of the former plan
     folder.add_accepted(written, now)
-    write_parts(folder.plan_path, [written.text()])
+    write_text(folder.plan_path, written.text())
 
 
 def check_edit(folder: SweepFolder, plan: Plan) -> None:
