@@ -17,7 +17,7 @@ from tread_lab.cli import main
 from tread_lab.commands import evaluate
 from tread_lab.commands.evaluate import _decoded, _of_exported, _of_sweep, _ready, _to_measure
 from tread_lab.commands.options import UNFINISHED, Evaluate
-from tread_lab.metrics.fidelity import sha256
+from tread_lab.evaluate.fidelity import sha256
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.lab import Lab
 from tread_lab.records.status import RunState
@@ -184,7 +184,7 @@ def test_a_run_is_measured_as_named_and_said_line_by_line(
         3, (run, "heldout_loss", None, "cpu", cache), (run, "heldout_loss", 10, "cpu", cache)
     ]  # fmt: skip
     assert capsys.readouterr().out.splitlines() == [
-        f"{run} heldout_loss: heldout/loss 0.25", f"{run} heldout_loss at 10: heldout/loss 0.25"
+        f"{run} heldout_loss: heldout/loss 0.2500", f"{run} heldout_loss at 10: heldout/loss 0.2500"
     ]  # fmt: skip
     assert evaluate_with(run[:6], *named, **how, as_json=True) == 0
     row = {"run": run, "evaluation": "heldout_loss"}
