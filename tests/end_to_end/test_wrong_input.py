@@ -49,6 +49,7 @@ OWN: list[tuple[str, ...]] = [
     (f"sweep s.yaml {PLAN}", "unknown name 'strat', did you mean 'st", ROUTES + "where: strat > 1"),
     (f"sweep s.yaml {PLAN}", "not allowed here", ROUTES + "where: __import__('os')"),
     (f"sweep s.yaml {PLAN}", "where: no cell of the axes is left", ROUTES + "where: start > 9"),
+    (f"sweep s.yaml {PLAN}", "data.path is no value", ROUTES + "where: data.path == 'a'"),
     (f"sweep s.yaml {PLAN}", "axes.spend: requires `match`. Try match: tr", "axes: {spend: [1]}"),
     (
         f"sweep s.yaml {PLAN}",

@@ -128,20 +128,6 @@ def test_an_evaluation_takes_its_own_reference_before_that_of_all() -> None:
     assert decode_evaluations([made], usual) == (made,)
 
 
-def test_cells_of_the_sampler_multiply_samples_alone() -> None:
-    cells = [{"guidance.weight": 1.0}, {"guidance.weight": 2.0, "steps": 7}, {"rho": 6.0}]
-    sampler = {"guidance": {"weight": 3.0}, "steps": 5}
-    own = {"samples": {"metrics": ["fd"], "count": 500, "sampler": {"steps": 9}}}
-    usual = EvaluationDefaults(sampler=sampler)
-    found = decode_evaluations(["heldout_loss", "fd@1k", own], usual, cells=cells)
-    assert found[0] == HeldoutSpec()
-    weights = [(s.sampler.guidance.weight, s.sampler.steps) for s in found[1:]]  # type: ignore[union-attr]
-    assert weights == [(1.0, 5), (2.0, 7), (3.0, 5), (1.0, 9), (2.0, 7), (3.0, 9)]
-    assert sampler == {"guidance": {"weight": 3.0}, "steps": 5}
-    (given,) = decode_evaluations([found[2]], cells=[{"steps": 11}])
-    assert (given.sampler.steps, given.sampler.guidance.weight) == (11, 2.0)  # type: ignore[union-attr]
-
-
 def test_a_probe_has_the_images_levels_and_pick_of_its_experiment() -> None:
     planned = ["heldout_loss at 5", {"heldout_loss": {"images": 64, "levels": 2, "pick": "even"}}]
     usual = EvaluationDefaults().with_probes(decode_evaluations(planned[1:]))

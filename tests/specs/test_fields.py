@@ -51,11 +51,6 @@ def test_weights_of_another_network_are_refused(
         run_of({**RUN, **parent, "then": child})
 
 
-def test_weights_go_on_under_other_routes_and_steps() -> None:
-    same = {"train": {"steps": 5}, "routes": ["2->8"], "seed": 4}
-    assert run_of({**RUN, "then": same}).network == run_of(RUN).network
-
-
 def test_a_field_of_the_first_route_leaves_the_later_routes_as_they_are() -> None:
     base = {**RUN, "routes": ["0->1", {"start": 4, "end": 6, "rate": 0.25}]}
     later = {"start": 4, "end": 6, "rate": 0.25}
@@ -98,18 +93,6 @@ def test_a_mapping_keeps_what_it_does_not_name() -> None:
     assert merged(RunSpec, {"process": {"p_std": 2}}, {"process": "edm"})["process"] == {
         "p_std": 2, "kind": "edm",
     }  # fmt: skip
-
-
-def test_nested_fields_set_what_they_name_and_a_route_is_whole() -> None:
-    base = {"train": {"lr": 1, "ema": {"decay": 0.5, "halflife": None}}, "routes": ["0->1"]}
-    found = merged(RunSpec, base, {"train": {"ema": {"halflife": 2}}, "data": {}})
-    assert found == {**base, "train": {"lr": 1, "ema": {"decay": 0.5, "halflife": 2}}, "data": {}}
-    whole = merged(RunSpec, base, {"route": {"start": 2, "end": 5}})
-    assert whole["routes"] == [{"start": 2, "end": 5}]
-    assert merged(RunSpec, base, {"route.start": 0, "rate": 0.25})["routes"] == [
-        {"start": 0, "end": 1, "rate": 0.25}
-    ]
-    assert base["train"] == {"lr": 1, "ema": {"decay": 0.5, "halflife": None}}
 
 
 def test_the_rate_is_of_the_routes_wherever_it_is_written() -> None:

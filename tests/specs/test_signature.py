@@ -49,7 +49,6 @@ def test_what_changes_the_science_changes_the_name(change: dict[str, Any]) -> No
 
 ENSEMBLE = {"kind": "ensemble", "weight": 0}
 MOVED = {"process": "flow", "loss": {"kind": "ensemble"}}
-CHILD = {"init_from": {"run": BASE}}
 FILE = {"init_from": {"file": "a", "digest": "1"}}
 
 

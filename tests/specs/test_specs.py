@@ -7,19 +7,9 @@ import pytest
 from tests.frozen import not_frozen
 from tread_lab import specs
 from tread_lab.specs import (
-    DDPMSpec,
-    FlowSpec,
     decode,
 )
 from tread_lab.specs.metrics import ReferenceSpec
-from tread_lab.specs.recipe import (
-    outputs,
-)
-
-
-def test_only_ddpm_with_learned_variance_has_twice_the_outputs() -> None:
-    assert outputs(DDPMSpec()) == 2
-    assert outputs(DDPMSpec(learned_variance=False)) == outputs(FlowSpec()) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tread_lab.config.load import load_sweep
-from tread_lab.specs import RunSpec, SamplesSpec, UserError, decode, signature
+from tread_lab.specs import RunSpec, UserError, decode, signature
 from tread_lab.specs.cell import ExcludedCells, Trial
 from tread_lab.specs.metrics import ReferenceSpec
 from tread_lab.specs.sweep import Experiment, SweepSpec
@@ -106,23 +106,6 @@ def test_all_cells_are_counted_before_they_are_crossed(
     monkeypatch.setattr("tread_lab.specs.axes.MOST_CELLS", 3)
     with pytest.raises(UserError, match=f"^{too_many} cells, more than 3; split"):
         expansion(axes=axes, **sweep)
-
-
-def test_cells_are_in_the_order_of_variants_axes_and_listed_trials_seed_by_seed() -> None:
-    variants = {"how": {"a": {}, "b": {"train": {"warmup": 1}}}}
-    found = expansion(
-        variants=variants, axes={"route": ["2->8", "2->6"]}, trials=[{"route": "0->3"}],
-        seeds=[1, 0],
-    )  # fmt: skip
-    trials = [t for t in found.trials if t.role == "trial"]
-    one = [
-        {"how": "a", "route": "2->8"}, {"how": "a", "route": "2->6"},
-        {"how": "b", "route": "2->8"}, {"how": "b", "route": "2->6"}, {"route": "0->3"},
-    ]  # fmt: skip
-    assert [(t.seed, t.cell) for t in trials] == [(seed, cell) for seed in (1, 0) for cell in one]
-    assert [(t.seed, t.spec.train.warmup) for t in found.trials if t.role == "baseline"] == [
-        (1, 0), (1, 1), (0, 0), (0, 1)
-    ]  # fmt: skip
 
 
 def test_what_is_fixed_of_a_system_is_for_the_cells_that_have_it() -> None:
@@ -224,39 +207,6 @@ def test_a_baseline_without_routes_has_none_in_any_phase(
         family = [*dense.ancestors, dense]
         assert [tuple(route.blocks[0] for route in run.routes) for run in family] == routes
         assert [run.train.lr for run in family[1:]] == [0.1 for _ in routes[1:]]
-
-
-SAMPLER = {"solver": "euler", "steps": 4, "guidance": 3}
-
-
-def sampled(axes: Any, evaluation: Any) -> list[tuple[float, str, str]]:
-    """Weight, method and weak rate of each setting of an evaluation of samples."""
-    found = expansion(sampler=SAMPLER, sampler_axes=axes, evaluate=[evaluation], trials=[{}])
-    assert len(found.trials) == 2, "no run is added"
-    specs = [spec for spec in found.evaluations if isinstance(spec, SamplesSpec)]
-    assert {(spec.count, spec.sampler.solver) for spec in specs} == {(64, "euler")}
-    guidances = [spec.sampler.guidance for spec in specs]
-    return [(own.weight, own.method, str(own.weak.rate)) for own in guidances]
-
-
-SPARSE = {"weight": 1.5, "strong": {"rate": 0.5}, "weak": {"rate": 0.9}}
-
-
-@pytest.mark.parametrize(
-    ("axes", "methods"),
-    [
-        ({"guidance": [1, 2, SPARSE]}, ["", "CFG", "SG(0.5/0.9)"]),
-        (  # weight 1 is one setting, made once
-            [
-                {"guidance.weight": [1, 2]},
-                {"guidance": {"weight": [1, 1.5], "weak.rate": [0.7, 0.9]}},
-            ],
-            ["", "CFG", "SG(0/0.7)", "SG(0/0.9)"],
-        ),
-    ],
-)
-def test_settings_of_the_sampler_are_written_as_axes_are(axes: Any, methods: list[str]) -> None:
-    assert [own[1] for own in sampled(axes, {"samples": {"count": 64}})] == methods
 
 
 @pytest.mark.parametrize(

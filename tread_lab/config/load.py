@@ -284,34 +284,33 @@ def _check_written(tree: Mapping[str, Any], typed: Mapping[str, Any]) -> None:
         UserError: every one of them.
     """
     wrong, variants, match = Mistakes(), _section(tree, "variants"), tree.get("match")
-    written = {"": _section(tree, "fixed"), " ": typed, "baseline.": _section(tree, "baseline")}
+    fixed = _section(tree, "fixed")
+    written = {"": {**fixed, **typed}, "baseline.": _section(tree, "baseline")}
     for key in ("controls", "trials"):
         written |= {f"{key}[{k}].": part for k, part in enumerate(_section(tree, key))}
     for axis, named in variants.items():
         each = named.items() if isinstance(named, Mapping) else ()
         written |= {f"variants.{axis}.{name}.": part for name, part in each}
-    fields = [
-        (place.strip(), *item)
-        for place, part in written.items()
-        for item in (leaves_of(part).items() if isinstance(part, Mapping) else ())
-    ]
+    mappings = {place: part for place, part in written.items() if isinstance(part, Mapping)}
+    fields = {place: [*leaves_of(part).items()] for place, part in mappings.items()}
     with wrong:
         of_axes = [item for cell in grid(tree.get("axes") or {}, "axes") for item in cell.items()]
-        fields += {f"{item}": ("axes.", *item) for item in of_axes}.values()
-    for place, name, value in fields:
-        of_all = place in ("", "baseline.")
-        with wrong, placed(f"{place}{name}"):
-            if name == "seed" and (place or tree.get("experiment") is not None):
-                raise UserError("must be in `seeds`, so that baselines have it. Try seeds: [0, 1].")
-            if name == SPEND and match is None:
-                raise UserError("requires `match`. Try match: train_flops.")
-            if name.endswith(STEPS) and match is not None and not of_all:
-                raise UserError(f"must follow `match: {match}`. Try the axis {SPEND}: [0.5, 1, 2].")
-            if name in variants and value not in variants[name]:
-                raise UserError(f"no variant {value!r}{suggest(str(value), variants[name])}")
-        if name not in (SPEND, "seed", *variants):
-            with wrong:
-                check_fields([(name, value)], place)
+        fields["axes."] = [*{repr(item): item for item in of_axes}.values()]
+    for place, own in fields.items():
+        for name, value in own:
+            with wrong, placed(f"{place}{name}"):
+                if name == "seed" and (place or tree.get("experiment") is not None):
+                    raise UserError("must be in `seeds`, so that baselines have it. Try seeds=[0].")
+                if name == SPEND and match is None:
+                    raise UserError("requires `match`. Try match: train_flops.")
+                if name.endswith(STEPS) and match and place not in ("", "baseline."):
+                    raise UserError(
+                        f"must follow `match: {match}`. Try the axis {SPEND}: [0.5, 1]."
+                    )
+                if name in variants and value not in [*variants[name]]:
+                    raise UserError(f"no variant {value!r}{suggest(str(value), variants[name])}")
+        with wrong:
+            check_fields([x for x in own if x[0] not in (SPEND, "seed", *variants)], place)
     wrong.check()
 
 

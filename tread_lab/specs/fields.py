@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -158,8 +159,8 @@ def names_of(fields: Mapping[str, Any]) -> dict[str, None]:
     for name, value in fields.items():
         routes = [value] if name == "route" else value if name == "routes" else []
         first = routes[0] if isinstance(routes, list) and routes else {}
-        written = RouteSpec.from_shorthand(first) if isinstance(first, str) else first
-        names |= dict.fromkeys(f"route.{part}" for part in written)
+        with contextlib.suppress(UserError):  # which is raised where the route is decoded
+            names |= dict.fromkeys(f"route.{part}" for part in opened(RouteSpec, first))
         names |= dict.fromkeys(own for own, _ in dotted({name: value}))
     short = {"route": "routes", "rate": "route.rate"}
     return dict.fromkeys(short.get(name, name) for name in names)

@@ -75,19 +75,17 @@ class Metric:
         return self.keeps != "features" and self.features != "dinov2"
 
 
-_DIGITS = 3  # another sampling seed moves a metric of samples by a percent or two
-
-
-def _quality(better: Literal["lower", "higher"], label: str, meaning: str) -> MetricKind:
-    meaning = f"{meaning}; {better} is better"
-    return MetricKind("quality", better, label=label, digits=_DIGITS, meaning=meaning)
+def _quality(better: Literal["lower", "higher"], label: str = "", meaning: str = "") -> MetricKind:
+    """Three digits: another sampling seed moves a metric of samples by a percent or two."""
+    return MetricKind("quality", better, label=label, digits=3, meaning=meaning)
 
 
 def _distance(label: str, features: str) -> MetricKind:
     frechet = "Fréchet distance between features of samples and of real images"
-    return _quality("lower", label, f"{frechet}, {features}")
+    return _quality("lower", label, f"{frechet}, {features}; lower is better")
 
 
+_SCORE = "inception score of samples; higher is better"
 OWN_FEATURES = {"fashion16": "fashion16-v1"}  # data source -> the extractor made from it
 
 METRICS = Registry(
@@ -112,33 +110,23 @@ METRICS = Registry(
         ),
         "kid": Metric(
             features="any",
-            kind=MetricKind(
-                "quality",
-                "lower",
-                label="KID",
-                digits=_DIGITS,
-                meaning="kernel distance of the same features",
-            ),
+            kind=_quality("lower", "KID", "kernel distance of the same features"),
         ),
         "is": Metric(
             features="inception",
-            kind=_quality("higher", "IS", "inception score of samples"),
+            kind=_quality("higher", "IS", _SCORE),
             layer="logits",
             keeps="moments",
             compares=False,
         ),
         "is_shuffled": Metric(
             features="inception",
-            kind=_quality("higher", "IS, shuffled", "inception score of samples"),
+            kind=_quality("higher", "IS, shuffled", _SCORE),
             layer="logits",
             compares=False,
         ),
-        "precision": Metric(
-            features="any", kind=MetricKind("quality", "higher", digits=_DIGITS), fewest_real=4
-        ),
-        "recall": Metric(
-            features="any", kind=MetricKind("quality", "higher", digits=_DIGITS), fewest_real=4
-        ),
+        "precision": Metric(features="any", kind=_quality("higher"), fewest_real=4),
+        "recall": Metric(features="any", kind=_quality("higher"), fewest_real=4),
     },
 )
 
