@@ -17,7 +17,6 @@ from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     STEP,
     cells_frame,
-    disturbed,
     interval_text,
     joined,
     require_metric,
@@ -28,7 +27,6 @@ from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     GAP_HELDOUT,
     TRAIN_IMAGES,
-    TRAIN_SECONDS,
     delta_column,
     metric_label,
     value_text,
@@ -239,7 +237,7 @@ def training_caption(panels: Mapping[str, Curves]) -> str:
 
 def growths(records: SweepRecords) -> Iterator[Drawn]:
     """Draw quality over training: over steps, images and device-hours."""
-    busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
+    busy = records.frame.loc[records.frame["disturbed"], "cell"].unique()
     note = f" Other work on the machine disturbed the hours of {joined(busy)}." if len(busy) else ""
     for metric in training_metrics(records.training):
         panels = over_training(records.training, metric)

@@ -223,7 +223,9 @@ def test_a_replaced_file_is_read_again(tmp_path: Path) -> None:
     losses_of(tmp_path, "trial", ONES + 5)
     assert recorded_gaps(trial, baseline)["gap/heldout"].mean == 7.0
     baseline["a"].unlink()
-    with pytest.raises(UserError, match=r"dense.npz cannot be read: No such file .*evaluate"):
+    with pytest.raises(
+        UserError, match=r"dense.npz is no record of losses .*No such file.*; evaluate again"
+    ):
         recorded_gaps(trial, baseline)
 
 

@@ -57,8 +57,8 @@ def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
     plan = mixed.sweep("placement").plan()
     assert list(frame["run"]) == [trial.run for trial in plan.trials]
     assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
-    first = ["run", "role", "seed", "state", "reason", "mixed", "baseline", "cell"]
-    assert list(frame.columns[:11]) == [*first, "start", "end", "rate"]
+    first = ["run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell"]
+    assert list(frame.columns[:12]) == [*first, "start", "end", "rate"]
     assert frame.attrs["axes"] == ["start", "end", "rate"]
     kinds = [str(frame[axis].dtype) for axis in frame.attrs["axes"]]
     assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without

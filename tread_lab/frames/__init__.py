@@ -3,8 +3,6 @@
 from tread_lab.frames.cells import (
     STATES,
     cells_frame,
-    disturbed,
-    disturbed_times,
     of_baseline,
     with_delta,
 )
@@ -19,7 +17,6 @@ from tread_lab.frames.columns import (
     other_axes,
     own_metrics,
     require_metric,
-    with_metrics,
 )
 from tread_lab.frames.lab_frames import history_frame
 from tread_lab.frames.ranking import (
@@ -70,8 +67,6 @@ __all__ = [
     "best_first",
     "better_than_dense",
     "cells_frame",
-    "disturbed",
-    "disturbed_times",
     "equal_steps_frame",
     "history_frame",
     "interval_text",
@@ -100,6 +95,5 @@ __all__ = [
     "training_frame",
     "trials_frame",
     "with_delta",
-    "with_metrics",
     "without_baseline",
 ]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, other_axes, with_metrics
+from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, other_axes
 from tread_lab.frames.ranking import (
     better_than_dense,
     lead,
@@ -68,7 +68,6 @@ def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = 
     """
     if GAP_HELDOUT not in frame:
         return _no_answer(frame, plan, complete=complete)
-    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS)
     key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
     cells = ranked_cells(frame, key)
     trials = (cells["role"] == "trial") & (cells["state"] == RunState.COMPLETED)
