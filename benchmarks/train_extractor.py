@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tread_lab.data import Samples, open_data
 from tread_lab.draws import generator, permutation
-from tread_lab.metrics.extractor import Extractor, weights_path
+from tread_lab.evaluate.extractor import Extractor, weights_path
 from tread_lab.records.durable import replacing
 from tread_lab.specs import DataSpec
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tread_lab.data.autoencoder import FED
+from tread_lab.data.images import centre_crop
 from tread_lab.data.npy import write_npz
-from tread_lab.metrics.fidelity import LAYERS
-from tread_lab.metrics.reference_file import FEWEST, IMAGES
-from tread_lab.prepare.images import centre_crop
+from tread_lab.evaluate.fidelity import LAYERS
+from tread_lab.evaluate.reference_file import FEWEST, IMAGES
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 
 SCALE = 1.7  # brings the small autoencoder's latents, posterior included, near a deviation of 1

@@ -16,9 +16,9 @@ from gpu_phases.shared import INNER, ROUTE, TINY, Bench
 from tests.stand_ins import write_stand_ins
 from tread_lab.data.autoencoder import VARIABLE
 from tread_lab.engine.trainer import Trainer
-from tread_lab.metrics import fidelity
-from tread_lab.metrics.fidelity import inception_weights
-from tread_lab.metrics.requirements import check_torch_fidelity
+from tread_lab.evaluate import fidelity
+from tread_lab.evaluate.fidelity import inception_weights
+from tread_lab.evaluate.requirements import check_torch_fidelity
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs import RunSpec, decode

@@ -16,7 +16,7 @@ from tread_lab.data.autoencoder import levels
 from tread_lab.data.npy import write_npz
 from tread_lab.engine.compiled import compile_blocks
 from tread_lab.engine.precision import autocast, matrix_products
-from tread_lab.engine.sample_images import SampleImages
+from tread_lab.evaluate.sample_images import SampleImages
 
 CALLS = 79  # Heun, 40 steps
 SD = {  # the sizes of SD's autoencoder; time does not depend on its weights

@@ -14,8 +14,8 @@ from tests.data.conftest import packed
 from tread_lab.cli import main
 from tread_lab.commands import data
 from tread_lab.data.latents import write_manifest
+from tread_lab.data.measure import Measured
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
-from tread_lab.prepare.measure import Measured
 from tread_lab.specs import UserError
 
 __all__ = ["packed"]
@@ -39,7 +39,7 @@ def test_faults_are_printed_and_counted(
         assert (name, path, classes) == ("latents", Path("x"), 5)
         return found
 
-    monkeypatch.setattr("tread_lab.prepare.verify.faults", faults)
+    monkeypatch.setattr("tread_lab.data.verify.faults", faults)
     line = ["data", "verify", "x", "--source", "latents", "--classes", "5"]
     assert main(line) == code
     assert capsys.readouterr() == ("".join(f"{line}\n" for line in found), f"{told}\n")
@@ -60,7 +60,7 @@ def test_statistics_lie_in_the_folder_of_the_data(
     path = in_folder / name
     path.touch() if is_file else path.mkdir()
     monkeypatch.setattr(data, "open_store", lambda source, where: None)
-    monkeypatch.setattr("tread_lab.prepare.measure.measure", lambda store: MEASURED)
+    monkeypatch.setattr("tread_lab.data.measure.measure", lambda store: MEASURED)
     line = ["data", "stats", str(path), "--source", "latents", *(["--write"] if write else [])]
     assert main(line) == 0
     place = (in_folder if is_file else path) / OURS
@@ -96,10 +96,10 @@ def test_what_a_reference_needs_is_asked_before_its_images_are_listed(
     def absent(what: str) -> None:
         raise UserError(f"{what} needs torch-fidelity")
 
-    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", absent)
+    monkeypatch.setattr("tread_lab.evaluate.requirements.check_torch_fidelity", absent)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert capsys.readouterr().err == "tread-lab: data reference needs torch-fidelity\n"
-    monkeypatch.setattr("tread_lab.metrics.requirements.check_torch_fidelity", lambda what: None)
+    monkeypatch.setattr("tread_lab.evaluate.requirements.check_torch_fidelity", lambda what: None)
     monkeypatch.delenv("TREAD_LAB_INCEPTION", raising=False)
     assert main(["data", "reference", "nowhere", "r.npz"]) == 2
     assert "TREAD_LAB_INCEPTION" in capsys.readouterr().err

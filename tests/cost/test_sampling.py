@@ -12,7 +12,7 @@ from tread_lab.cost.sampling import (
 )
 from tread_lab.cost.training import cost
 from tread_lab.diffusion import build_process
-from tread_lab.engine.sampling_calls import call_macs, sample_flops
+from tread_lab.evaluate.sampling_calls import call_macs, sample_flops
 from tread_lab.specs import (
     FlowSpec,
     HeldoutSpec,

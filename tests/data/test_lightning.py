@@ -69,42 +69,25 @@ def test_mirrored_latents_are_those_of_the_same_images(files: Path) -> None:
 
 SHARD = "latents_rank00_shard001.safetensors"
 ZEROS, CLASSES = torch.zeros(15, 4, 8, 8), torch.zeros(15, dtype=torch.long)
-DAMAGE: dict[str, tuple[Any, str]] = {
-    "no file": ("*.safetensors", "no \\*.safetensors in"),
-    "cut": (None, "shard001.safetensors: is damaged"),
-    "no labels": ({"latents": ZEROS}, "holds no tensor 'labels'"),
-    "another shape": (
-        {"latents": torch.zeros(15, 4, 4, 4), "labels": CLASSES},
-        r"its latents are \[4, 4, 4\], not \[4, 8, 8\]",
-    ),
-    "whole numbers": (
-        {"latents": ZEROS.int(), "labels": CLASSES},
-        r"latents is I32 \[15, 4, 8, 8\], not F16, F32 or F64",
-    ),
-    "other mirrored": (
-        {"latents": ZEROS, "latents_flip": torch.zeros(14, 4, 8, 8), "labels": CLASSES},
-        "latents_flip is not of the shape of latents",
-    ),
-    "no latents": ({"labels": CLASSES}, "holds no tensor 'latents'"),
-    "not mirrored": ({"latents": ZEROS, "labels": CLASSES}, "lacks latents_flip"),
-    "few labels": (
-        {"latents": ZEROS, "labels": CLASSES[:14]},
-        r"labels is torch.int64 \[14\], not integers \[15\]",
-    ),
+FLIPPED = {"latents": ZEROS, "latents_flip": ZEROS, "labels": CLASSES}
+DAMAGE: dict[str, Any] = {
+    "cut": None,
+    "no labels": {"latents": ZEROS},
+    "no latents": {"labels": CLASSES},
+    "another shape": {name: tensor[..., :4] for name, tensor in FLIPPED.items()},
+    "whole numbers": {**FLIPPED, "latents": ZEROS.int()},
+    "brain floats": {**FLIPPED, "latents": ZEROS.bfloat16()},
+    "other mirrored": {**FLIPPED, "latents_flip": ZEROS[1:]},
+    "not mirrored": {"latents": ZEROS, "labels": CLASSES},
+    "few labels": {**FLIPPED, "labels": CLASSES[:14]},
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_damage_is_one_line_that_names_the_file(files: Path, damage: str) -> None:
-    change, says = DAMAGE[damage]
-    if isinstance(change, str):
-        for path in files.glob(change):
-            path.unlink()
-    elif change is None:
+def test_damage_is_one_line(files: Path, damage: str) -> None:
+    if (tensors := DAMAGE[damage]) is None:
         (files / SHARD).write_bytes((files / SHARD).read_bytes()[:-100])
     else:
-        save_file(change, files / SHARD)
-    with pytest.raises(UserError, match=says) as caught:
+        save_file({name: x.contiguous().clone() for name, x in tensors.items()}, files / SHARD)
+    with pytest.raises(UserError, match=rf"^data.path: .*{SHARD}: must hold .*$"):
         lightning(files)
-    assert "\n" not in str(caught.value)
-    assert SHARD in str(caught.value) or isinstance(change, str)

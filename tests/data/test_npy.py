@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
 from pathlib import Path
 
@@ -37,17 +36,9 @@ def test_an_array_of_any_size_is_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert np.array_equal(np.load(tmp_path / "a.npz")["x"], array)
 
 
-def test_a_cut_content_is_an_error_after_a_whole_one_and_other_versions_are_read() -> None:
-    content, array = npy(ARRAYS[0]), np.arange(6, dtype="f4").reshape(2, 3)
+def test_damaged_content_is_an_error() -> None:
+    content = npy(ARRAYS[0])
     read_npy(content)
-    for wrong in (content[:-1], content[:40], b"", b"nothing at all"):
+    for wrong in (content[:-1], content[:40], b"", b"nothing at all", npy(np.array([{}], "O"))):
         with pytest.raises((ValueError, EOFError)):
             read_npy(wrong)
-    for version in ((1, 0), (2, 0), (2, 0), (1, 0)):
-        file = io.BytesIO()
-        np.lib.format.write_array(file, array, version=version)
-        assert np.array_equal(read_npy(file.getvalue()), array)
-    longer = file.getvalue() + b"\0" * 24  # numpy passes over what follows an array
-    assert np.array_equal(read_npy(longer), array)
-    with pytest.raises(ValueError, match="pickled objects"):
-        read_npy(npy(np.array([{}], dtype=object)))

@@ -52,24 +52,6 @@ def test_repas_targets_refuse_mirrored_latents(moments: Path) -> None:
         check_encoder(repa, _open(moments, flips=False))
 
 
-@pytest.mark.parametrize(
-    ("name", "array", "says"),
-    [
-        ("moments", np.zeros((40, 7, 8, 8), np.float16), "means and log-variances"),
-        ("moments_flip", np.zeros((39, 8, 8, 8), np.float16), "moments_flip in .* must be float16"),
-        ("moments_flip", np.zeros((40, 8, 8, 8), np.float32), "one for each latent"),
-    ],
-)
-def test_moments_of_a_wrong_shape_are_refused(
-    moments: Path, name: str, array: np.ndarray, says: str
-) -> None:
-    if name == "moments":
-        (moments / "moments_flip.npy").unlink()
-    np.save(moments / f"{name}.npy", array)
-    with pytest.raises(UserError, match=says):
-        _open(moments)
-
-
 class Stored(Store):
     """Samples [1, 2, 4] of which each is its number, mirrored ones the negative."""
 
@@ -100,7 +82,6 @@ def test_a_sample_is_mirrored_where_its_draw_lies_below_one_half() -> None:
 @pytest.mark.parametrize(
     ("n", "count", "first"),
     [
-        (1, 1, [0]),
         (2, 1, [1]),
         (40, 2, [10, 30]),
         (61, 3, [10, 30, 50]),

@@ -29,8 +29,8 @@ from tests.made_data import write_captioned
 from tests.stand_ins import SCALE, write_autoencoder, write_images, write_text_encoder
 from tread_lab.cli import main
 from tread_lab.engine import compiled, device, trainer
-from tread_lab.metrics import fidelity, reference_file
-from tread_lab.metrics.extraction import SPACES
+from tread_lab.evaluate import fidelity, reference_file
+from tread_lab.evaluate.extraction import SPACES
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import LogWriter
 from tread_lab.records.metric_names import GAP_ROUTE, HELDOUT_LOSS, HELDOUT_ROUTED, SIMILARITY

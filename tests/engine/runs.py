@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import torch
 
 from tread_lab.engine.checkpoint import Checkpoint, load_latest
-from tread_lab.engine.evaluate import measuring
-from tread_lab.engine.probes import Measuring
 from tread_lab.engine.train import Progress, train
+from tread_lab.evaluate.measuring import measuring
+from tread_lab.evaluate.probes import Measuring
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState

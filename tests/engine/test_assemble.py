@@ -26,7 +26,7 @@ from tread_lab.engine.assemble import (
     starting_weights,
     trained,
 )
-from tread_lab.engine.export import export, load_exported
+from tread_lab.evaluate.export import export, load_exported
 from tread_lab.records.lab import Lab, with_parents
 from tread_lab.specs import RunSpec, UserError, decode, encode, signature
 from tread_lab.specs.evaluation_text import decode_evaluations

@@ -110,7 +110,8 @@ def test_out_of_memory(place: Place) -> None:
 def test_an_evaluation_that_fails(place: Place, tmp_path: Path) -> None:
     only = (CASES % "{}").replace(", bad: {}", "").replace("evaluate: [", f"evaluate: [{FD}, ")
     place.write(only)
-    gone = "wrap('tread_lab.metrics.extraction:load_extractor', lambda original, name: missing())\n"
+    loader = "tread_lab.evaluate.extraction:load_extractor"
+    gone = f"wrap('{loader}', lambda original, name: missing())\n"
     assert place.sweep(prelude=gone).wait() == MISTAKE
     ((run, before),) = outcome(place.lab).items()
     assert before.state == "completed" and "heldout/loss" in before.measured

@@ -229,7 +229,7 @@ def test_methods_and_weights_name_themselves(tmp_path: Path) -> None:
     ])  # fmt: skip
     lab, spec, flops = Lab(tmp_path), tiny_spec(None), metric_names.SAMPLE_FLOPS
     trial = {"run": signature(spec), "role": "baseline", "cell": {}, "seed": 0, "baseline": None}
-    plan = {"format": 1, "name": "g", "evaluate": encode(evaluations)}
+    plan = {"format": 2, "name": "g", "evaluate": encode(evaluations)}
     write_json(lab.sweep("g").plan_path, {**plan, "trials": [{**trial, "spec": encode(spec)}]})
     for number, evaluation in enumerate(evaluations):
         folder = lab.run_of(spec).evaluation(evaluation)

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from tests.engine.runs import CPU, evaluate, imagenet, last_checkpoint, train_until
+from tests.evaluate.conftest import images, random_inception, score
 from tests.made_data import write_captioned
-from tests.metrics.conftest import images, random_inception, score
 from tests.stand_ins import write_text_encoder
 from tests.synthetic import small, write_sweep
 from tread_lab.compare.best_set import (
@@ -33,9 +33,11 @@ from tread_lab.compare.intervals import pairing_kept, t_interval
 from tread_lab.config.load import load_experiment
 from tread_lab.cost.training import cost
 from tread_lab.engine.assemble import trained
-from tread_lab.engine.drawing import _denoiser
-from tread_lab.engine.sampling_calls import sample_flops
 from tread_lab.engine.system import condition_of
+from tread_lab.evaluate.drawing import _denoiser
+from tread_lab.evaluate.extraction import Extraction
+from tread_lab.evaluate.features import KEEPERS, MEASURES, Compared
+from tread_lab.evaluate.sampling_calls import sample_flops
 from tread_lab.frames import (
     better_than_dense,
     ranked_cells,
@@ -43,8 +45,6 @@ from tread_lab.frames import (
     tied_with_best,
     trials_frame,
 )
-from tread_lab.metrics.extraction import Extraction
-from tread_lab.metrics.features import KEEPERS, MEASURES, Compared
 from tread_lab.records.lab import Lab
 from tread_lab.sampling.generate import generate
 from tread_lab.specs import RunSpec, SamplerSpec, decode, encode

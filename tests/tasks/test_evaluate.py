@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tests.tasks.conftest import DONE, SMALL, Command, attempts, measured
-from tread_lab.metrics.extraction import DINOV2, SPACES
+from tread_lab.evaluate.extraction import DINOV2, SPACES
 from tread_lab.records.lab import Lab
 
 SAMPLES = "{samples: {metrics: [fd], count: 100, sampler: {steps: 2}}}"

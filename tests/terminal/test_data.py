@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.terminal.conftest import Screen
-from tread_lab.prepare.measure import Measured
-from tread_lab.prepare.packed import Steps
+from tread_lab.data.measure import Measured
+from tread_lab.data.packed import Steps
 from tread_lab.terminal.data import show_measured, show_packed
 from tread_lab.terminal.progress import progress_line
 

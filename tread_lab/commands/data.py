@@ -19,11 +19,12 @@ from tread_lab.commands.options import (
     DataVerify,
 )
 from tread_lab.data.latents import read_manifest, renew_manifest
+from tread_lab.data.pack import pack as pack_steps
+from tread_lab.data.pack import source_of
 from tread_lab.data.source import open_store
 from tread_lab.data.statistics import OURS, Statistics, write_statistics
 from tread_lab.engine.device import pick
-from tread_lab.prepare.pack import pack as pack_steps
-from tread_lab.prepare.pack import source_of
+from tread_lab.engine.precision import matrix_products
 from tread_lab.records.durable import writing
 from tread_lab.specs.units import amount, counted
 from tread_lab.terminal.console import answer, say
@@ -33,9 +34,9 @@ from tread_lab.terminal.data import show_measured, show_packed, show_steps
 def encode(options: DataEncode) -> int:
     """Encode images to packed latents, on one device or several; return the exit code."""
     from tread_lab.data.autoencoder import Encoder
-    from tread_lab.prepare.encode import Stored
-    from tread_lab.prepare.encode import encode as encode_steps
-    from tread_lab.prepare.images import open_images
+    from tread_lab.data.encode import Stored
+    from tread_lab.data.encode import encode as encode_steps
+    from tread_lab.data.images import open_images
 
     opened = open_images(options.images, options.captions, options.limit)
     encoder = Encoder(options.autoencoder, range=options.range)
@@ -60,7 +61,8 @@ def encode(options: DataEncode) -> int:
         skip_damaged=options.skip_damaged,
         licence=options.licence,
     )
-    show_steps(steps, "images")
+    with matrix_products("tf32"):
+        show_steps(steps, "images")
     return _packed(options.out, as_json=options.as_json)
 
 
@@ -88,7 +90,7 @@ def pack(options: DataPack) -> int:
 
 def verify(options: DataVerify) -> int:
     """Print one line for each fault of a data set; return the exit code."""
-    from tread_lab.prepare.verify import faults
+    from tread_lab.data.verify import faults
 
     path, found = options.path, []
     for fault in faults(options.source or source_of(path), path, classes=options.classes):
@@ -104,7 +106,7 @@ def verify(options: DataVerify) -> int:
 
 def stats(options: DataStats) -> int:
     """Print what is stored, and write the statistics of its channels; return the exit code."""
-    from tread_lab.prepare.measure import measure
+    from tread_lab.data.measure import measure
 
     path = options.path
     measured = measure(open_store(options.source or source_of(path), path))
@@ -120,17 +122,17 @@ def stats(options: DataStats) -> int:
 
 def reference(options: DataReference) -> int:
     """Write statistics of real images, which metrics compare with; return the exit code."""
-    from tread_lab.metrics.fidelity import inception_weights, sha256
-    from tread_lab.metrics.requirements import check_torch_fidelity
-    from tread_lab.prepare.images import open_images
-    from tread_lab.prepare.reference import write_reference
+    from tread_lab.data.images import open_images
+    from tread_lab.evaluate.fidelity import inception_weights, sha256
+    from tread_lab.evaluate.requirements import check_torch_fidelity
+    from tread_lab.evaluate.write_reference import write_reference
     from tread_lab.specs.metrics import INCEPTION
 
     check_torch_fidelity("data reference")
     inception_weights()  # before a million images are listed
     real, size = open_images(options.images, limit=options.limit), options.size
     say(f"{len(real.names):,} images of {len(real.classes):,} classes in {options.images}")
-    from tread_lab.metrics.extraction import Extraction
+    from tread_lab.evaluate.extraction import Extraction
 
     out: Path = options.out
     steps = write_reference(
@@ -143,7 +145,8 @@ def reference(options: DataReference) -> int:
         workers=options.workers or os.cpu_count() or 1,
         skip_damaged=options.skip_damaged,
     )
-    damaged = show_steps(steps, "images").damaged
+    with matrix_products("fp32"):
+        damaged = show_steps(steps, "images").damaged
     count = len(real.names) - damaged
     kept = min(options.keep, count)
     if options.as_json:

@@ -15,9 +15,9 @@ from tread_lab.commands.resolve import check_one_device, together, visible_devic
 from tread_lab.config.load import evaluations_of, reference_of, sampler_settings
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.device import pick
-from tread_lab.engine.evaluate import measuring, open_evaluations, record_of
-from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.ranks import OneProcess, Processes
+from tread_lab.evaluate.measurable import check_measurable, check_samplers
+from tread_lab.evaluate.measuring import measuring, open_evaluations, record_of
 from tread_lab.records.attempts import ProcessLost
 from tread_lab.records.checkpoint_names import list_checkpoints, step_of
 from tread_lab.records.lab import Lab
@@ -26,8 +26,7 @@ from tread_lab.records.status import RunState
 from tread_lab.specs.data import DataSpec
 from tread_lab.specs.decode import encode
 from tread_lab.specs.errors import Unavailable, UserError
-from tread_lab.specs.evaluation import AT, EvaluationSpec, SamplesSpec, at_steps
-from tread_lab.specs.evaluation_defaults import EvaluationDefaults
+from tread_lab.specs.evaluation import AT, EvaluationDefaults, EvaluationSpec, SamplesSpec, at_steps
 from tread_lab.specs.evaluation_text import MetricNames, decode_evaluations
 from tread_lab.specs.metrics import METRICS
 from tread_lab.specs.signature import signature

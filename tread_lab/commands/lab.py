@@ -53,7 +53,7 @@ def rm(options: Rm) -> int:
 
 def export(options: Export) -> int:
     """Export the EMA weights of a run; return the exit code."""
-    from tread_lab.engine.export import export as write_export
+    from tread_lab.evaluate.export import export as write_export
 
     lab, out = Lab.existing(options.root), Path(options.out)
     for file, size in write_export(lab.known_run(options.name), out, step=options.step).items():

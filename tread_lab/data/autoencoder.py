@@ -22,15 +22,13 @@ from torch import Tensor
 from tread_lab.specs.errors import UserError, first_line
 
 VARIABLE = "TREAD_LAB_AUTOENCODER"
-# Bytes that the activations of one decoding call may take; of a decoder of 8x8 latents with 256
-# channels at full resolution about 270 MB an image, so 8 images of 256x256 on a CPU, 64 on a GPU.
-ROOM = {"cpu": 2 * 2**30, "cuda": 16 * 2**30}
+# Pixels of the images of one decoding call: 8 of 256x256 on a CPU (2 GB), 64 on a GPU.
+AT_ONCE = {"cpu": 8 * 256**2, "cuda": 64 * 256**2}
 # Products of the decoder on a type of device, as provenance says (fp32 without). tf32 moves a pixel
 # by one level at most, bf16 moved some by 15.
 DECODING = {"cuda": "tf32"}
 PixelRange = Literal["signed", "unit"]  # -1..1 as SD's own code feeds it, 0..1 as EDM2's does
 _DIGESTS: dict[tuple[object, ...], str] = {}  # of decoders that this process has read
-LIVE = 4  # tensors of the widest shape alive at once: input, normalised, activated, output
 
 
 class Autoencoder:
@@ -78,7 +76,7 @@ class Autoencoder:
         """Side of an image over that of its latent, by the configuration of a local folder."""
         try:
             config = json.loads((Path(self._where) / "config.json").read_text(encoding="utf-8"))
-            return int(2 ** (len(config["block_out_channels"]) - 1))
+            return _zoom(config)
         except (OSError, ValueError, LookupError, TypeError):
             return None
 
@@ -98,9 +96,10 @@ class Autoencoder:
         if x_BCHW.shape[1] != channels:
             found = f"decodes {channels} channels, the data have {x_BCHW.shape[1]}"
             raise UserError(f"autoencoder {self._where!r} {found}")
-        latents_BCHW = x_BCHW.float() / (self._scale or 1.0)
-        parts = torch.split(latents_BCHW, images_at_once(model.config, latents_BCHW))
-        yield from (model.decode(z).sample for z in parts)
+        pixels = x_BCHW[0, 0].numel() * _zoom(model.config) ** 2
+        size = max(1, AT_ONCE.get(x_BCHW.device.type, AT_ONCE["cpu"]) // pixels)
+        for z_BCHW in torch.split(x_BCHW.float() / (self._scale or 1.0), size):
+            yield model.decode(z_BCHW).sample
 
     def _compare_scale(self, config: Any) -> None:
         """Warn where the autoencoder's own file says another factor than the data's spec."""
@@ -139,7 +138,7 @@ class Encoder:
         self.name = Path(where).name if Path(where).is_dir() else where
         self.digest = _digest(self._model)
         self.channels = int(config.latent_channels)
-        self.zoom = 2 ** (len(config.block_out_channels) - 1)
+        self.zoom = _zoom(config)
         self.scale: float | None = config.get("scaling_factor")
         self.shift: float | None = config.get("shift_factor")
 
@@ -157,14 +156,8 @@ class Encoder:
         return moments
 
 
-def images_at_once(config: Any, latents_BCHW: Tensor) -> int:
-    """Return the number of images whose fp32 activations fit in `ROOM` while they are decoded."""
-    widths, (height, width) = config.block_out_channels, latents_BCHW.shape[2:]
-    zoom = 2 ** (len(widths) - 1)
-    widest = widths[min(1, len(widths) - 1)]  # the last stage begins as wide as the one below
-    each: int = LIVE * 4 * widest * height * width * zoom * zoom
-    room = ROOM.get(latents_BCHW.device.type, min(ROOM.values()))
-    return max(1, room // each)
+def _zoom(config: Mapping[str, Any]) -> int:
+    return int(2 ** (len(config["block_out_channels"]) - 1))
 
 
 def levels(image_BCHW: Tensor) -> Tensor:

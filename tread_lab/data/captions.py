@@ -28,11 +28,10 @@ def read_captions(path: Path, count: int | None = None) -> list[Captions] | None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise UserError(f"data.path: {path} cannot be read ({error})") from None
+        raise UserError(f"data.path: {path} must be text, got {error}") from None
     captions = [_captions(path, number, line) for number, line in enumerate(lines, start=1)]
     if count not in (None, len(captions)):
-        found = f"{len(captions)} lines, and there are {count} samples"
-        raise UserError(f"data.path: {path} has {found}")
+        raise UserError(f"data.path: {path} must have {count} lines, got {len(captions)}")
     return captions
 
 
@@ -55,14 +54,11 @@ def write_captions(path: Path, captions: Iterable[Sequence[str]]) -> None:
 
 def _captions(path: Path, number: int, line: str) -> Captions:
     try:
-        texts = json.loads(line)["captions"]
-    except (ValueError, KeyError, TypeError):
-        texts = None
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UserError(f'data.path: {path}, line {number}: write {{"captions": [...]}}')
-    kept = tuple(text.strip() for text in texts)
-    if not kept or not all(kept):
-        raise UserError(
-            f"data.path: {path}, line {number}: sample {number - 1} has no caption; write one"
-        )
-    return kept
+        listed = json.loads(line)["captions"]
+        texts = tuple(text.strip() for text in listed) if isinstance(listed, list) else ()
+    except (ValueError, LookupError, TypeError, AttributeError):
+        texts = ()
+    if not texts or not all(texts):
+        wanted = '{"captions": [...]} with a caption of sample'
+        raise UserError(f"data.path: {path}, line {number}: must be {wanted} {number - 1}")
+    return texts

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,7 @@ from tread_lab.specs.errors import UserError
 from tread_lab.specs.units import amount
 
 FOLDER = "data"  # of a lab's cache: the digests of sets that had to be read
-_CHUNK = 2**24  # bytes that are read at once
 _SAID = 2**28  # bytes from which on the reading is said
-_LINE_SECONDS = 20.0  # between two lines of progress
 
 # A file that decides what the data are, with its name, or none where its place alone counts.
 ContentFile = tuple[str, Path]
@@ -45,7 +41,7 @@ def content_digest(
 
     Args:
         cache: folder of a lab that keeps the digests of sets that had to be read.
-        say: hears of the reading, and how far it is.
+        say: hears of the reading of much data.
 
     Raises:
         UserError: the data cannot be read.
@@ -135,7 +131,10 @@ def _digest(
         return str(known["digest"])
     by_path, sizes = _of_manifest(path), {f: fact.st_size for (_, f), fact in zip(files, facts)}
     to_read = [file for file in sizes if file not in by_path]
-    by_path |= _read(path, to_read, sum(sizes[file] for file in to_read), say)
+    if (size := sum(sizes[file] for file in to_read)) >= _SAID:
+        say(f"{path}: reading {amount(size)} once, to know what the data are")
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        by_path |= zip(to_read, pool.map(_sha256, to_read), strict=True)
     digest = hashed(f"{name} {by_path[file]}" for name, file in files)
     if to_read and kept is not None:
         with contextlib.suppress(UserError):  # a lab that cannot be written to reads again
@@ -158,26 +157,6 @@ def _of_manifest(folder: Path) -> dict[Path, str]:
     return known
 
 
-def _read(
-    path: Path, files: Sequence[Path], size: int, say: Callable[[str], None]
-) -> dict[Path, str]:
-    """Return the SHA-256 of files, read side by side; say how far it is where that takes long."""
-    done, last, lock = 0, time.monotonic(), threading.Lock()
-
-    def sha256(file: Path) -> str:
-        nonlocal done, last
-        digest = hashlib.sha256()
-        with file.open("rb") as opened:
-            while chunk := opened.read(_CHUNK):
-                digest.update(chunk)
-                with lock:
-                    done += len(chunk)
-                    if time.monotonic() - last > _LINE_SECONDS:
-                        last = time.monotonic()
-                        say(f"{path}: {done / max(size, done):.0%} of {amount(size)} read")
-        return digest.hexdigest()
-
-    if size >= _SAID:
-        say(f"{path}: reading {amount(size)} once, to know what the data are")
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        return dict(zip(files, pool.map(sha256, files), strict=True))
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

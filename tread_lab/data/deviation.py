@@ -38,11 +38,9 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
     Raises:
         UserError: says what was found, and the range that they seem to have.
     """
-    decoded: Callable[[Tensor], Tensor | None] | None = getattr(heldout, "decoded", None)
-    if not len(heldout):  # of an export, which holds none
-        return
-    ids = torch.linspace(0, len(heldout) - 1, min(DECODED, len(heldout))).long()
-    image_BCHW = None if decoded is None else decoded(heldout.take(ids)[0])
+    decoded: Callable[[Tensor], Tensor | None] = getattr(heldout, "decoded", lambda x_BCHW: None)
+    # an export holds no samples
+    image_BCHW = decoded(_spread(heldout, DECODED)) if len(heldout) else None
     if image_BCHW is None:
         return
     beyond = 1 - float((image_BCHW.abs() <= BEYOND).float().mean())  # NaN is, too
@@ -57,8 +55,8 @@ def check_decoded(data: DataSpec, heldout: Samples) -> None:
     else:
         return
     raise UserError(
-        f"data.decoder_range: decoded as {data.decoder_range}, {len(ids)} held-out samples of"
-        f" {data.path} are no images of -1..1 ({what}, the mean is {mean:.2g}); {remedy}"
+        f"data.decoder_range: decoded as {data.decoder_range}, held-out samples of {data.path} are"
+        f" no images of -1..1 ({what}, the mean is {mean:.2g}); {remedy}"
     )
 
 
@@ -79,17 +77,18 @@ def expected_deviation(spec: RunSpec) -> tuple[float, float, str]:
 
 def measure_deviation(samples: Samples) -> float:
     """Return the standard deviation over all values of at most 256 samples of the set."""
-    return float(_measured(samples).std(correction=0))
+    return float(_spread(samples, MEASURED).double().std(correction=0))
 
 
-def _measured(samples: Samples) -> Tensor:
-    ids = torch.linspace(0, len(samples) - 1, min(MEASURED, len(samples))).long()
-    return samples.take(ids)[0].double()
+def _spread(samples: Samples, most: int) -> Tensor:
+    """Return at most `most` samples, evenly spread over the set."""
+    ids = torch.linspace(0, len(samples) - 1, min(most, len(samples))).long()
+    return samples.take(ids)[0]
 
 
 def _check_channels(data: DataSpec, samples: Samples) -> None:
     """Refuse channels that differ although each was divided by its own deviation."""
-    x_CN = _measured(samples).transpose(0, 1).flatten(1) / data.scales[0]
+    x_CN = _spread(samples, MEASURED).double().transpose(0, 1).flatten(1) / data.scales[0]
     for channel, deviation in enumerate(x_CN.std(dim=1, correction=0).tolist()):
         if not 1 / FAR <= deviation <= FAR:
             raise UserError(
@@ -111,11 +110,10 @@ def check_deviation(spec: RunSpec, samples: Samples) -> float:
     measured, (expected, factor, why) = measure_deviation(samples), expected_deviation(spec)
     if expected / factor <= measured <= expected * factor:
         return measured
-    anyway = f"; data.deviation={measured:.3g} trains on them as they are"
     raise UserError(
         f"data: the network would see a deviation of {measured:.3g}, and {expected:g} is"
-        f" expected ({why}): {_likely(spec.data, measured, expected)}"
-        + (anyway if 0 < measured < math.inf else "")
+        f" expected ({why}): {_likely(spec.data, measured, expected)}; data.deviation says that"
+        " another one is right"
     )
 
 
@@ -125,15 +123,14 @@ def _likely(data: DataSpec, measured: float, expected: float) -> str:
     for factor in {decoder_scale, SD_SCALE} - {1.0}:
         if _close(measured / factor, expected) and _close(scale, factor):
             return (
-                f"what is stored is already times {factor:g}, or of unit variance, and data.scale"
-                f" multiplies it again, set data.scale=1 data.decoder_scale={factor:g}, or for unit"
-                " variance data.normalise=true and the statistics that it was divided by"
+                f"what is stored is already times {factor:g}, or of unit variance, set data.scale=1"
+                f" data.decoder_scale={factor:g}, or for unit variance data.normalise=true"
             )
         if _close(measured * factor, expected) and _close(scale, 1.0):
             return f"what is stored is not scaled yet, set data.scale={factor:g}"
     if not 0 < measured < math.inf:
-        return "what is stored is constant or not finite, make the data again"
-    return f"what is stored is scaled otherwise, set data.scale={scale * expected / measured:.3g}"
+        return "what is stored is constant or not finite"
+    return f"check data.scale, such as {scale * expected / measured:.3g}"
 
 
 def _close(a: float, b: float) -> bool:

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,7 +28,6 @@ T = TypeVar("T", bound=np.generic)
 INDEX = "dataset.json"
 LATENTS, IMAGES = "vae-sd", "images"  # REPA's subfolders
 BOTH = "img-mean-std-"  # EDM2's names of files with mean and deviation, C channels each
-UNREADABLE = (OSError, ValueError, EOFError, SyntaxError)  # SyntaxError: PIL, of a broken PNG
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
@@ -56,39 +56,35 @@ class LabelledFiles:
         try:
             tree = json.loads(index.read_text(encoding="utf-8"))
             rows = sorted((str(name), int(label)) for name, label in tree["labels"])
-        except FileNotFoundError:
-            raise UserError(
-                f"data.path: there is no {index}; give the folder of EDM2's or REPA's files"
-                " (an archive has to be unpacked)"
-            ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"data.path: {index} holds no pairs of file and label below `labels` ({error!r})"
+                f"data.path: {index} must hold pairs of file and label below `labels`, got"
+                f" {error!r}. Try the folder of EDM2's or REPA's files, unpacked."
             ) from None
-        if len(rows) < 2:
-            raise UserError(f"data.path: {index} names {len(rows)} samples, too few to split")
         self.names = [name for name, _ in rows]
         self.labels_n: NDArray[np.int64] = np.array([label for _, label in rows], dtype=np.int64)
 
     def latent(self, place: int) -> NDArray[np.floating]:
         """Return an array [C or 2C, H, W] of floats."""
-        path = self.folder / self.names[place]
-        try:
+        with self._reading(place) as path:
             array: NDArray[np.floating] = read_npy(path.read_bytes())
-        except UNREADABLE as error:
-            raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
-        if array.dtype.kind != "f" or array.ndim != 3:
-            found = f"{array.dtype} {list(array.shape)}"
-            raise self._damaged(place, f"holds {found}, not floats [C, H, W]")
+            if array.dtype.kind != "f" or array.ndim != 3:
+                raise ValueError(f"{array.dtype} {list(array.shape)}, not floats [C, H, W]")
         return array
 
     def image(self, place: int) -> NDArray[np.uint8]:
         """Return an image [3, height, width]."""
+        with self._reading(place) as path, Image.open(path) as image:
+            return np.asarray(eight_bits(image).convert("RGB")).transpose(2, 0, 1)
+
+    @contextlib.contextmanager
+    def _reading(self, place: int) -> Iterator[Path]:
+        path = self.folder / self.names[place]
         try:
-            with Image.open(self.folder / self.names[place]) as image:
-                return np.asarray(eight_bits(image).convert("RGB")).transpose(2, 0, 1)
-        except UNREADABLE as error:
-            raise self._damaged(place, f"cannot be read ({first_line(error)})") from None
+            yield path
+        except (OSError, ValueError, EOFError, SyntaxError) as error:  # SyntaxError: a broken PNG
+            found = first_line(error)
+            raise UserError(f"data.path: {path}: must be a whole sample, got {found}") from None
 
     def stacked(
         self,
@@ -104,13 +100,10 @@ class LabelledFiles:
         samples = [read(place) for place in places]
         wanted = shape or samples[0].shape
         for place, sample in zip(places, samples, strict=True):
-            if sample.shape != wanted:
-                raise self._damaged(place, f"is {list(sample.shape)}, others are {list(wanted)}")
+            with self._reading(place):
+                if sample.shape != wanted:
+                    raise ValueError(f"{list(sample.shape)}, others are {list(wanted)}")
         return np.stack(samples)
-
-    def _damaged(self, place: int, what: str) -> UserError:
-        path = self.folder / self.names[place]
-        return UserError(f"data.path: {path} {what}; make this file again")
 
 
 class FolderLatents(Store):

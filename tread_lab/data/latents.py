@@ -23,10 +23,10 @@ from tread_lab.specs.errors import UserError
 # numpy's ways of not reading a file; TypeError: an .npy that calls itself .npz
 UNREADABLE = (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error)
 
-
 HELDOUT = "heldout_"
 MANIFEST = "manifest.json"  # what was stored, from what, with the checksum of every file
 FORMAT = "tread-lab packed arrays 1"
+KINDS = {"floats": "efd", "integers": "bBhHiIlLqQ", "bytes": "B"}  # characters of dtypes
 ARRAYS = ("latents", "latents_flip", "moments", "moments_flip", "labels", "images")
 
 
@@ -53,29 +53,32 @@ class PackedArrays(Store):
         if spec.path is None:
             raise UserError("data.path: give the folder or .npz that holds latents and labels")
         path = Path(spec.path).expanduser()
-        moments = _array(path, "latents") is None and _array(path, "moments") is not None
-        name = "moments" if moments else "latents"
-        own = _array(path, f"{HELDOUT}{name}") is not None
-        other = f"{HELDOUT}{'latents' if moments else 'moments'}"
-        if not own and _array(path, other) is not None:
-            raise UserError(
-                f"data.path: {path} holds {other}, and {name} to train on; hold out {name}"
-                f" ({HELDOUT}{name}), or move {other} away"
-            )
-        self.own_heldout = own  # whether arrays of its own are held out
-        prefix = HELDOUT if own and split == "heldout" else ""
-        self._stored = _latents(path, f"{prefix}{name}")
-        self._flipped = _flipped(path, f"{prefix}{name}_flip", self._stored)
-        labels_n = _labels(path, f"{prefix}labels", len(self._stored))
-        self._images = _images(path, f"{prefix}images", len(labels_n))
-        self._ids = np.arange(len(labels_n)) if own else split_ids(len(labels_n), split)
+        held = _arrays(path)
+        name = "latents" if "latents" in held or "moments" not in held else "moments"
+        parts = {HELDOUT + kind for kind in ("latents", "moments")} & held.keys()
+        if parts - {HELDOUT + name}:
+            raise UserError(f"data.path: {path} must hold out {name}, got {parts.pop()}")
+        self.own_heldout = bool(parts)  # whether arrays of its own are held out
+        prefix = HELDOUT if parts and split == "heldout" else ""
+        own = {key.removeprefix(prefix): held[key] for key in held if key.startswith(prefix)}
+        self._stored: NDArray[np.floating] = _checked(path, own, name, "floats", 4)
+        n, channels, height, width = self._stored.shape
+        labels_n = _checked(path, own, "labels", "integers", 1, n)
+        self._flipped, self._images = own.get(f"{name}_flip"), own.get("images")
+        if self._flipped is not None:
+            flipped = _checked(path, own, f"{name}_flip", "floats", 4, n)
+            if (flipped.shape, flipped.dtype) != (self._stored.shape, self._stored.dtype):
+                raise UserError(f"data.path: {name}_flip in {path} must be like {name}")
+        if self._images is not None:
+            _checked(path, own, "images", "bytes", 4, n)
+        self._ids = np.arange(n) if self.own_heldout else split_ids(n, split)
         self._captions = path / f"{prefix}{CAPTIONS}"
-        self.posterior = "log_variance" if moments else "none"
         self.flips = self._flipped is not None
-        channels, *sides = self._stored.shape[1:]
-        if moments and channels % 2:
-            raise _wrong(path, name, self._stored, "means and log-variances [N, 2C, H, W]")
-        self.shape: tuple[int, int, int] = (channels // 2 if moments else channels, *sides)
+        if name == "moments":
+            if channels % 2:
+                raise UserError(f"data.path: moments in {path} must be [N, 2C, H, W]")
+            self.posterior, channels = "log_variance", channels // 2
+        self.shape: tuple[int, int, int] = (channels, height, width)
         self.labels: NDArray[np.int64] = labels_n[self._ids].astype(np.int64)
 
     @property
@@ -106,12 +109,11 @@ def read_manifest(folder: Path) -> dict[str, object] | None:
     Raises:
         UserError: it is damaged, or of another format.
     """
-    path = folder / MANIFEST
-    if not path.exists():
-        return None
-    tree = read_json(path)
-    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-        raise UserError(f"{path} is damaged or no manifest of {FORMAT!r}; make the data again")
+    tree: dict[str, object] | None = read_json(folder / MANIFEST)
+    if tree is not None and (not isinstance(tree, dict) or tree.get("format") != FORMAT):
+        raise UserError(
+            f"{folder / MANIFEST}: must be a manifest of {FORMAT!r}. Try making it anew."
+        )
     return tree
 
 
@@ -148,73 +150,35 @@ def packed_files(folder: Path) -> Iterator[Path]:
     yield from filter(Path.exists, (folder / name for name in names))
 
 
-def heldout_arrays(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield name and content of every array of held-out samples.
-
-    Raises:
-        UserError: one is damaged.
-    """
-    for name in (f"{HELDOUT}{name}" for name in ARRAYS):
-        if (array := _array(path, name)) is not None:
-            yield name, array
-
-
-def _latents(path: Path, name: str) -> NDArray[np.floating]:
-    array = _present(path, name)
-    if array.ndim != 4 or array.dtype.kind != "f" or len(array) < 2:
-        raise _wrong(path, name, array, "floats [N, C, H, W] with N > 1")
-    return array
-
-
-def _flipped(path: Path, name: str, stored: NDArray[Any]) -> NDArray[np.floating] | None:
-    array = _array(path, name)
-    if array is not None and (array.dtype != stored.dtype or array.shape != stored.shape):
-        wanted = f"{stored.dtype} {list(stored.shape)}, one for each latent"
-        raise _wrong(path, name, array, wanted)
-    return array
-
-
-def _images(path: Path, name: str, count: int) -> NDArray[np.uint8] | None:
-    array = _array(path, name)
-    if array is not None and (array.dtype != np.uint8 or array.ndim != 4 or len(array) != count):
-        wanted = f"uint8 [{count}, 3, height, width], one for each latent"
-        raise _wrong(path, name, array, wanted)
-    return array
-
-
-def _labels(path: Path, name: str, count: int) -> NDArray[np.integer]:
-    array = _present(path, name)
-    if array.shape != (count,) or array.dtype.kind not in "iu":
-        raise _wrong(path, name, array, f"integers [{count}], one for each latent")
-    return array
-
-
-def _wrong(path: Path, name: str, array: NDArray[Any], wanted: str) -> UserError:
-    found = f"{array.dtype} {list(array.shape)}"
-    return UserError(f"data.path: {name} in {path} must be {wanted}, but is {found}")
-
-
-def _present(path: Path, name: str) -> NDArray[Any]:
-    array = _array(path, name)
-    if array is None:
-        missing = f"there is no {path}/{name}.npy"
-        if path.suffix == ".npz":
-            missing = f"{path} holds no array '{name}'"
-        raise UserError(f"data.path: {missing}; `latents` and `labels` are needed")
-    return array
-
-
-def _array(path: Path, name: str) -> NDArray[Any] | None:
-    """Return the array `name`, `None` if the file has none; never a pickle."""
-    source = path if path.suffix == ".npz" else path / f"{name}.npy"
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays by name; those of a folder are memory-mapped. Never a pickle."""
     try:
-        if path.suffix != ".npz":
-            if not source.exists():
-                return None
-            return np.asarray(np.load(source, mmap_mode="r", allow_pickle=False))
-        with source.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return arrays[name] if name in arrays.files else None
-    except FileNotFoundError:
-        raise UserError(f"data.path: there is no {source}") from None
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
+        names = (file.stem for file in packed_files(path) if file.suffix == ".npy")
+        return {name: np.load(path / f"{name}.npy", mmap_mode="r") for name in names}
     except UNREADABLE as error:
-        raise UserError(f"data.path: {source} is damaged or no plain array: {error}") from None
+        raise UserError(f"data.path: {path} must hold plain arrays, got {error}") from None
+
+
+def _checked(
+    path: Path,
+    held: Mapping[str, NDArray[Any]],
+    name: str,
+    kind: str,
+    ndim: int,
+    count: int | None = None,
+) -> NDArray[Any]:
+    """Return an array of a kind, so many dimensions and, where it is known, so many samples."""
+    array = held.get(name)
+    if (
+        array is None
+        or array.dtype.char not in KINDS[kind]
+        or array.ndim != ndim
+        or len(array) != (count or max(len(array), 2))
+    ):
+        found = "none" if array is None else f"{array.dtype} {list(array.shape)}"
+        wanted = f"{kind} of {ndim} dimensions and {count or 'two or more'} samples"
+        raise UserError(f"data.path: {name} in {path} must be {wanted}, got {found}")
+    return array

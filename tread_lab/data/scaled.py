@@ -31,7 +31,12 @@ def split_ids(n: int, split: Split) -> NDArray[np.int64]:
 
     They are spread evenly over the whole set, since stored sets are often sorted by class and a
     tail would hold out whole classes. The rule knows `n` alone, so it is the same in every run.
+
+    Raises:
+        UserError: there is nothing to split.
     """
+    if n < 2:
+        raise UserError(f"data.path: must hold two or more samples to split, got {n}")
     if split == "all":
         return np.arange(n, dtype=np.int64)
     count = max(1, min(n // 20, MOST_HELDOUT))

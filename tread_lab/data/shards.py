@@ -128,53 +128,43 @@ class TarShards(Store):
         rows = [_indexed(tar) for tar in self._tars]
         numbers = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
         table = np.column_stack([numbers, np.concatenate(rows)])  # of `Place`s
-        if len(table) < 2:
-            raise UserError(f"data.path: {spec.path} holds {len(table)} samples, too few to split")
-        self.shape = self._common_shape(table)
         self._table = table[split_ids(len(table), split)]
+        self.shape = self._latent(Place(*table[0].tolist())).shape
+        self._latents(table[np.unique(table[:, 2], return_index=True)[1]])  # of each length one
         self.labels: NDArray[np.int64] = np.ascontiguousarray(self._table[:, 3])
 
     def read(
         self, ids: NDArray[np.int64], mirrored: NDArray[np.bool_] | None = None
     ) -> NDArray[np.floating]:
-        places = [Place(*row) for row in self._table[ids].tolist()]
+        return self._latents(self._table[ids])
+
+    def _latents(self, rows: NDArray[np.int64]) -> NDArray[np.floating]:
+        places = [Place(*row) for row in rows.tolist()]
         latents = [self._latent(place) for place in places]
         for place, latent in zip(places, latents, strict=True):
             if latent.shape != self.shape:
-                raise self._damaged(place, f"is {list(latent.shape)}, not {list(self.shape)}")
+                raise self._damaged(place, f"{list(latent.shape)}")
         return np.stack(latents)
-
-    def _common_shape(self, table: NDArray[np.int64]) -> tuple[int, int, int]:
-        """Return the shape of all latents; one of each stored length is looked at."""
-        _, first = np.unique(table[:, 2], return_index=True)
-        places = [Place(*row) for row in table[np.sort(first)].tolist()]
-        shape = self._latent(places[0]).shape
-        for place in places:
-            other_shape = self._latent(place).shape
-            if len(other_shape) != 3 or other_shape != shape:
-                raise self._damaged(place, f"is {list(other_shape)}, others are {list(shape)}")
-        return shape
 
     def _latent(self, place: Place) -> NDArray[np.floating]:
         try:
             tar = self._opened(self._tars[place.tar])
             latent: NDArray[np.floating] = read_npy(tar.read(place.offset, place.size))
         except (OSError, ValueError, EOFError) as error:
-            raise self._damaged(place, f"cannot be read ({error})") from None
-        if latent.dtype.kind != "f":
-            raise self._damaged(place, f"holds {latent.dtype}, not floats")
+            raise self._damaged(place, str(error)) from None
+        if latent.dtype.kind != "f" or latent.ndim != 3:
+            raise self._damaged(place, f"{latent.dtype} {list(latent.shape)}")
         return latent
 
-    def _damaged(self, place: Place, what: str) -> UserError:
-        return bad_tar(self._tars[place.tar], f"the {LATENT} at byte {place.offset} {what}")
+    def _damaged(self, place: Place, found: str) -> UserError:
+        what = f"the {LATENT} at byte {place.offset} must be floats [C, H, W] as others"
+        return bad_tar(self._tars[place.tar], f"{what}, got {found}")
 
 
 def _tars(path: str | None) -> list[Path]:
-    if path is None:
-        raise UserError("data.path: give the folder of the tars, or a glob such as 'data/*.tar'")
-    tars = tars_of(Path(path))
-    if not tars:
-        raise UserError(f"data.path: no tars in {path} (a folder, or a glob such as 'data/*.tar')")
+    if path is None or not (tars := tars_of(Path(path))):
+        found = "" if path is None else f" that holds tars, got {path}"
+        raise UserError(f"data.path: give the folder or a glob such as 'data/*.tar'{found}")
     return tars
 
 

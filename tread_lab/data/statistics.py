@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from tread_lab.records.durable import write_text
 from tread_lab.specs.errors import UserError, first_line
 
+_JSON = (OSError, ValueError, LookupError, TypeError)
+_TORCH = (AttributeError, RuntimeError, EOFError, pickle.UnpicklingError)
 OURS, LIGHTNING = "statistics.json", "latents_stats.pt"
 
 
@@ -24,6 +26,12 @@ class Statistics(NamedTuple):
 
     mean_C: NDArray[np.float64]
     deviation_C: NDArray[np.float64]
+
+    @property
+    def usable(self) -> bool:
+        """Whether means are finite and deviations finite and positive."""
+        finite = np.isfinite([*self.mean_C, *self.deviation_C]).all()
+        return bool(finite and (self.deviation_C > 0).all())
 
 
 def channel_statistics(path: str, channels: int) -> Statistics:
@@ -37,7 +45,21 @@ def channel_statistics(path: str, channels: int) -> Statistics:
             each of `channels`.
     """
     file = statistics_file(path)
-    return _checked(file, (_ours if file.name == OURS else _lightning)(file), channels)
+    try:
+        if file.name == OURS:
+            tree = json.loads(file.read_text(encoding="utf-8"))
+            found = tree["mean"], tree["deviation"]
+        else:
+            tree = torch.load(file, map_location="cpu", weights_only=True)
+            found = tree["mean"].flatten(), tree["std"].flatten()
+        statistics = Statistics(*(np.asarray(values, dtype=np.float64) for values in found))
+    except (*_JSON, *_TORCH) as error:
+        raise _wrong(file, first_line(error)) from None
+    if not statistics.mean_C.shape == statistics.deviation_C.shape == (channels,):
+        raise _wrong(file, f"{statistics.mean_C.size} and {statistics.deviation_C.size}")
+    if not statistics.usable:
+        raise _wrong(file, "a deviation of 0, or values that are not finite")
+    return statistics
 
 
 def statistics_file(path: str) -> Path:
@@ -68,11 +90,8 @@ def write_statistics(path: Path, statistics: Statistics) -> None:
         UserError: they would not be taken: a mean is not finite, or a deviation not positive. Or
             the folder cannot be written.
     """
-    if not (np.isfinite(statistics.mean_C).all() and (statistics.deviation_C > 0).all()):
-        raise UserError(
-            f"{path} is not written: a channel is constant or not finite; `tread-lab data verify`"
-            " names the samples"
-        )
+    if not statistics.usable:
+        raise UserError(f"{path}: must get finite channels that vary. Try `tread-lab data verify`.")
     tree = {
         "mean": statistics.mean_C.tolist(),
         "deviation": statistics.deviation_C.tolist(),
@@ -85,39 +104,8 @@ def _folder(path: str) -> Path:
     return place if place.is_dir() else place.parent
 
 
-def _ours(path: Path) -> tuple[object, object]:
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-        return tree["mean"], tree["deviation"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _wrong(path, f"holds no lists `mean` and `deviation` ({error!r})") from None
-
-
-def _lightning(path: Path) -> tuple[object, object]:
-    try:
-        tree = torch.load(path, map_location="cpu", weights_only=True)
-        return tree["mean"].double().flatten().tolist(), tree["std"].double().flatten().tolist()
-    except (OSError, RuntimeError, pickle.UnpicklingError, EOFError, LookupError) as error:
-        raise _wrong(path, f"holds no tensors `mean` and `std` ({first_line(error)})") from None
-    except (AttributeError, TypeError):
-        raise _wrong(path, "holds no tensors `mean` and `std`") from None
-
-
-def _checked(path: Path, found: tuple[object, object], channels: int) -> Statistics:
-    try:
-        mean_C, deviation_C = (np.asarray(values, dtype=np.float64) for values in found)
-    except (TypeError, ValueError):
-        raise _wrong(path, "holds something other than numbers") from None
-    if mean_C.shape != (channels,) or deviation_C.shape != (channels,):
-        sizes = f"{mean_C.size} means and {deviation_C.size} deviations"
-        raise _wrong(path, f"holds {sizes}, and the data have {channels} channels")
-    if not (np.isfinite(mean_C).all() and np.isfinite(deviation_C).all()):
-        raise _wrong(path, "holds values that are not finite")
-    if not (deviation_C > 0).all():
-        channel = int(np.argmin(deviation_C))
-        raise _wrong(path, f"says that channel {channel} deviates by {deviation_C[channel]:g}")
-    return Statistics(mean_C, deviation_C)
-
-
-def _wrong(path: Path, what: str) -> UserError:
-    return UserError(f"data.normalise: {path} {what}; `tread-lab data stats --write` makes it anew")
+def _wrong(path: Path, found: str) -> UserError:
+    return UserError(
+        f"data.normalise: {path} must hold a mean and a deviation for each channel, got {found}."
+        " Try `tread-lab data stats --write`."
+    )

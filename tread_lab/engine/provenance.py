@@ -17,21 +17,17 @@ import torch
 
 import tread_lab
 from tread_lab.backbones.selective_scan import fused_scan
-from tread_lab.data.autoencoder import DECODING
-from tread_lab.data.source import Samples, both_parts, open_data
+from tread_lab.data.source import both_parts
 from tread_lab.engine.compiled import arithmetic
 from tread_lab.engine.device import model, name
 from tread_lab.engine.precision import bf16_products
 from tread_lab.engine.system import systems_of
-from tread_lab.metrics.reference_file import open_reference
-from tread_lab.metrics.requirements import extractor_digests
 from tread_lab.specs.data import DataSpec
-from tread_lab.specs.evaluation import EvaluationSpec, SamplesSpec
 from tread_lab.specs.run import RunSpec
 
 # The modules that decide results; screens, tables, figures and executors do not.
-_BELOW = ("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling", "metrics")
-DECIDES = (*_BELOW, "engine", "systems")
+_BELOW = ("specs", "draws.py", "routing", "diffusion", "backbones", "data", "sampling")
+DECIDES = (*_BELOW, "engine", "evaluate", "systems")
 _PACKAGES = ("torch", "numpy", "accelerate", "torch-fidelity", "diffusers", "transformers")
 
 
@@ -74,41 +70,6 @@ def of_nodes(made: Mapping[str, str]) -> dict[str, str]:
     shared = ("code", *data, "weights ", "plugin ")
     found = {what: digest for what, digest in made.items() if what.startswith(shared)}
     return found | {f"package {name}": v for name in _PACKAGES if (v := _version(name))}
-
-
-def measured_with(
-    run: RunSpec, spec: EvaluationSpec, heldout: Samples | None = None
-) -> dict[str, str]:
-    """Return name -> digest of everything that decides an evaluation and is in no spec.
-
-    Args:
-        heldout: the held-out data of the run, where they are open already.
-
-    Raises:
-        UserError: data, weights or a reference cannot be read.
-    """
-    data, heldout = named(run.data), heldout or open_data(run.data, "heldout")
-    found = {f"held-out data {data}": heldout.fingerprint, **plugins_of(run)}
-    for system in systems_of(run):
-        found |= system.measured_with(run)
-    if not isinstance(spec, SamplesSpec):
-        return found
-    found[f"decoder of {data}"] = heldout.decoder
-    if not spec.metrics:
-        return found
-    extractors = extractor_digests(spec, run.data.source)
-    found |= {f"weights {extractor}": digest for extractor, digest in extractors.items()}
-    if spec.reference is not None:
-        file = open_reference(spec.reference, spec.metrics)
-        found[f"reference {file.name}"] = file.digest
-    return found
-
-
-def decoded_with(run: RunSpec, spec: EvaluationSpec, device: torch.device) -> dict[str, str]:
-    """Return the arithmetic of the decoder, which is the device's, where latents become images."""
-    if not isinstance(spec, SamplesSpec) or not spec.metrics or not run.data.holds.latents:
-        return {}
-    return {f"decoding of {named(run.data)}": DECODING.get(device.type, "fp32")}
 
 
 def named(data: DataSpec) -> str:

@@ -12,11 +12,11 @@ from tread_lab.data.scaled import absent_labels
 from tread_lab.data.source import Samples, open_data
 from tread_lab.engine.assemble import check_start
 from tread_lab.engine.compiled import no_compiler
-from tread_lab.engine.measurable import check_measurable, check_samplers
 from tread_lab.engine.system import files_read
-from tread_lab.metrics.extraction import SPACES
-from tread_lab.metrics.fidelity import sha256
-from tread_lab.metrics.reference_file import reference_path
+from tread_lab.evaluate.extraction import SPACES
+from tread_lab.evaluate.fidelity import sha256
+from tread_lab.evaluate.measurable import check_measurable, check_samplers
+from tread_lab.evaluate.reference_file import reference_path
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing.select import draw_routing
 from tread_lab.specs.data import DataSpec

@@ -23,11 +23,11 @@ from tread_lab.data.content import check_content
 from tread_lab.engine.assemble import has_lost_its_end
 from tread_lab.engine.checkpoint import DamagedCheckpoint, newest_whole_step
 from tread_lab.engine.device import PeakMemory, memory, name, release
-from tread_lab.engine.evaluate import measuring
 from tread_lab.engine.memory import check_memory
 from tread_lab.engine.provenance import fingerprint, of_nodes, origin
 from tread_lab.engine.ranks import OneProcess, Processes, Ranks
 from tread_lab.engine.train import Diverged, Progress, train
+from tread_lab.evaluate.measuring import measuring
 from tread_lab.records import metric_names
 from tread_lab.records.attempts import TRIES, Attempt, kind_of
 from tread_lab.records.checkpoint_names import list_checkpoints, step_of

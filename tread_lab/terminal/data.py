@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tread_lab.prepare.measure import Measured
-from tread_lab.prepare.packed import Steps
+from tread_lab.data.measure import Measured
+from tread_lab.data.packed import Steps
 from tread_lab.specs.data import SD_DEVIATION, SD_SCALE
 from tread_lab.specs.units import amount, counted
 from tread_lab.terminal.console import answer, answers, fitted

@@ -19,7 +19,7 @@ from tread_lab.cost.training import cost
 from tread_lab.data import open_data
 from tread_lab.engine.assemble import fresh_network, trained
 from tread_lab.engine.provenance import fingerprint
-from tread_lab.metrics.pretrained import weights_digest
+from tread_lab.evaluate.pretrained import weights_digest
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing, run_blocks
 from tread_lab.specs import DataSpec, RouteSpec, RunSpec, UserError, decode

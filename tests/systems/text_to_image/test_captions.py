@@ -19,8 +19,8 @@ from tread_lab.cost.training import cost
 from tread_lab.data import open_data
 from tread_lab.engine.assemble import fresh_network
 from tread_lab.engine.batches import Batches
-from tread_lab.engine.export import export
 from tread_lab.engine.provenance import fingerprint
+from tread_lab.evaluate.export import export
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.routing import draw_routing
 from tread_lab.specs import DataSpec, RunSpec, UserError, decode

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tread_lab.data.feature_cache import FeatureCache
 from tread_lab.data.source import Samples
 from tread_lab.engine.assemble import initialised
-from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import ForwardPass, Joining, Part
 from tread_lab.routing.rejoin import gather_tokens
 from tread_lab.routing.select import Routing

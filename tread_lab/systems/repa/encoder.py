@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from tread_lab.data.source import Samples
 from tread_lab.engine.precision import matrix_products
-from tread_lab.metrics.dinov2 import DEVIATION, MEAN
-from tread_lab.metrics.extractor import load_extractor
-from tread_lab.metrics.pretrained import (
+from tread_lab.evaluate.dinov2 import DEVIATION, MEAN
+from tread_lab.evaluate.extractor import load_extractor
+from tread_lab.evaluate.pretrained import (
     check_package,
     load_pretrained,
     network_config,

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tread_lab import draws
 from tread_lab.data.captions import CAPTIONS, Captions, captions_of, write_captions
+from tread_lab.data.feature_cache import FeatureCache
 from tread_lab.data.source import Samples, open_data
-from tread_lab.engine.features import FeatureCache
 from tread_lab.engine.system import Joining, Part
 from tread_lab.records.run_folder import RunFolder
 from tread_lab.specs.errors import UserError

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tread_lab.engine.precision import matrix_products
-from tread_lab.metrics.pretrained import load_pretrained, network_config, weights_digest
+from tread_lab.evaluate.pretrained import load_pretrained, network_config, weights_digest
 from tread_lab.specs.errors import UserError
 from tread_lab.systems.text_to_image.spec import LONGEST, CaptionSpec
 

@@ -1,0 +1,161 @@
+"""REPA's feature cache: computed once, resumed where it stopped, one for equal images only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.engine.runs import CPU, differing, last_checkpoint, train_until
+from tread_lab.data import open_data
+from tread_lab.data.feature_cache import FeatureCache
+from tread_lab.engine import trainer
+from tread_lab.engine.train import train
+from tread_lab.records.locks import exclusive
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.specs import RunSpec, UserError, decode
+from tread_lab.specs.data import DataSpec
+from tread_lab.systems.repa import alignment
+from tread_lab.systems.repa.alignment import feature_cache
+from tread_lab.systems.repa.spec import RepaSpec
+
+N, T, E = 150, 4, 3  # three chunks of 64, 64, 22
+
+
+def encode(ids_B: Tensor) -> Tensor:
+    return ids_B[:, None, None] + torch.arange(T * E).view(T, E) / 16
+
+
+def counted(calls: list[list[int]]) -> Any:
+    def counting(ids_B: Tensor) -> Tensor:
+        calls.append([int(ids_B[0]), int(ids_B[-1])])
+        return encode(ids_B)
+
+    return counting
+
+
+def test_features_are_computed_once_in_fixed_chunks_and_read_by_number(tmp_path: Path) -> None:
+    calls: list[list[int]] = []
+    cache = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
+    assert next(cache.fill(counted(calls))) == 64  # and is stopped
+    steps = cache.fill(counted(calls))
+    with exclusive(cache.folder / ".lock", "another process"):
+        assert next(steps) == 64
+    assert [*steps] == [128, 150]
+    assert calls == [[0, 63], [64, 127], [128, 149]]
+    ids = torch.tensor([149, 0, 64, 64])
+    assert torch.equal(cache.features(ids), encode(ids).half())
+    again = FeatureCache(tmp_path, (N, T, E), {"data": "a"}, "repa")
+    assert again.complete and [*again.fill(counted(calls))] == [] and len(calls) == 3
+
+
+def test_what_decides_the_features_names_the_cache(tmp_path: Path) -> None:
+    samples = open_data(DataSpec(), "train")
+    spec = RepaSpec(encoder="fashion16-v1")
+
+    def path(spec: RepaSpec = spec, side: int = 8, encoder: str = "e", **facts: str) -> Path:
+        return feature_cache(
+            tmp_path, spec, Facts(samples, **facts), side=side, encoder=encoder
+        ).folder
+
+    decoded = RepaSpec(encoder="fashion16-v1", target="decoded")
+    others = [path(side=4), path(encoder="f"), path(fingerprint="other"), path(decoded)]
+    others.append(path(decoded, decoder="another"))
+    assert len({path(), *others}) == 6
+    assert path() == path(decoder="another")  # stored images have no decoder
+    assert path() == path(RepaSpec(encoder="fashion16-v1", weight=2.0, block=1))
+
+
+class Facts:
+    """Samples some of whose facts are others."""
+
+    def __init__(self, samples: Any, **facts: str) -> None:
+        self._samples = samples
+        self.__dict__.update(facts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._samples, name)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+
+@pytest.fixture
+def latents(tmp_path: Path) -> Path:
+    """Sixty-four latents of one channel, 8x8, with the images they were made from."""
+    folder, rng = tmp_path / "latents", np.random.default_rng(0)
+    folder.mkdir()
+    np.save(folder / "latents.npy", rng.normal(size=(64, 1, 8, 8)).astype(np.float16))
+    np.save(folder / "labels.npy", rng.integers(0, 10, 64))
+    np.save(folder / "images.npy", rng.integers(0, 256, (64, 1, 16, 16), dtype=np.uint8))
+    return folder
+
+
+def spec_of(latents: Path, **repa: Any) -> RunSpec:
+    tree = {
+        "model": {"depth": 4, "width": 16, "heads": 2, "patch": 2},
+        "data": {"source": "latents", "path": str(latents), "channels": 1, "size": 8},
+        "train": {"steps": 12, "batch": 8, "lr": 1e-3},
+        "precision": "fp32",
+        "routes": ["1->2"],
+        "repa": {"encoder": "fashion16-v1", "hidden": 8, **repa},
+        "execution": {"log_every": 5, "checkpoint_every": 5},
+    }
+    return decode(RunSpec, tree)
+
+
+def test_training_on_latents_encodes_each_image_once_and_resumes_bitwise(
+    latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    opener = alignment.open_encoder
+
+    def counting(*args: Any, **more: Any) -> Any:
+        encoder = opener(*args, **more)
+        return lambda images: (seen.append(len(images)), encoder(images))[1]
+
+    monkeypatch.setattr(alignment, "open_encoder", counting)
+    spec = spec_of(latents)
+    whole = RunFolder(tmp_path / "one/runs/whole")
+    train_until(spec, whole.path)
+    assert sum(seen) == len(open_data(spec.data, "train")) > 50
+    parts = RunFolder(tmp_path / "two/runs/parts")
+    for step in (1, 8, None):  # the first stops while the cache is filled
+        train_until(spec, parts.path, step)
+    assert differing(whole, parts) == [] and last_checkpoint(parts).step == 12
+
+
+def test_the_targets_are_features_of_the_stored_images(
+    latents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec, folder = spec_of(latents), RunFolder(tmp_path / "lab/runs/run")
+    samples = open_data(spec.data, "train")
+    assert spec.repa is not None
+    with trainer.Trainer(spec, folder, CPU) as run:
+        with monkeypatch.context() as patch:  # a process that rank 0 has told to stop
+            patch.setattr(run, "ranks", SimpleNamespace(leads=False, go_on=lambda step: False))
+            assert [*run.prepare()] == []
+        assert run.batches.at(0).target_BNE is None
+        assert len([*run.prepare()]) == 1
+        batch = run.batches.at(0)
+        ids = run.batches._ids(0)
+    images = samples.images(ids)
+    assert images is not None and batch.target_BNE is not None
+    encoder = alignment.open_encoder(spec.repa, samples, CPU, side=4)
+    torch.testing.assert_close(batch.target_BNE.float(), encoder(images), rtol=1e-3, atol=1e-3)
+    assert torch.equal(batch.rows(slice(2, 4)).target_BNE, batch.target_BNE[2:4])
+
+
+def test_latents_without_images_say_what_is_missing(latents: Path, tmp_path: Path) -> None:
+    (latents / "images.npy").unlink()
+    steps = train(spec_of(latents), RunFolder(tmp_path / "lab/runs/run"), CPU)
+    with pytest.raises(UserError, match=r"put images\.npy .* or say `target: decoded`"):
+        next(steps)
+    steps = train(spec_of(latents, target="decoded"), RunFolder(tmp_path / "lab/runs/other"), CPU)
+    with pytest.raises(UserError, match="name the SD autoencoder's folder"):
+        next(steps)

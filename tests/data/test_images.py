@@ -1,0 +1,190 @@
+"""Images to encode: class folders, tars, captions, and every mistake in one line."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from tests.data.conftest import Member, write_tar
+from tread_lab.data.images import DamagedImage, centre_crop, open_images
+from tread_lab.specs import UserError
+
+
+def png(level: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (level, 0, 0)).save(buffer, "png")
+    return buffer.getvalue()
+
+
+def test_classes_are_folders_in_the_order_of_their_names(images: Path) -> None:
+    (images / "n00000001" / "deep").mkdir()
+    (images / "n00000001" / "deep" / "z.JPEG").write_bytes(png(7))
+    (images / "n00000001" / ".hidden.png").write_bytes(b"")
+    (images / "README.md").write_text("no image")
+    opened = open_images(images)
+    assert list(opened.classes) == ["n00000000", "n00000001", "n00000002"]
+    assert len(opened.names) == 42 and opened.captions is None
+    assert np.bincount(opened.labels).tolist() == [14, 15, 13]
+    place = list(opened.names).index("n00000001/deep/z.JPEG")
+    assert opened.labels[place] == 1 and opened.open(place).getpixel((0, 0)) == (7, 0, 0)
+
+
+@pytest.mark.task(51)
+def test_images_of_six_formats_are_found_by_their_suffixes(tmp_path: Path) -> None:
+    names = ["0.bmp", "1.jpeg", "2.JPG", "3.png", "4.ppm", "5.webp"]
+    for side, name in enumerate(names, start=8):
+        Image.new("RGB", (side, 20)).save(tmp_path / name)
+    opened = open_images(tmp_path)
+    assert list(opened.names) == names
+    assert [opened.open(k).size for k in range(6)] == [(k + 8, 20) for k in range(6)]
+
+
+def test_a_limit_is_spread_over_all_classes(images: Path) -> None:
+    opened = open_images(images, limit=6)
+    assert list(opened.labels) == [0, 0, 1, 1, 2, 2] and len(opened.classes) == 3
+    assert opened.open(5).size == open_images(images).open(37).size
+    rows = [{"file_name": name, "text": name} for name in open_images(images).names]
+    (images / "m.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = open_images(images, images / "m.jsonl", limit=6)
+    assert told.captions == [(name,) for name in opened.names]
+
+
+@pytest.mark.task(51)
+def test_tars_give_images_with_labels_or_captions(tmp_path: Path) -> None:
+    labels = [(f"{k}.cls", b"%d" % (k % 2)) for k in range(4)]
+    suffixes = ("png", "png", "PNG", "png")
+    images = [(f"{k}.{suffix}", png(k)) for k, suffix in enumerate(suffixes)]
+    labelled = [member for pair in zip(labels, images, strict=True) for member in pair]
+    write_tar(tmp_path / "tars" / "a.tar", labelled)
+    opened = open_images(tmp_path / "tars")
+    assert list(opened.labels) == [0, 1, 0, 1] and list(opened.classes) == ["0", "1"]
+    assert opened.names[2] == "a.tar/2.png" and opened.open(2).getpixel((0, 0)) == (2, 0, 0)
+    written = opened.digests()
+    os.utime(tmp_path / "tars" / "a.tar", (1, 1))
+    assert opened.digests()["files"] != written["files"]
+    told = [member for k in "01" for member in ((f"{k}.png", png(1)), (f"{k}.txt", b" a dog "))]
+    write_tar(tmp_path / "captions" / "a.tar", told)
+    opened = open_images(tmp_path / "captions")
+    assert opened.captions == [("a dog",), ("a dog",)] and list(opened.classes) == ["all"]
+    with pytest.raises(UserError, match=r"^--captions: must be members `\*.txt` of the tars"):
+        open_images(tmp_path / "captions", tmp_path / "m.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        (
+            [("0.png", png(0)), ("0.cls", b"1"), ("1.png", png(1))],
+            "a cls for each image",
+        ),
+        ([("0.png", png(0)), ("0.cls", b"1"), ("1.cls", b"1")], r"sample '1' has no image"),
+        ([("0.png", png(0)), ("0.txt", b"x"), ("1.png", png(1))], "a txt for each image"),
+        ([("0.png", png(0)), ("0.cls", b"dog")], "holds b'dog', no whole number"),
+        ([("0.png", png(0)), ("0.cls", b"-1")], "labels must be 0 or more, got -1"),
+    ],
+)
+def test_what_a_tar_lacks_is_one_line(tmp_path: Path, members: list[Member], says: str) -> None:
+    write_tar(tmp_path / "tars" / "a.tar", members)
+    with pytest.raises(UserError, match=says):
+        open_images(tmp_path / "tars")
+
+
+def test_captions_come_from_coco_and_from_lines(tmp_path: Path) -> None:
+    for name in ("1.png", "2.png"):
+        (tmp_path / name).write_bytes(png(1))
+    coco = {
+        "images": [{"id": 7, "file_name": "1.png"}, {"id": 9, "file_name": "2.png"}],
+        "annotations": [
+            {"image_id": 9, "caption": "two"},
+            {"image_id": 7, "caption": "one"},
+            {"image_id": 7, "caption": "uno"},
+        ],
+    }
+    (tmp_path / "coco.json").write_text(json.dumps(coco))
+    opened = open_images(tmp_path, tmp_path / "coco.json")
+    assert opened.captions == [("one", "uno"), ("two",)] and list(opened.labels) == [0, 0]
+    for rows in ('{"file_name": "1.png", "text": "one"}', "one", '{"file_name": 1}'):
+        (tmp_path / "m.jsonl").write_text(rows)
+        with pytest.raises(UserError, match=r"--captions: .*m.jsonl must"):
+            open_images(tmp_path, tmp_path / "m.jsonl")
+    (tmp_path / "coco.json").write_text("{}")
+    with pytest.raises(UserError, match="must be COCO's annotations"):
+        open_images(tmp_path, tmp_path / "coco.json")
+
+
+def test_images_of_one_name_do_not_share_their_captions(tmp_path: Path) -> None:
+    for name in ("a/1.png", "b/1.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(png(1))
+    rows = [{"file_name": name, "text": name} for name in ("1.png", "a/1.png", "b/1.png")]
+    file = tmp_path / "m.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert open_images(tmp_path, file).captions == [("a/1.png",), ("b/1.png",)]
+    file.write_text(json.dumps(rows[0]))
+    with pytest.raises(UserError, match=r"got none for a/1.png. Try its path in the folder"):
+        open_images(tmp_path, file)
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar"])
+def test_a_file_that_cannot_be_read_is_no_damaged_image(
+    kind: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server that is away for a minute must leave no image out."""
+    write_tar(tmp_path / "tars" / "a.tar", [("0.png", png(0)), ("0.cls", b"0")])
+    opened = open_images(images if kind == "folder" else tmp_path / "tars")
+
+    def away(path: Path, *mode: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "open", away)
+    with pytest.raises(UserError, match=r"got Input/output error. Try again later") as held:
+        opened.open(0)
+    assert not isinstance(held.value, DamagedImage)
+
+
+def test_no_images_and_stray_images_are_one_line(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder, says in (("empty", "must hold images"), ("gone", "must be a readable folder")):
+        with pytest.raises(UserError, match=says):
+            open_images(tmp_path / folder)
+    (images / "stray.png").write_bytes(png(0))
+    with pytest.raises(UserError, match=r"got both. Try moving stray.png into its class"):
+        open_images(images)
+
+
+def _reference(pixels: np.ndarray, size: int) -> np.ndarray:
+    """By torch, rounded to levels after the rows and after the columns, as images are."""
+    x_BCHW = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
+    while min(x_BCHW.shape[2:]) >= 2 * size:
+        for box in ((1, 2), (2, 1)):
+            x_BCHW = (F.avg_pool2d(x_BCHW, box) + 0.5).floor()
+    height, width = x_BCHW.shape[2:]
+    h, w = (round(side * size / min(height, width)) for side in (height, width))
+    for sides in ((height, w), (h, w)):
+        x_BCHW = F.interpolate(x_BCHW, sides, mode="bicubic", antialias=True)
+        x_BCHW = (x_BCHW + 0.5).floor().clamp(0, 255)
+    top, left = (h - size) // 2, (w - size) // 2
+    return x_BCHW[0, :, top : top + size, left : left + size].permute(1, 2, 0).numpy()
+
+
+@pytest.mark.parametrize(("size", "off"), [(16, 0), (24, 1), (30, 1), (64, 0), (80, 1)])
+def test_the_crop_is_its_definition(pixels: np.ndarray, size: int, off: int) -> None:
+    cropped = centre_crop(Image.fromarray(pixels), size)
+    assert cropped.shape == (size, size, 3) and cropped.dtype == np.uint8
+    assert np.abs(cropped - _reference(pixels, size)).max() <= off
+
+
+def test_grey_and_transparent_images_become_rgb(pixels: np.ndarray) -> None:
+    grey = Image.fromarray(pixels).convert("LA")
+    red, green, blue = np.moveaxis(centre_crop(grey, 32), 2, 0)
+    assert red.shape == (32, 32) and red.std() > 0
+    assert np.array_equal(red, green) and np.array_equal(red, blue)

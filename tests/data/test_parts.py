@@ -1,0 +1,58 @@
+"""Arrays made in batches: a stopped process continues, and other content is made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tread_lab.data.parts import Parts
+from tread_lab.specs.errors import Unavailable
+
+N, BATCH = 10, 4
+
+
+def parts_in(folder: Path, data: str = "a") -> Parts:
+    parts = Parts(folder, {"data": data}, N, BATCH)
+    parts.begin()
+    return parts
+
+
+def content(rows: range) -> dict[str, NDArray[Any]]:
+    return {"x": np.tile(np.array(rows, np.float16)[:, None], 3), "label": np.array(rows) * 7}
+
+
+def fill(parts: Parts) -> None:
+    for rows in parts.open_batches():
+        parts.write(rows, content(rows))
+
+
+def test_batches_on_disk_are_skipped(tmp_path: Path) -> None:
+    parts_in(tmp_path).write(range(4, 8), content(range(4, 8)))
+    again = parts_in(tmp_path)
+    assert again.open_batches() == [range(4), range(8, 10)] and again.done == 4
+    fill(again)
+    assert again.open_batches() == [] and again.done == N
+    assert np.concatenate([part["label"] for part in again.read()]).tolist() == [*range(0, 70, 7)]
+
+
+def test_joined_rows_have_the_widest_type(tmp_path: Path) -> None:
+    parts = parts_in(tmp_path)
+    fill(parts)
+    parts.write(range(8, 10), {"x": np.full((1, 3), 1.0001, np.float32)})  # one row is left out
+    parts.join("x", tmp_path / "x.npy")
+    joined = np.load(tmp_path / "x.npy")
+    assert joined.dtype == np.float32 and joined[:, 0].tolist() == [*range(8), np.float32(1.0001)]
+
+
+def test_other_content_replaces_the_batches(tmp_path: Path) -> None:
+    first = parts_in(tmp_path)
+    fill(first)
+    assert parts_in(tmp_path, "b").done == 0
+    with pytest.raises(Unavailable, match="another process makes these files"):
+        first.write(range(4), content(range(4)))
+    with pytest.raises(Unavailable, match="another process makes these files"):
+        next(first.read())

@@ -1,0 +1,84 @@
+"""Guidance that never acts is refused, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
+from tread_lab.evaluate.effect import check_effect
+from tread_lab.records.lab import Lab
+from tread_lab.specs import RunSpec, SamplerSpec, SamplesSpec, UserError, decode, encode
+
+FLOW, DDPM = small_run(process="flow"), small_run(process="ddpm")
+EDM, ROWS = small_run(), small_run(routes=["1->1 by rows"])
+USUAL = {"solver": "heun", "steps": 6}
+
+
+def cfg(**more: Any) -> dict[str, Any]:
+    return {"guidance": {"weight": 2, **more}}
+
+
+def rates(strong: Any, weak: Any, **more: Any) -> dict[str, Any]:
+    return cfg(strong={"rate": strong}, weak={"rate": weak}, **more)
+
+
+REFUSED: list[tuple[RunSpec, dict[str, Any], str]] = [
+    (FLOW, cfg(interval=[2, 5]), r"interval: must hold a level .* 6 levels from 1 to 0\.1667"),
+    (FLOW, cfg(interval=[0.3, 0.3]), "the nearest are .*0.3333, 0.1667"),
+    (FLOW, cfg(interval=[0.31, 0.32]), "interval: must hold a level"),
+    (FLOW, {**cfg(interval=[0.01, 0.03]), "solver": "sde"}, r"levels from 1 to 0\.04"),
+    (EDM, cfg(interval=[90, 99]), "interval: must hold a level"),
+    (EDM, rates(0, 0.05), r"a rate of 0\.05 routes none of 16 tokens"),
+    (EDM, cfg(weak={"rate": 0.05, "label": "none"}), "routes none of 16 tokens"),
+    (EDM, {"guidance": {"strong": {"rate": 0.05}}}, "routes none of 16 tokens"),
+    (ROWS, rates(0, 0.2), "routes none of 16 tokens"),
+    (EDM, rates("0->0.05", 0.5), "a rate of 0->0.05 routes none of 16 tokens"),
+    (EDM, rates(0, "0.6->0", interval=[0, 0.003]), "routes none of 16 tokens"),
+]  # fmt: skip
+ACCEPTED: list[tuple[RunSpec, dict[str, Any]]] = [
+    (FLOW, cfg(interval=[0.3, 0.4])),
+    (FLOW, cfg(interval=[1, 1])),
+    (EDM, cfg(interval=[0.3, 5])),
+    (EDM, rates(0, 0.07)),
+    (EDM, rates("0->0.6", "0.6->0")),
+    (EDM, rates("0.6->0", "0.6->0.3", interval=[0, 0.03])),
+    (EDM, rates(0.5, 0.57)),
+]
+
+
+def sampler(tree: dict[str, Any]) -> SamplerSpec:
+    return decode(SamplerSpec, {**USUAL, **tree})
+
+
+@pytest.mark.parametrize(("run", "tree", "message"), REFUSED)
+def test_a_setting_without_effect_is_refused(
+    run: RunSpec, tree: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        check_effect(run, sampler(tree))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("run", "tree"), ACCEPTED)
+def test_a_setting_with_an_effect_is_accepted(run: RunSpec, tree: dict[str, Any]) -> None:
+    check_effect(run, sampler(tree))
+
+
+def test_what_is_refused_draws_the_images_of_another_name(lab: Lab) -> None:
+    """One refusal of each kind; what is accepted beside it draws others."""
+    folder = lab_with_a_run(lab.root, EDM).run_of(EDM)
+
+    def images(tree: dict[str, Any]) -> np.ndarray:
+        spec = SamplesSpec(count=2, sampler=sampler({"steps": 2, **tree}))
+        evaluate(folder, spec, CPU)
+        return np.load(folder.evaluation(spec).path / "samples.npz")["arr_0"]
+
+    plain, guided = images({}), images(cfg())
+    assert not np.array_equal(plain, guided)
+    assert np.array_equal(images(cfg(interval=[90, 99])), plain)
+    assert np.array_equal(images(rates(0, 0.05)), plain)
+    assert not np.array_equal(images(rates(0, 0.5)), plain)
+    assert encode(EDM)["routes"]

@@ -1,0 +1,259 @@
+"""Exported weights: the names of public code, a card for the hub, the same numbers by path."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from safetensors.torch import save_file
+
+from tests.backbones.published_dit import published_shapes
+from tests.data.test_folder import names, write_folder
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, small_run
+from tests.made_data import write_captioned
+from tests.stand_ins import SCALE, write_autoencoder, write_text_encoder
+from tread_lab.backbones.published import read_tensors
+from tread_lab.cli import main
+from tread_lab.data.latents import write_manifest
+from tread_lab.data.source import open_data
+from tread_lab.data.statistics import Statistics, write_statistics
+from tread_lab.engine.assemble import trained
+from tread_lab.evaluate.export import (
+    export,
+    load_exported,
+    model_card,
+    without_folders,
+)
+from tread_lab.evaluate.measuring import open_evaluations, record_of
+from tread_lab.records.durable import read_json
+from tread_lab.records.lab import Lab, digest_of, with_parents
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode, encode, signature
+
+RUN = small_run(execution={"keep_steps": [2], "log_every": 2})
+HELDOUT = HeldoutSpec(images=8, levels=2)
+LATENTS = {"source": "latents", "channels": 4, "size": 16, "classes": 2}
+DRAWN = {"sampler": {"steps": 2}, "evaluate": ["samples"]}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = lab_with_a_run(tmp_path_factory.mktemp("lab"), RUN)
+    evaluate(lab.run_of(RUN), HELDOUT, CPU)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def weights(lab: Lab) -> Path:
+    out = lab.root / "weights"
+    assert main(["export", signature(RUN)[:6], str(out), "--root", str(lab.root)]) == 0
+    return out
+
+
+def test_a_dit_has_the_tensor_names_of_the_public_code(lab: Lab, weights: Path) -> None:
+    exported = read_tensors(weights / "model.safetensors")
+    ours = trained(lab.run_of(RUN), CPU).network.state_dict()
+    assert set(exported) == set(published_shapes(4, 16, 4, 16, 1, 10))
+    assert all(torch.equal(exported[name], ours[name]) for name in ours)
+
+
+def test_a_run_has_the_same_files_whenever_it_is_exported(lab: Lab, weights: Path) -> None:
+    for again in range(4):
+        out = lab.root / f"again {again}"
+        assert main(["export", signature(RUN)[:6], str(out), "--root", str(lab.root)]) == 0
+        assert {p.name: p.read_bytes() for p in out.iterdir()} == {
+            p.name: p.read_bytes() for p in weights.iterdir()
+        }
+
+
+def test_the_card_of_an_export_is_that_of_its_run_and_names_no_folder(
+    lab: Lab, weights: Path
+) -> None:
+    folder, card = lab.run_of(RUN), (weights / "README.md").read_text()
+    assert card == model_card(folder, without_folders(folder.spec()), step=6)
+    assert str(lab.root) not in card + (weights / "config.json").read_text()
+    assert json.loads((weights / "config.json").read_text())["model_type"] == "dit"
+
+
+def test_no_folder_of_a_run_or_of_those_it_descends_from_is_exported() -> None:
+    folders = {"data": {**LATENTS, "path": "/home/x"}, "repa": {"path": "/home/y"}}
+    spec = small_run(**folders, init_from={"run": encode(small_run(**folders))})
+    assert "/home" not in str(encode(without_folders(spec)))
+    assert signature(without_folders(spec)) == signature(spec)
+
+
+@pytest.mark.parametrize(("drop", "known"), [(1, False), (0.5, True)])
+def test_a_run_that_starts_from_an_export_knows_labels_as_the_run_of_it(
+    drop: float, known: bool, tmp_path: Path
+) -> None:
+    first = encode(small_run(train={"label_drop": drop}))
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump({"format": 2, **first}))
+    (file := tmp_path / "model.safetensors").write_bytes(b"weights")
+    start = {"file": str(file), "digest": digest_of(file)}
+    written = with_parents({"init_from": start}, Lab(tmp_path))
+    as_it_is = small_run(**written, train={"steps": 0})
+    trained_on = small_run(**written, train={"steps": 4, "label_drop": drop})
+    assert as_it_is.may_know("class") == trained_on.may_know("class") == known
+
+
+def test_loaded_by_path_it_is_the_same_run_and_measures_the_same(
+    lab: Lab, weights: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = load_exported(weights)
+    assert (signature(model.spec), model.step) == (signature(RUN), 6)
+    here = ["--root", str(lab.root), "--json"]
+    named = "heldout_loss"
+    assert main(["evaluate", str(weights), named, *here]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert main(["evaluate", signature(RUN), named, *here]) == 0
+    (other,) = json.loads(capsys.readouterr().out)
+    assert {**row, "run": other["run"]} == other
+
+
+def test_every_result_names_the_weights_it_is_of_and_counts_for_no_others(
+    lab: Lab, weights: Path, tmp_path: Path
+) -> None:
+    """Newer weights are put into the folder of an export that has been measured."""
+    exported = RunFolder(shutil.copytree(weights, tmp_path / "weights"))
+    asked = [(exported, [HELDOUT])]
+    export(lab.run_of(RUN), early := tmp_path / "early", step=2)
+
+    def measured() -> tuple[dict[str, float], dict[str, Any]]:
+        return evaluate(exported, HELDOUT, CPU), exported.evaluation(HELDOUT).read() or {}
+
+    loss, record = measured()
+    assert record["weights"] == {"6": digest_of(weights / "model.safetensors")}
+    assert record_of(exported, HELDOUT) == record and not [*open_evaluations(asked)]
+    shutil.copy(early / "model.safetensors", exported.path)
+    assert record_of(exported, HELDOUT) is None and [*open_evaluations(asked)]
+    other, record = measured()
+    assert other != loss and other == evaluate(RunFolder(early), HELDOUT, CPU)
+    assert record["weights"] == {"2": digest_of(early / "model.safetensors")}
+
+
+@pytest.mark.parametrize("kind", ["statistics", "captions", "images"])
+def test_an_export_draws_the_same_images_without_its_data(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = {"path": str(tmp_path / "data"), "channels": 4, "size": 8, "classes": 1}
+    changes: dict[str, Any] = {"model": {"depth": 2, "width": 16, "heads": 2, "patch": 4}}
+    if kind == "images":
+        labels = np.arange(70) % 2
+        pixels = np.random.default_rng(0).integers(0, 256, (70, 3, 16, 16), np.uint8)
+        write_folder(tmp_path / "data", names("img", ".png", 70), pixels, labels)
+        data |= {"source": "images", "channels": 3, "size": 16, "classes": 2}
+    else:
+        pytest.importorskip("diffusers")
+        write_captioned(tmp_path / "data", 70)
+        (tmp_path / "data/classes.json").write_text('["all"]')
+        write_autoencoder(tmp_path / "vae")
+        monkeypatch.setenv("TREAD_LAB_AUTOENCODER", str(tmp_path / "vae"))
+        data |= {"source": "latents", "scale": 1.0, "decoder_scale": SCALE, "decoder_range": "unit"}
+    if kind == "statistics":
+        data |= {"normalise": True}
+        statistics = Statistics(np.full(4, 0.1), np.full(4, 1.1))
+        write_statistics(tmp_path / "data/statistics.json", statistics)
+        write_manifest(tmp_path / "data", {"made_with": {"packed": "shards"}}, [])
+    if kind == "captions":
+        write_text_encoder(tmp_path / "clip")
+        changes |= {
+            "captions": {"encoder": "clip-base", "tokens": 4, "path": str(tmp_path / "clip")}
+        }
+        monkeypatch.setenv("TREAD_LAB_TEXT_ENCODER", str(tmp_path / "clip"))
+    tree = {"train": {"steps": 2, "batch": 4, "ema": 0.5}, **changes, "data": data, **DRAWN}
+    (tmp_path / "run.yaml").write_text(json.dumps(tree))
+    first, other = Lab.at(tmp_path / "first"), Lab.at(tmp_path / "other")
+    assert main(["train", str(tmp_path / "run.yaml"), "--root", str(first.root)]) == 0
+    (run,) = first.runs()
+    decoder = open_data(run.spec().data, "heldout").decoder
+    if kind != "images":
+        file = tmp_path / (
+            "data/statistics.json" if kind == "statistics" else "data/captions.jsonl"
+        )
+        before = file.read_text()
+        file.write_text(before.replace("1.1", "7.7").replace("aaa", "zzz"))
+        with pytest.raises(UserError, match=r"data: .* holds other content .* put the data back"):
+            export(run, tmp_path / "out")
+        file.write_text(before)
+    export(run, tmp_path / "out")
+    for folder in (tmp_path / "data", first.root / "cache"):
+        shutil.rmtree(folder)
+    (tmp_path / "out").rename(tmp_path / "copied")
+    monkeypatch.chdir(tmp_path)
+    command = ["evaluate", "copied", "samples", "--root", str(other.root)]
+    assert main(command) == 0, capsys.readouterr().err
+    places = [next(f.glob("evaluations/*")) for f in (run.path, tmp_path / "copied")]
+    before, after = (np.load(place / "samples.npz")["arr_0"] for place in places)
+    assert np.array_equal(before, after)
+    assert json.loads((tmp_path / "copied/config.json").read_text())["decoder"] == decoder
+    made = [read_json(place / "metrics.json")["made_with"] for place in places]
+    assert made[0] == made[1]
+    if kind != "images":
+        assert (tmp_path / "copied/classes.json").read_text() == '["all"]'
+    capsys.readouterr()
+    assert main([*command[:2], "heldout_loss", *command[3:]]) == 2
+    said = capsys.readouterr().err
+    assert "copied holds exported weights and no samples; write the folder of the" in said
+    assert " data into its spec.yaml (data: {path: ...})" in said
+
+
+def test_weights_that_are_not_finite_are_not_exported(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = trained(lab.run_of(RUN), CPU)
+    next(found.network.parameters()).data.fill_(float("nan"))
+    monkeypatch.setattr("tread_lab.evaluate.export.trained", lambda *_, **__: found)
+    with pytest.raises(UserError, match=r"^--step: must be one whose weights are finite"):
+        export(lab.run_of(RUN), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_kept_step_is_exported_and_an_absent_one_is_named(lab: Lab, tmp_path: Path) -> None:
+    folder = RunFolder(shutil.copytree(lab.run_of(RUN).path, tmp_path / "run"))
+    for digest in ("older", "newer"):
+        folder.open_attempt(fingerprint={"held-out data fashion16": digest})
+    export(folder, tmp_path / "early", step=2)
+    config = json.loads((tmp_path / "early/config.json").read_text())
+    assert (config["step"], config["heldout"], config["decoder"]) == (2, "newer", None)
+    model = load_exported(tmp_path / "early")
+    early = trained(folder, CPU, step=2).network.state_dict()
+    assert model.step == 2
+    assert all(torch.equal(t, early[n]) for n, t in model.network.state_dict().items())
+    assert "Nothing was measured at this step." in (tmp_path / "early/README.md").read_text()
+    with pytest.raises(UserError, match="which has steps 2 and 6"):
+        export(folder, tmp_path / "absent", step=3)
+    assert not (tmp_path / "absent").exists()
+    auto = {"steps": 1, "guidance": {"weight": 2, "weak": {"step": 2}}}
+    drawn = decode(SamplesSpec, {"count": 2, "sampler": auto})
+    export(folder, tmp_path / "last")
+    with pytest.raises(UserError, match="weights of step 6 alone, and step 2 is asked for"):
+        evaluate(RunFolder(tmp_path / "last"), drawn, CPU)
+
+
+def test_nothing_is_written_over_and_no_file_is_taken_for_weights(
+    lab: Lab, weights: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something else; name a new folder"):
+        export(lab.run_of(RUN), tmp_path)
+    with pytest.raises(UserError, match=r"notes.txt/x: cannot make this folder: Not a directory$"):
+        export(lab.run_of(RUN), tmp_path / "notes.txt" / "x")
+    with pytest.raises(UserError, match=r"holds no model.safetensors with spec.yaml"):
+        load_exported(tmp_path)
+    broken = tmp_path / "broken"
+    export(lab.run_of(RUN), broken)
+    save_file({"pos_embed": torch.ones(2)}, broken / "model.safetensors")
+    with pytest.raises(UserError, match=r"^weights in .*broken do not fit its spec: size mismatch"):
+        load_exported(broken)
+    (untrained := lab.run_of(RUN).sibling("new")).create(RUN)
+    with pytest.raises(UserError, match=r"^run new has no usable checkpoint in .*checkpoints$"):
+        trained(untrained, CPU)
+    (broken / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(UserError, match="export the run again"):
+        load_exported(broken)

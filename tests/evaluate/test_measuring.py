@@ -1,0 +1,152 @@
+"""Images of an evaluation: decoded in batches where they were drawn, references only once."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.data.test_content import packed_set
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tests.stand_ins import SCALE, write_autoencoder
+from tread_lab.data.autoencoder import Autoencoder
+from tread_lab.data.content import content_digest
+from tread_lab.data.embedded import Fashion16
+from tread_lab.engine.checkpoint import save
+from tread_lab.evaluate.extractor import Extractor
+from tread_lab.evaluate.provenance import decoded_with
+from tread_lab.evaluate.references import all_images, heldout_reference
+from tread_lab.records.lab import Lab
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.records.status import RunState
+from tread_lab.specs import HeldoutSpec, SamplesSpec, UserError, decode
+from tread_lab.specs.evaluation_text import decode_evaluations
+
+FEW = {"count": 100, "sampler": {"steps": 1, "sigma_max": 10}}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A lab with one trained run."""
+    return lab_with_a_run(tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture
+def folder(lab: Lab) -> RunFolder:
+    return lab.run_of(small_run())
+
+
+def test_another_scale_is_another_decoder(tmp_path: Path) -> None:
+    pytest.importorskip("diffusers")
+    write_autoencoder(tmp_path)
+    digests = [Autoencoder(str(tmp_path), scale=SCALE).digest]
+    with pytest.warns(UserWarning, match=r"check data\.decoder_scale"):
+        digests.append(Autoencoder(str(tmp_path), scale=0.5).digest)
+    assert len({*digests}) == 2
+
+
+def test_a_record_says_in_which_arithmetic_latents_were_decoded() -> None:
+    """So tables mark runs whose images were decoded on a CPU and on a GPU."""
+    latents = {"source": "latents", "channels": 4, "size": 16}
+    run, shown = small_run(data=latents), SamplesSpec(count=100)
+    spec, gpu = SamplesSpec(metrics=("fid",), count=100), torch.device("cuda")
+    assert decoded_with(run, spec, CPU) == {"decoding of latents": "fp32"}
+    assert decoded_with(run, spec, gpu) == {"decoding of latents": "tf32"}
+    assert decoded_with(run, shown, gpu) == decoded_with(small_run(), spec, gpu) == {}
+
+
+def test_references_are_streamed_and_equal_those_of_one_pass() -> None:
+    data = Fashion16("heldout")
+    first = next(iter(all_images(data, CPU)))
+    assert len(first) == 200
+    assert torch.equal(first, data.pixels(data.take(torch.arange(200))[0]))
+
+
+def test_references_are_cached_apart_by_data_decoder_and_number() -> None:
+    class Named:
+        def __init__(self, fingerprint: str = "a", decoder: str = "b", count: int = 3) -> None:
+            self.fingerprint, self.decoder, self.count = fingerprint, decoder, count
+
+        def __len__(self) -> int:
+            return self.count
+
+    all_named: Any = [Named(), Named("c"), Named(decoder="c"), Named(count=4), Named()]
+    assert len({heldout_reference(samples, CPU).name for samples in all_named}) == 4
+
+
+def test_references_are_decoded_once_in_tf32_and_features_are_exact_products(
+    folder: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 10,000 held-out images; a second evaluation decodes its own 100 alone."""
+    pytest.importorskip("torch_fidelity")
+    decoded: list[int] = []
+    in_tf32: dict[str, set[bool]] = {"pixels": set(), "forward": set()}
+
+    def watch(cls: type, method: str) -> None:
+        original = getattr(cls, method)
+
+        def watched(self: Any, x_BCHW: Tensor) -> Any:
+            decoded.append(len(x_BCHW) if method == "pixels" else 0)
+            in_tf32[method].add(torch.backends.cuda.matmul.allow_tf32)
+            return original(self, x_BCHW)
+
+        monkeypatch.setattr(cls, method, watched)
+
+    watch(Fashion16, "pixels")
+    watch(Extractor, "forward")
+    for seed, count in ((1, 10_100), (2, 100)):
+        tree = {**FEW, "metrics": ["fd"], "sampler": {**FEW["sampler"], "seed": seed}}  # type: ignore[dict-item]
+        decoded.clear()
+        evaluate(folder, decode(SamplesSpec, tree), CPU, cache=tmp_path)
+        assert sum(decoded) == count
+    assert in_tf32 == {"pixels": {True}, "forward": {False}}
+
+
+def test_data_that_have_changed_since_the_run_was_planned_are_not_measured(
+    lab: Lab, tmp_path: Path
+) -> None:
+    data = packed_set(tmp_path)
+    spec = replace(small_run(), data=replace(data, digest=content_digest(data)))
+    run = lab.run_of(spec)
+    run.create(spec)
+    file = tmp_path / "latents.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(UserError, match="holds other content"):
+        evaluate(run, HeldoutSpec(images=2, levels=2), CPU)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("samples", r"^samples: an image is not finite; draw it with less guidance, in a higher"),
+        (
+            "heldout_loss",
+            r"^evaluate: heldout_loss is no finite number; the weights of step 6 give",
+        ),
+        ("layer_similarity", r"^evaluate: layer_similarity is no finite number"),
+    ],
+)
+def test_weights_that_are_no_numbers_give_no_numbers(
+    kind: str, line: str, folder: RunFolder, tmp_path: Path
+) -> None:
+    """Their images were black ones, with a distance of their own."""
+    run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
+    last = last_checkpoint(run)
+    wrong = {name: x * torch.nan for name, x in last.tensors.items()}
+    save(run.checkpoints, replace(last, tensors=wrong), keep=1)
+    tree: Any = FEW if kind == "samples" else {"images": 2, "levels": 2}
+    (asked,) = decode_evaluations([{kind: tree}])
+    run.reopen()
+    with pytest.raises(UserError, match=line):
+        evaluate(run, asked, CPU)
+    assert not run.evaluation(asked).done, "the run may go on"
+    run.finish(RunState.COMPLETED, step=6)
+    for _ in range(2):  # the second time from the record, so that a sweep has no more to do
+        with pytest.raises(UserError, match=line):
+            evaluate(run, asked, CPU)
+        assert run.evaluation(asked).done

@@ -1,0 +1,179 @@
+"""What is measured inside a trained network."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.engine.runs import CPU, finished, lab_with_a_run, small_run
+from tread_lab import draws
+from tread_lab.diffusion import build_process
+from tread_lab.engine.assemble import Trained, fresh_network
+from tread_lab.evaluate.measuring import measuring
+from tread_lab.evaluate.probes import (
+    BATCH,
+    check_probe,
+    heldout_losses,
+    layer_similarity,
+)
+from tread_lab.routing import draw_routing
+from tread_lab.specs import HeldoutSpec, SamplesSpec, SimilaritySpec, UserError
+
+
+class Noise:
+    """Samples that need no data set."""
+
+    preview = False
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def __len__(self) -> int:
+        return 1000
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        self.taken += ids.tolist()
+        x_BCHW = torch.randn(len(ids), 1, 16, 16, generator=torch.Generator().manual_seed(0))
+        return x_BCHW, torch.zeros(len(ids), dtype=torch.long)
+
+
+@pytest.fixture
+def model() -> Trained:
+    spec = small_run()
+    return Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+
+
+def test_layer_similarity_meets_the_middle_of_every_level_bin(model: Trained) -> None:
+    """EDM's ln(sigma) is N(-1.2, 1.2^2); its quartiles lie .67449 deviations off the mean."""
+    samples: Any = Noise()
+    matrices, levels = finished(
+        layer_similarity(model, samples, SimilaritySpec(images=2, levels=2))
+    )
+    assert levels == pytest.approx([0.134071, 0.676643], rel=1e-4)
+    assert matrices.shape == (2, 4, 4)
+    assert matrices[0].diagonal() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_each_image_meets_every_bin_and_the_next_chunk_other_levels(model: Trained) -> None:
+    samples: Any = Noise()
+    found = finished(heldout_losses(model, samples, HeldoutSpec(images=BATCH + 2, levels=2)))
+    assert found.level_ML.shape == (BATCH + 2, 2)
+    assert len(set(found.level_ML[:, 0].tolist())) == BATCH + 2
+    low, high = (found.level_ML < math.exp(-1.2)).T  # the median of the levels
+    assert low.all() and not high.any()
+    with torch.no_grad():  # the second chunk, whose draws are named by its first image
+        for bin in range(2):
+            key, (x_BCHW, y_B) = ("heldout", BATCH, bin), samples.take(torch.arange(2))
+            level_B = torch.from_numpy(found.level_ML[BATCH:, bin])
+            noise_BCHW = draws.normal((2, 1, 16, 16), *key, "noise")
+            for routing, losses_ML in (
+                (None, found.dense_ML),
+                (draw_routing(model.spec.routes, (2, 16), *key), found.routed_ML),
+            ):
+                network = partial(model.network, y_B=y_B, routing=routing)
+                terms = model.process.loss_terms(network, x_BCHW, noise_BCHW, level_B)
+                assert losses_ML is not None
+                assert losses_ML[BATCH:, bin] == pytest.approx(terms.loss().numpy(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("drop", "with_text", "seen"),
+    [(0.9, False, [0, 0]), (1, False, [10, 10]), (0.9, True, [0, 1]), (1, True, [9, 9])],
+)
+def test_a_network_that_saw_no_label_is_measured_without_one(
+    drop: float, with_text: bool, seen: list[int]
+) -> None:
+    samples: Any = Noise()
+    spec, found = small_run(train={"label_drop": drop}, routes=[]), []
+
+    def network(z_BCHW: Tensor, t_B: Tensor, y_B: Tensor, *_: Any) -> Tensor:
+        found.extend(y_B.tolist())
+        return z_BCHW
+
+    rest: Any = network, build_process(spec.process), CPU, "", Rows() if with_text else None
+    finished(heldout_losses(Trained(spec, 0, *rest), samples, HeldoutSpec(images=2, levels=1)))
+    assert found == seen
+
+
+class Rows:
+    """A condition whose rows are their numbers."""
+
+    def __len__(self) -> int:
+        return 9
+
+    def of(self, ids_B: Tensor) -> Tensor:
+        return ids_B
+
+
+@pytest.mark.parametrize("process", ["edm", "flow", "ddpm"])
+def test_untrained_network_has_the_loss_of_zeros(process: str) -> None:
+    """adaLN-zero gives zeros before its first step."""
+    spec, samples = small_run(process={"kind": process}), Noise()
+    model = Trained(spec, 0, fresh_network(spec).eval(), build_process(spec.process), CPU)
+    losses = finished(heldout_losses(model, samples, HeldoutSpec(images=4, levels=2)))  # type: ignore[arg-type]
+    assert losses.zero == pytest.approx(losses.dense_ML.mean(), rel=1e-6)
+
+
+def test_images_are_the_first_or_spread_over_all(model: Trained) -> None:
+    first, even, similar = Noise(), Noise(), Noise()
+    finished(heldout_losses(model, first, HeldoutSpec(images=4, levels=1)))  # type: ignore[arg-type]
+    losses = finished(heldout_losses(model, even, HeldoutSpec(images=4, levels=1, pick="even")))  # type: ignore[arg-type]
+    finished(layer_similarity(model, similar, SimilaritySpec(images=2, levels=1, pick="even")))  # type: ignore[arg-type]
+    assert first.taken == [0, 1, 2, 3]
+    assert even.taken == [125, 375, 625, 875] and losses.dense_ML.shape == (4, 1)
+    assert similar.taken == [250, 750]
+
+
+def test_more_images_than_are_held_out_are_refused_where_they_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = lab_with_a_run(tmp_path).run_of(small_run())
+    line = (
+        "evaluate: heldout_loss of 10001 images, and the data hold out 10000;"
+        " write {heldout_loss: {images: 10000}}"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(line)}$"):
+        next(measuring(folder, HeldoutSpec(images=10_001, pick="even"), CPU))
+    monkeypatch.setattr(Noise, "__len__", lambda samples: 1)
+    monkeypatch.setattr("tread_lab.evaluate.measuring.open_data", lambda data, part: Noise())
+    with pytest.raises(UserError, match=r"^metrics: fd compares with at least 2 images, and the"):
+        next(measuring(folder, SamplesSpec(metrics=("fd",), count=200), CPU))
+
+
+class Broken(Noise):
+    """The third sample holds a value that is no number."""
+
+    def take(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        x_BCHW, y_B = super().take(ids)
+        x_BCHW[ids == 2, 0, 3, 3] = torch.nan
+        return x_BCHW, y_B
+
+
+@pytest.mark.parametrize(
+    ("probe", "spec"), [(heldout_losses, HeldoutSpec), (layer_similarity, SimilaritySpec)]
+)
+def test_a_sample_that_is_not_finite_is_named_and_gives_no_number(
+    probe: Any, spec: Any, model: Trained
+) -> None:
+    with pytest.raises(UserError, match=r"^data: held-out sample 2 is not finite; make the data"):
+        finished(probe(model, Broken(), spec(images=4, levels=1)))
+
+
+def test_a_probe_that_nothing_can_be_compared_in_is_to_be_left_out() -> None:
+    samples: Any = Noise()
+    block, one_image = replace(small_run().model, depth=1), range(1)
+    with pytest.raises(UserError, match=r"compares blocks, and the network has one; leave it out"):
+        check_probe(SimilaritySpec(), block, samples)
+    with pytest.raises(UserError, match=r"and the data hold out 1; leave it out$"):
+        check_probe(HeldoutSpec(), block, one_image)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"hold out 1; write {layer_similarity: {images: 1}}$"):
+        check_probe(SimilaritySpec(), small_run().model, one_image)  # type: ignore[arg-type]
+    check_probe(HeldoutSpec(), block, samples)

@@ -1,0 +1,125 @@
+"""What a metric needs is asked for before an image is drawn, and what lacks is one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tread_lab.evaluate import requirements
+from tread_lab.evaluate.extraction import SPACES
+from tread_lab.evaluate.requirements import check_requirements, check_torch_fidelity
+from tread_lab.specs import SamplesSpec, UserError
+from tread_lab.specs.metrics import ReferenceSpec
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was looked for, in order; all of it is there."""
+    found: list[Any] = []
+
+    def opened(spec: ReferenceSpec, metrics: tuple[str, ...]) -> Any:
+        found.append((spec.name, metrics))
+        return SimpleNamespace(check_size=found.append)
+
+    for name in ("inception", "dinov2-large"):
+        space = replace(SPACES[name], weights=partial(found.append, name))
+        monkeypatch.setitem(SPACES, name, space)  # type: ignore[arg-type]
+    monkeypatch.setattr(requirements, "open_reference", opened)
+    monkeypatch.setattr(
+        requirements.importlib.util, "find_spec", lambda name: found.append(name) or object()
+    )
+    return found
+
+
+def check(*metrics: str, source: str = "fashion16", preview: bool = False, **more: Any) -> None:
+    reference = more.pop("reference", None)
+    named = None if reference is None else ReferenceSpec(name=reference)
+    spec = SamplesSpec(metrics=metrics, count=50_000, reference=named)
+    check_requirements(spec, source, preview=preview, **more)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "source", "looked_for"),
+    [
+        ((), "latents", []),
+        (("fd", "precision"), "fashion16", []),
+        (("kid",), "fashion16", ["torch_fidelity"]),
+        (("fid",), "fashion16", ["torch_fidelity", "inception"]),
+        (("fd_dinov2",), "latents", ["dinov2-large"]),
+        (("fd", "fd_dinov2", "is"), "fashion16", ["torch_fidelity", "dinov2-large", "inception"]),
+        (("kid",), "latents", ["torch_fidelity", "inception"]),
+    ],
+)
+def test_only_what_the_metrics_need_is_looked_for(
+    metrics: tuple[str, ...], source: str, looked_for: list[str], asked: list[Any]
+) -> None:
+    check(*metrics, source=source)
+    assert asked == looked_for
+
+
+def test_torch_fidelity_is_asked_for_by_the_first_metric_that_needs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda name: None)
+    check()
+    lacks = "needs the package torch-fidelity: `pip install torch-fidelity`"
+    with pytest.raises(UserError) as caught:
+        check("fd", "kid", "fid")
+    assert str(caught.value) == f"metrics: kid {lacks}"
+    with pytest.raises(UserError) as caught:
+        check_torch_fidelity("this command")
+    assert str(caught.value) == f"this command {lacks}"
+
+
+OWN = (
+    "is in features of fashion16's own images, and compares with those alone; leave the reference"
+    " out of it: `reference: heldout`"
+)
+FILE = "; name a file of statistics (reference), or leave the metric out"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "given", "said"),
+    [
+        (("fid", "fd"), {"reference": "imagenet64"}, f"reference: fd {OWN}"),
+        (("recall", "kid"), {"reference": "imagenet64"}, f"reference: recall {OWN}"),
+        (
+            ("fid", "is"),
+            {"source": "latents", "preview": True},
+            "metrics: fid needs images, and these latents have no decoder; name the SD"
+            " autoencoder's folder in TREAD_LAB_AUTOENCODER, or leave the metric out",
+        ),
+        *(
+            (
+                ("fid", "is", metric),
+                {"heldout": fewest - 1},
+                f"metrics: {first} compares with at least {fewest} images, and the data hold out"
+                f" {fewest - 1}{FILE}",
+            )
+            for metric, first, fewest in (
+                *(("fd", "fid", 2), ("kid", "fid", 2)),
+                *(("precision", "precision", 4), ("recall", "recall", 4)),
+            )
+        ),
+    ],
+)
+def test_what_a_metric_cannot_have_is_one_line(
+    metrics: tuple[str, ...], given: dict[str, Any], said: str, asked: list[Any]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        check(*metrics, **given)
+    assert str(caught.value) == said
+    assert asked == [] or "preview" not in given
+
+
+def test_what_a_metric_can_have_is_taken(asked: list[Any]) -> None:
+    check("fd", "kid", heldout=2)
+    check("precision", "recall", heldout=4)
+    check("fid", reference="imagenet64", heldout=1, shape=(1, 16, 16))
+    assert asked[-2:] == [("imagenet64", ("fid",)), (1, 16, 16)]
+    check("is", "is_shuffled", heldout=1)
+    check(preview=True, source="latents")

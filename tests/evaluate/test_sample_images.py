@@ -1,0 +1,202 @@
+"""An evaluation that is killed goes on after its last batch of images, with equal results."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.engine.runs import CPU, evaluate, lab_with_a_run, last_checkpoint, small_run
+from tread_lab.engine.checkpoint import save
+from tread_lab.evaluate import drawing
+from tread_lab.evaluate.measuring import measuring
+from tread_lab.records.durable import read_json, write_json
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.specs import SamplesSpec, decode
+from tread_lab.specs.errors import Unavailable
+
+COUNT, CUT = 300, 128  # five batches of 64, the last one short; cut off after two
+SPEC = decode(
+    SamplesSpec,
+    {"metrics": ["fd"], "count": COUNT, "sampler": {"steps": 1, "sigma_max": 10}},
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A trained run in a lab whose cache holds the references."""
+    pytest.importorskip("torch_fidelity")
+    return lab_with_a_run(tmp_path_factory.mktemp("lab")).run_of(small_run())
+
+
+@pytest.fixture(scope="module")
+def whole(folder: RunFolder) -> tuple[dict[str, float], bytes]:
+    """Metrics and images of an evaluation that nothing interrupts."""
+    metrics = evaluate(folder, SPEC, CPU, cache=folder.cache)
+    place = folder.evaluation(SPEC).path
+    images = (place / "samples.npz").read_bytes()
+    assert not (place / "parts").exists()
+    shutil.rmtree(place)
+    return metrics, images
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The image at which every batch that is drawn begins."""
+    begun: list[int] = []
+    original = drawing.generate
+
+    def watched(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
+        begun.append(start)
+        return original(*arguments, start=start, **options)
+
+    monkeypatch.setattr(drawing, "generate", watched)
+    return begun
+
+
+def assert_goes_on(
+    folder: RunFolder, batches: Generator[Any, Any, Any], whole: tuple[dict[str, float], bytes]
+) -> None:
+    """Close a measurement; another one ends with the results of one that nobody disturbed."""
+    place = folder.evaluation(SPEC).path
+    batches.close()
+    assert not (place / "metrics.json").exists()
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    assert (place / "samples.npz").read_bytes() == whole[1]
+
+
+def test_an_evaluation_that_is_closed_keeps_its_images_and_goes_on_with_equal_results(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int]
+) -> None:
+    """So it yields within seconds to whoever stops a run, however many images it makes."""
+    shutil.rmtree(place := folder.evaluation(SPEC).path, ignore_errors=True)
+    batches = measuring(folder, SPEC, CPU, cache=folder.cache)
+    next(batches)
+    next(batches)
+    assert_goes_on(folder, batches, whole)
+    assert starts == [0, 64, 128, 192, 256]
+    with Image.open(place / "grid.png") as picture, np.load(place / "samples.npz") as arrays:
+        grid, images = np.asarray(picture), arrays["arr_0"][:64, :, :, 0]
+    assert np.array_equal(grid, grid[1::3, 1::3].repeat(3, axis=0).repeat(3, axis=1))
+    rows, ground = grid[4::3, 4::3].reshape(8, 17, 8, 17).transpose(0, 2, 1, 3), grid[1::3, 1::3]
+    assert np.array_equal(rows[:, :, :16, :16].reshape(64, 16, 16), images)
+    assert (ground[::17] == 255).all() and (ground[:, ::17] == 255).all()
+
+
+def interrupted(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Leave the images of an evaluation that stopped within its third batch."""
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
+    original = drawing.generate
+
+    def cut(*arguments: Any, start: int, **options: Any) -> Iterator[Any]:
+        if start >= CUT:
+            raise KeyboardInterrupt
+        return original(*arguments, start=start, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(drawing, "generate", cut)
+        evaluate(folder, SPEC, CPU, cache=folder.cache)
+    return folder.evaluation(SPEC).path / "parts"
+
+
+def test_an_evaluation_that_is_cut_off_goes_on_after_its_last_batch_with_equal_results(
+    folder: RunFolder,
+    whole: tuple[dict[str, float], bytes],
+    starts: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cut off again while its images are scored, it draws none anew; how long it took is not on
+    record, since forecasts would take it for the time of the whole."""
+    parts = interrupted(folder, monkeypatch)
+    place = parts.parent
+    batches = measuring(folder, SPEC, CPU, cache=folder.cache)
+    for _ in range(5):  # three that are drawn, two that are scored
+        next(batches)
+    assert_goes_on(folder, batches, whole)
+    assert starts == [0, 64, 128, 192, 256]
+    assert "seconds" not in read_json(place / "metrics.json") and not parts.exists()
+    shutil.rmtree(place)
+    evaluate(folder, SPEC, CPU, cache=folder.cache)
+    assert read_json(place / "metrics.json")["seconds"] > 0
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], list[int]]] = {
+    "a batch is lost": (lambda parts: (parts / "00000064.npz").unlink(), [64]),
+    "other code made them": (lambda parts: made(parts, code="other"), [0, 64]),
+    "other weights made them": (lambda parts: made(parts, **{"step None": "5"}), [0, 64]),
+}
+
+
+def made(parts: Path, **otherwise: str) -> None:
+    path = parts / "made_with.json"
+    write_json(path, {**read_json(path), **otherwise})
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_images_lost_or_made_otherwise_are_drawn_again(
+    folder: RunFolder,
+    whole: tuple[dict[str, float], bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    starts: list[int],
+    name: str,
+) -> None:
+    path = interrupted(folder, monkeypatch)
+    damage, again = DAMAGE[name]
+    damage(path)
+    starts.clear()
+    assert evaluate(folder, SPEC, CPU, cache=folder.cache) == whole[0]
+    assert (path.parent / "samples.npz").read_bytes() == whole[1]
+    assert starts == [*again, 128, 192, 256] and not path.exists()
+
+
+def test_images_of_two_weights_of_one_step_never_mix(
+    folder: RunFolder, whole: tuple[dict[str, float], bytes], starts: list[int], tmp_path: Path
+) -> None:
+    """An evaluation is closed, goes on, and its run's weights are replaced under it,
+    the second time after its last image."""
+    shutil.rmtree(folder.evaluation(SPEC).path, ignore_errors=True)
+    run = RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
+
+    def begun() -> Any:
+        batches = measuring(run, SPEC, CPU, cache=folder.cache)
+        for _ in range(2):  # the second is after the first batch
+            next(batches)
+        return batches
+
+    begun().close()
+    older = begun()
+    last = last_checkpoint(run)
+    save(run.checkpoints, replace(last, tensors={n: -x for n, x in last.tensors.items()}), keep=1)
+    begun().close()
+    with pytest.raises(Unavailable, match="with other weights or code"):
+        next(older)
+    begun().close()
+    older = begun()
+    for _ in range(2):
+        next(older)  # which has drawn all now, and scored none
+    save(run.checkpoints, last, keep=1)
+    begun().close()
+    with pytest.raises(Unavailable, match="with other weights or code"):
+        next(older)
+    assert starts == [0, 64, 0, 128, 64, 128, 192, 256, 0]
+
+
+def test_samples_are_what_adms_evaluator_takes(whole: tuple[dict[str, float], bytes]) -> None:
+    """It reads the images by their header, of a version, an order and a type that it knows."""
+    with np.load(file := io.BytesIO(whole[1])) as arrays:
+        assert set(arrays) == {"arr_0", "arr_1"}
+        images, labels = arrays["arr_0"], arrays["arr_1"]
+    assert (labels.shape, labels.dtype, set(labels)) == ((COUNT,), np.int64, set(range(10)))
+    with zipfile.ZipFile(file) as archive, archive.open("arr_0.npy") as member:
+        assert np.lib.format.read_magic(member) == (1, 0)
+        header = np.lib.format.read_array_header_1_0(member)
+        assert header == ((COUNT, 16, 16, 1), False, np.uint8)
+        assert member.read(64 * 16 * 16) == images[:64].tobytes()

@@ -1,0 +1,157 @@
+"""Encodes images into packed arrays of latents: resumable, on several devices."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tread_lab import draws
+from tread_lab.data.autoencoder import Encoder
+from tread_lab.data.images import Images, ahead, crops
+from tread_lab.data.packed import NUMBER, Steps, building, finish, is_whole
+from tread_lab.data.parts import Parts
+from tread_lab.specs.errors import UserError
+
+# uint8 images [B, 3, H, W] -> mean and log-variance [B, C, h, w]
+Moments = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """What is stored of each image.
+
+    Attributes:
+        size: side of the image that is encoded, cut out by ADM's centre crop.
+        posterior: the `mean` of the encoder's posterior, a `sample` of it, or its `moments`, of
+            which training draws a new sample each epoch.
+        flips: the same of the mirrored image, too.
+        images: the cropped image itself, too.
+        dtype: of the latents.
+    """
+
+    size: int = 256
+    posterior: Literal["mean", "sample", "moments"] = "mean"
+    flips: bool = False
+    images: bool = False
+    dtype: Literal["float16", "float32"] = "float16"
+
+
+def encode(
+    images: Images,
+    folder: Path,
+    encoder: Encoder,
+    stored: Stored,
+    *,
+    devices: Sequence[torch.device],
+    batch: int = 32,
+    workers: int = 1,
+    skip_damaged: bool = False,
+    licence: str | None = None,
+) -> Iterator[Steps]:
+    """Encode the images that are still to come into packed arrays; yield how far it is.
+
+    The latents of an image depend on it and on the images of its batch (by rounding alone), not on
+    devices, or where an earlier attempt was stopped; draws are named by the image's number.
+
+    Args:
+        batch: images that are encoded and written together; equal in all attempts.
+        workers: threads that read images.
+        licence: a note on the licence of the images, kept in the manifest.
+
+    Raises:
+        DamagedImage: an image cannot be read, and `skip_damaged` does not leave it out.
+        Busy: another process encodes into the folder.
+        UserError: the folder holds something else, such as latents of files that were written
+            anew since.
+        DiskFull: there is no room; the same call goes on later.
+    """
+    if stored.size % encoder.zoom:
+        raise UserError(f"--size: must be a multiple of {encoder.zoom}, got {stored.size}")
+    plan: dict[str, object] = {
+        **images.digests(),
+        "encoder": {"name": encoder.name, "digest": encoder.digest},
+        "scale": encoder.scale,
+        "shift": encoder.shift,
+        "crop": "centre crop of ADM",
+        **vars(stored),
+        **({} if encoder.range == "signed" else {"decoder_range": encoder.range}),
+        "classes": len(images.classes),
+        "licence": licence,
+    }
+    if is_whole(folder, plan):
+        return
+    with building(folder, plan, len(images.names), batch) as parts, ExitStack() as stack:
+        todo, done, damaged = parts.open_batches(), 0, 0
+        total = sum(map(len, todo))
+        yield Steps(done, total)
+        pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in devices]
+        encoders = [encoder.on(device) for device in devices]
+
+        def encoding() -> Iterator[Future[tuple[int, int]]]:
+            """Begin a batch on each device in turn."""
+            cropped = crops(images, todo, stored.size, workers=workers, skip_damaged=skip_damaged)
+            for k, (rows, (numbers, crops_BCHW)) in enumerate(zip(todo, cropped)):
+                turn = k % len(devices)
+                batch_of = numbers, crops_BCHW, encoders[turn], stored
+                yield pools[turn].submit(_encode, parts, rows, *batch_of)
+
+        for size, whole in ahead(encoding(), len(devices)):
+            done, damaged = done + size, damaged + size - whole
+            yield Steps(done, total, damaged)
+        finish(
+            folder,
+            parts,
+            plan,
+            labels=np.asarray(images.labels, np.int64),
+            classes=images.classes,
+            captions=images.captions,
+            names=images.names,
+        )
+
+
+def _encode(
+    parts: Parts,
+    rows: range,
+    numbers: Sequence[int],
+    images_BCHW: NDArray[np.uint8],
+    moments: Moments,
+    stored: Stored,
+) -> tuple[int, int]:
+    """Encode and store a batch; return the number of its images, and of those that are whole."""
+    blank = np.zeros((1, 3, stored.size, stored.size), np.uint8)  # where all images are damaged
+    x_BCHW = torch.from_numpy(images_BCHW if numbers else blank)
+    name = "moments" if stored.posterior == "moments" else "latents"
+    arrays: dict[str, NDArray[Any]] = {NUMBER: np.array(numbers, np.int64)}
+    arrays[name] = _latents(moments, x_BCHW, numbers, stored, "plain")
+    if stored.flips:
+        arrays[f"{name}_flip"] = _latents(moments, x_BCHW.flip(-1), numbers, stored, "mirrored")
+    if stored.images:
+        arrays["images"] = images_BCHW
+    parts.write(rows, arrays)
+    return len(rows), len(numbers)
+
+
+def _latents(
+    moments: Moments, x_BCHW: Tensor, numbers: Sequence[int], stored: Stored, kind: str
+) -> NDArray[Any]:
+    mean_BCHW, log_variance_BCHW = (part.float().cpu() for part in moments(x_BCHW))
+    latents_BCHW = mean_BCHW
+    if stored.posterior == "moments":
+        latents_BCHW = torch.cat([mean_BCHW, log_variance_BCHW], dim=1)
+    elif stored.posterior == "sample" and numbers:
+        shape = tuple(mean_BCHW.shape[1:])
+        noise = torch.stack([draws.normal(shape, "encode", kind, n) for n in numbers])
+        latents_BCHW = mean_BCHW + (0.5 * log_variance_BCHW).exp() * noise
+    array: NDArray[Any] = latents_BCHW[: len(numbers)].numpy().astype(stored.dtype)
+    return array

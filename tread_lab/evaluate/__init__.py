@@ -1,0 +1,1 @@
+"""How good trained weights are: probes of the network, drawn images, features and metrics."""

@@ -1,0 +1,179 @@
+"""The images of an evaluation, drawn by the processes of its run: each draws batches of its own."""
+
+# B batch, C channels, H height, W width
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tread_lab.data.source import image_shape, open_data
+from tread_lab.engine.assemble import Trained, trained
+from tread_lab.engine.compiled import compile_for
+from tread_lab.engine.device import check_precision
+from tread_lab.engine.precision import autocast, matrix_products
+from tread_lab.engine.provenance import code_digest
+from tread_lab.engine.ranks import Ranks
+from tread_lab.engine.system import condition_of
+from tread_lab.evaluate.references import pixels
+from tread_lab.evaluate.sample_images import SampleImages
+from tread_lab.records.run_folder import RunFolder
+from tread_lab.routing.select import Routing
+from tread_lab.sampling.generate import generate, images_a_call
+from tread_lab.sampling.guidance import Denoiser
+from tread_lab.specs.errors import NotFinite, UserError
+from tread_lab.specs.evaluation import SamplesSpec, Step
+from tread_lab.specs.guidance import routes_taken
+
+
+class Drawing:
+    """What draws the images of an evaluation; an image depends on its number alone.
+
+    Attributes:
+        networks: of each branch of the guidance, by the step that the branch names.
+        model: the network of the first branch.
+        condition: what the network sees beside noise and level, `None` where it sees labels.
+    """
+
+    def __init__(self, folder: RunFolder, spec: SamplesSpec, device: torch.device) -> None:
+        self.folder, self.spec, self.device = folder, spec, device
+        run, branches, at = folder.spec(), spec.sampler.guidance.branches, whole(spec.step)
+        self.networks = {
+            b.step: trained(folder, device, step=at if b.step is None else b.step) for b in branches
+        }
+        for network in self.networks.values():
+            compile_for(run, network.network, device)
+        self.model = self.networks[branches[0].step]
+        self.condition = condition_of(run, folder, device)
+        self._data = open_data(run.data, "heldout")
+
+    def images(self) -> SampleImages:
+        """Return the images on the disk."""
+        made = {"code": code_digest(), "device": self.device.type, "decoder": self._data.decoder}
+        if self.condition is not None:
+            made |= self.condition.fingerprint
+        made |= {f"step {at}": f"{n.step}-{n.weights}" for at, n in self.networks.items()}
+        place = self.folder.evaluation(self.spec).path
+        batch = images_a_call(self.device.type)
+        return SampleImages(place, made, self._shape(), self.spec.count, batch)
+
+    def draw(self, rows: range) -> tuple[Tensor, Tensor]:
+        """Return images, uint8, and labels of one batch.
+
+        The label of an image that is drawn from a condition is the number of the held-out sample
+        whose condition it is.
+
+        Raises:
+            NotFinite: an image is not finite, which would become a black one.
+        """
+        data, sampler, condition = self.model.spec.data, self.spec.sampler, self.condition
+        options: dict[str, Any] = {"classes": data.classes}
+        if condition is not None:
+            options = {"classes": len(condition), "condition": condition.of}
+        ((x_BCHW, labels_B),) = generate(
+            {
+                step: _denoiser(network, sampler.precision)
+                for step, network in self.networks.items()
+            },
+            self.model.process,
+            sampler,
+            count=rows.stop,
+            shape=(data.channels, data.size, data.size),
+            **options,
+            device=self.device,
+            routes=routes_taken(self.model.spec, sampler.guidance),
+            tokens=self.model.spec.tokens,
+            start=rows.start,
+        )
+        if not x_BCHW.isfinite().all():
+            raise NotFinite(
+                "samples: an image is not finite; draw it with less guidance, in a higher"
+                " sampler.precision, or of other weights"
+            )
+        return pixels(self._data, x_BCHW), labels_B
+
+    def progress(self, images: SampleImages, described: int = 0) -> tuple[int, int]:
+        """Return how many images are done, of how many: one that is drawn is done by half where
+        metrics are to look at it."""
+        drawn, share = images.drawn, 0.5 if self.spec.metrics else 0.0
+        return round((1 - share) * drawn + share * described), images.count
+
+    def _shape(self) -> tuple[int, int, int]:
+        """Return (C, H, W) of the images, if need be of one that is decoded."""
+        if (known := image_shape(self._data)) is not None:
+            return known
+        data = self.model.spec.data
+        x_1CHW = torch.zeros(1, data.channels, data.size, data.size, device=self.device)
+        C, H, W = pixels(self._data, x_1CHW).shape[1:]
+        return C, H, W
+
+
+def draw_open(
+    drawing: Drawing, images: SampleImages, ranks: Ranks | None
+) -> Iterator[tuple[int, int]]:
+    """As rank 0, draw the images that are not on the disk, yielding the progress at first and after
+    each batch; closed there, the next process goes on. Of n processes each draws every n-th batch.
+    """
+    todo = images.open_batches()
+    yield drawing.progress(images)
+    if todo and ranks is not None and ranks.count > 1:
+        ranks.told(partial(_follow, drawing.folder.path, drawing.spec, todo))
+        yield from _rounds(drawing, images, todo, ranks)
+    for rows in images.open_batches():  # all, or what another process could not draw
+        images.keep(rows.start, *drawing.draw(rows))
+        yield drawing.progress(images)
+
+
+def _follow(
+    path: Path, spec: SamplesSpec, todo: Sequence[range], device: torch.device, ranks: Ranks
+) -> None:
+    """Draw this process's own batches, until all are drawn or rank 0 stops."""
+    drawing = Drawing(RunFolder(path), spec, device)
+    for _ in _rounds(drawing, drawing.images(), todo, ranks):
+        pass
+
+
+def _rounds(
+    drawing: Drawing, images: SampleImages, todo: Sequence[range], ranks: Ranks
+) -> Iterator[tuple[int, int]]:
+    """Draw a batch in each process, yielding as `draw_open` before it; an error of any ends the
+    rounds of all, and rank 0, which draws what is left, meets it again."""
+    for k in range(0, len(todo), ranks.count):
+        try:
+            yield drawing.progress(images)
+        except GeneratorExit:
+            ranks.stop()
+            raise
+        if not ranks.go_on(k):
+            return
+        failed = torch.zeros(1)
+        try:
+            for rows in todo[k + ranks.index : k + ranks.index + 1]:
+                images.keep(rows.start, *drawing.draw(rows))
+        except UserError:
+            failed += 1
+        if ranks.sum(failed):
+            return
+
+
+def whole(step: Step) -> int | None:
+    """Return a step that is no share of all steps any more."""
+    assert not isinstance(step, str), step
+    return step
+
+
+def _denoiser(model: Trained, precision: str) -> Denoiser:
+    """Return the raw network in the arithmetic of `precision`."""
+    check_precision(precision, model.device)
+
+    def denoiser(x: Tensor, t: Tensor, y: Tensor, routing: Routing | None) -> Tensor:
+        with matrix_products(precision), autocast(precision, model.device):
+            out: Tensor = model.network(x, t, y, routing)
+        return out
+
+    return denoiser

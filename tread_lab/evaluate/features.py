@@ -1,0 +1,194 @@
+"""Every metric of generated images, from what is kept of their features batch by batch."""
+
+# N images, B batch, C channels, H height, W width, D features
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from tread_lab.evaluate.extraction import Extraction, Reference, described
+from tread_lab.evaluate.fidelity import kernel_distance, shuffled_inception_score
+from tread_lab.evaluate.frechet import Moments, RunningMoments, frechet_distance
+from tread_lab.evaluate.inception_score import SplitSums
+from tread_lab.evaluate.neighbours import precision_recall
+from tread_lab.records.metric_names import sample_metric
+from tread_lab.specs.errors import NotFinite, UserError, shown
+from tread_lab.specs.metrics import INCEPTION, METRICS
+from tread_lab.specs.registry import Registry
+
+MOST_NEIGHBOURS = 10_000  # references that precision and recall look at, as the ADM evaluator does
+
+
+class Keeper(Protocol):
+    """What is kept of the features of one layer: sums, of a size that does not grow."""
+
+    def add(self, x_BD: Tensor) -> None: ...
+
+
+# layer -> what keeps its moments
+KEEPERS: Mapping[str, Callable[[], Keeper]] = {
+    "pool": RunningMoments,
+    "spatial": RunningMoments,
+    "logits": SplitSums,
+}
+
+
+class Scorer:
+    """The metrics of one feature space of generated images that come batch by batch.
+
+    Every image goes through the extractor once, whatever the number of metrics. Metrics that need
+    neighbours or subsets keep all features (fp32, 8 KB an image of Inception's); the memory of all
+    others does not grow with the number of images.
+
+    Args:
+        metrics: of one extractor (`by_extractor`).
+        extractor: the name of their feature space.
+        reference: is described at once, as far as the metrics need it and no cache has it.
+        shape: (C, H, W) of the images.
+        count: how many images there will be.
+        cache: see `described`.
+
+    Raises:
+        UserError: weights that are absent or not the published ones; images of the reference are of
+            another shape, or the cache cannot be written.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[str],
+        extractor: str,
+        reference: Reference,
+        shape: tuple[int, ...],
+        *,
+        count: int,
+        device: torch.device,
+        cache: Path | None = None,
+    ) -> None:
+        self.metrics = list(dict.fromkeys(metrics))
+        self.extraction, self._count = Extraction(extractor, device=device), count
+        self._heldout = reference.heldout
+        self._given = reference.moments if self.extraction.extractor == INCEPTION else {}
+        facts = [METRICS[metric] for metric in self.metrics]
+        layers = [
+            "pool" if metric.keeps == "features" else metric.layer
+            for metric in facts
+            if metric.compares and (metric.keeps == "features" or metric.layer not in self._given)
+        ]
+        self._real = described(reference, self.extraction, dict.fromkeys(layers), shape, cache)
+        summed = {metric.layer for metric in facts if metric.keeps == "moments"}
+        self._kept: dict[str, Keeper] = {
+            layer: make() for layer, make in KEEPERS.items() if layer in summed
+        }
+        self._features: dict[str, list[Tensor]] = {
+            metric.layer: [] for metric in facts if metric.keeps == "features"
+        }
+
+    def add(self, images_BCHW: Tensor) -> None:
+        """Take the next images, uint8 on any device.
+
+        Raises:
+            UserError: images that the extractor cannot take.
+        """
+        features = self.extraction(images_BCHW)
+        for layer, keeper in self._kept.items():
+            keeper.add(features[layer])
+        for layer, parts in self._features.items():
+            parts.append(features[layer].cpu())
+
+    def scores(self) -> dict[str, float]:
+        """Return the metrics by the names they are recorded under."""
+        features = {layer: torch.cat(parts) for layer, parts in self._features.items()}
+        device, extractor = self.extraction.device, self.extraction.extractor
+        compared = Compared(features, self._kept, self._real, self._given, device)
+        return {
+            sample_metric(metric, extractor, self._count, heldout=self._heldout): _number(
+                metric, compared
+            )
+            for metric in self.metrics
+        }
+
+
+def _number(metric: str, compared: Compared) -> float:
+    """Return a metric as a finite number, which JSON and tables can hold.
+
+    Raises:
+        NotFinite: it is none; names the metric.
+    """
+    value: object = MEASURES[metric](compared)
+    try:
+        if math.isfinite(number := float(value)):  # type: ignore[arg-type]
+            return number
+    except (TypeError, ValueError, RuntimeError):  # of a tensor with several elements
+        pass
+    wrong = f"{shown(value)} is no finite number"
+    if metric not in METRICS.built_in:
+        raise UserError(f"metrics: {metric!r} cannot be used: {wrong}")
+    raise NotFinite(f"evaluate: {metric}: {wrong}; the features of the images are not finite")
+
+
+def evenly(rows: Tensor, most: int) -> Tensor:
+    """Return at most `most` rows, spread evenly over all (which may be sorted by class)."""
+    count = min(len(rows), most)
+    return rows[torch.arange(count) * len(rows) // count]
+
+
+class Compared:
+    """What is known of generated images and of references; what two metrics share is computed once.
+
+    Attributes:
+        generated: features [N, D] by layer, on the CPU, where a metric keeps all.
+        reference: features [M, D] of the references by layer.
+        given: moments of the references by layer that a file has.
+        device: where distances are computed.
+    """
+
+    def __init__(
+        self,
+        generated: Mapping[str, Tensor],
+        kept: Mapping[str, Any],
+        reference: Mapping[str, Tensor],
+        given: Mapping[str, Moments],
+        device: torch.device,
+    ) -> None:
+        self.generated, self.kept, self.device = generated, kept, device
+        self.reference, self.given = reference, given
+
+    @functools.cache  # noqa: B019
+    def frechet(self, layer: str) -> float:
+        """Return the Frechet distance to the references in a layer, in float64."""
+        if (moments := self.given.get(layer)) is None:
+            x_MD = self.reference[layer].double()
+            moments = x_MD.mean(dim=0), x_MD.T.cov()
+        mean_D, covariance_DD = (x.to(self.device) for x in moments)
+        own = self.kept[layer]
+        return frechet_distance((mean_D, covariance_DD), (own.mean_D, own.covariance_DD))
+
+    @functools.cached_property
+    def neighbours(self) -> tuple[float, float]:
+        """Precision and recall at k = 3."""
+        near = evenly(self.reference["pool"], MOST_NEIGHBOURS).to(self.device)
+        return precision_recall(self.generated["pool"].to(self.device), near)
+
+
+MEASURES: Registry[Callable[[Compared], float]] = Registry(
+    "metric",
+    {
+        "fd": lambda compared: compared.frechet("pool"),
+        "fd_dinov2": lambda compared: compared.frechet("pool"),
+        "fid": lambda compared: compared.frechet("pool"),
+        "sfid": lambda compared: compared.frechet("spatial"),
+        "kid": lambda c: kernel_distance(c.generated["pool"], c.reference["pool"]),
+        "is": lambda compared: compared.kept["logits"].score,
+        "is_shuffled": lambda c: shuffled_inception_score(c.generated["logits"]),
+        "precision": lambda compared: compared.neighbours[0],
+        "recall": lambda compared: compared.neighbours[1],
+    },
+    METRICS,
+)

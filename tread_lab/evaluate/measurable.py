@@ -1,0 +1,95 @@
+"""What is refused, and what is told, before anything is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tread_lab.data.deviation import check_decoded
+from tread_lab.data.exported import is_export, refuse_samples
+from tread_lab.data.source import Samples, image_shape, open_data
+from tread_lab.engine.system import files_read
+from tread_lab.evaluate.effect import check_effect
+from tread_lab.evaluate.probes import check_probe
+from tread_lab.evaluate.requirements import check_requirements
+from tread_lab.specs.data import DataSpec
+from tread_lab.specs.evaluation import (
+    EvaluationSpec,
+    HeldoutSpec,
+    SamplesSpec,
+    SimilaritySpec,
+    check_solver,
+)
+from tread_lab.specs.guidance import check_branches
+from tread_lab.specs.metrics import METRICS
+from tread_lab.specs.run import RunSpec
+
+
+def check_samplers(asked: Iterable[tuple[RunSpec, EvaluationSpec]]) -> None:
+    """Refuse solvers of another process, guidance by what was never trained, and guidance that
+    never acts."""
+    for run, spec in asked:
+        if isinstance(spec, SamplesSpec):
+            check_solver(run, spec.sampler)
+            check_branches(run, spec.sampler.guidance, spec.step)
+            check_effect(run, spec.sampler)
+
+
+def check_measurable(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]],
+    to_train: Sequence[RunSpec] = (),
+    opened: Mapping[DataSpec, tuple[Samples | None, Samples]] | None = None,
+) -> None:
+    """Refuse, once for each distinct requirement, what cannot be measured here.
+
+    Args:
+        to_train: runs that will be trained here first.
+        opened: training and held-out samples of all runs, where they are open already.
+
+    Raises:
+        UserError: no decoder, no torch-fidelity, weights that are absent or not the published, a
+            reference that is absent or wrong, more held-out samples than there are, held-out
+            samples that are no images when they are decoded or that an export does not have, an
+            encoder that is not here.
+    """
+    asked = [*asked]
+    for data in dict.fromkeys(run.data for run, spec in asked if _sees_heldout(spec)):
+        if is_export(data):
+            refuse_samples(data)
+    runs = [*to_train, *(run for run, _ in asked)]
+    if opened is None:
+        distinct = dict.fromkeys(run.data for run in runs)
+        opened = {data: (None, open_data(data, "heldout")) for data in distinct}
+    for system, run in files_read(runs):
+        system.check(run, *opened[run.data])
+    sampled: dict[Hashable, tuple[DataSpec, SamplesSpec]] = {}
+    for run, spec in asked:
+        if isinstance(spec, SamplesSpec) and spec.metrics:
+            sampled[run.data, spec.metrics, spec.reference] = run.data, spec
+    check_probes(asked, {data: heldout for data, (_, heldout) in opened.items()})
+    for data, spec in sampled.values():
+        heldout = opened[data][1]
+        shape, preview = image_shape(heldout), heldout.preview
+        check_requirements(spec, data.source, preview=preview, shape=shape, heldout=len(heldout))
+    for data in dict.fromkeys(data for data, _ in sampled.values()):
+        check_decoded(data, opened[data][1])
+
+
+def check_probes(
+    asked: Iterable[tuple[RunSpec, EvaluationSpec]], heldout: Mapping[DataSpec, Samples]
+) -> None:
+    """Refuse, once for each distinct requirement, probes that these held-out samples do not allow;
+    those of data that are not among them are passed over."""
+    probed: dict[Hashable, tuple[RunSpec, HeldoutSpec | SimilaritySpec]] = {}
+    for run, spec in asked:
+        if not isinstance(spec, SamplesSpec) and run.data in heldout:
+            probed[run.data, run.model, replace(spec, step=None)] = run, spec
+    for run, probe in probed.values():
+        check_probe(probe, run.model, heldout[run.data])
+
+
+def _sees_heldout(spec: EvaluationSpec) -> bool:
+    """Return whether an evaluation needs the held-out samples."""
+    if not isinstance(spec, SamplesSpec):
+        return True
+    return spec.reference is None and any(METRICS[name].compares for name in spec.metrics)

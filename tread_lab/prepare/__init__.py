@@ -1,1 +1,0 @@
-"""Makes the data sets that runs read: encode images, pack, verify, and measure what is stored."""
