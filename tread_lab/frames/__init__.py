@@ -1,11 +1,6 @@
 """A sweep's records as data frames: one row per trial, per cell or per logged value."""
 
-from tread_lab.frames.cells import (
-    STATES,
-    cells_frame,
-    of_baseline,
-    with_delta,
-)
+from tread_lab.frames.cells import NO_RESULT, STATES, cells_frame, of_baseline, with_delta
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
@@ -31,7 +26,6 @@ from tread_lab.frames.ranking import (
     without_baseline,
 )
 from tread_lab.frames.runs import (
-    NO_RESULT,
     STEP,
     SweepReader,
     equal_steps_frame,

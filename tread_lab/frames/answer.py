@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames.cells import cells_frame
+from tread_lab.frames.cells import NO_RESULT, cells_frame
 from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, other_axes
 from tread_lab.frames.ranking import (
     better_than_dense,
@@ -21,7 +21,6 @@ from tread_lab.frames.ranking import (
     started_cells,
     tied_with_best,
 )
-from tread_lab.frames.runs import NO_RESULT
 from tread_lab.frames.texts import (
     interval_text,
     joined,
