@@ -125,7 +125,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, plan, complete=done),
+        "answer": answer(lab, frame, complete=done),
         "warnings": [
             *without_baseline(frame),
             *left_note(frame.attrs["left"]),

@@ -42,30 +42,6 @@ def test_the_one_measured_seed_keeps_its_interval_over_images_if_its_losses_are_
     assert list(found["gap/x:high"].fillna(-1)) == [0.6, -1]
 
 
-def test_a_cell_has_these_columns_and_no_other() -> None:
-    trials = rows(**{
-        "start": [2, 2], "steps_done": [9, 9], "model": ["m", "m"], "gap/heldout": [0.5, 1.0],
-        "gap/heldout:low": [0.25, 0.5], "gap/heldout:high": [1.0, 2.0], "gap/heldout:n": [8, 8],
-        "gap/heldout:kept": [0.1, 0.1], "cost/train_flops": [1.0, 3.0],
-    })  # fmt: skip
-    trials.attrs["axes"] = ["start"]
-    cells = cells_frame(trials)
-    ends = (":low", ":high", ":n", ":unit")
-    assert list(cells.columns) == [
-        "role", "cell", "state", "reason", "mixed", "start", "model", "seeds", "completed",
-        "gap/heldout", *(f"gap/heldout{end}" for end in ends),
-        "cost/train_flops", *(f"cost/train_flops{end}" for end in ends),
-    ]  # fmt: skip
-    assert cells.attrs == {"axes": ["start"]}
-    (cell,) = cells.to_dict("records")
-    assert (cell["seeds"], cell["completed"], cell["start"], cell["model"]) == (2, 2, 2, "m")
-    assert (cell["cost/train_flops"], cell["cost/train_flops:n"]) == (2.0, 2)
-    # Half of the interval: 12.7062 (t of one degree of freedom) sqrt(2) / sqrt(2).
-    assert cell["cost/train_flops:high"] == pytest.approx(14.7062, abs=1e-4)
-    assert cell["cost/train_flops:low"] == pytest.approx(-10.7062, abs=1e-4)
-    assert cell["cost/train_flops:unit"] == cell["gap/heldout:unit"] == "seeds"
-
-
 ALONE = NO_RESULT[RunState.DIVERGED]
 
 
@@ -91,11 +67,6 @@ def test_a_cell_is_as_its_worst_seed(
     (cell,) = cells_frame(trials).to_dict("records")
     assert (cell["state"], cell["reason"]) == (state, reason)
     assert cell["completed"] == 1 + states.count("completed")
-
-
-def test_a_cell_none_of_whose_seeds_has_a_baselines_result_says_so() -> None:
-    (cell,) = cells_frame(rows(reason=[ALONE, NO_RESULT[RunState.FAILED]])).to_dict("records")
-    assert (cell["state"], cell["reason"]) == ("completed", ALONE)
 
 
 def test_cells_stand_in_the_order_of_the_plan_and_baselines_apart() -> None:
