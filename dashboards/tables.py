@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.kind import quality_metrics
+from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.frames import cells_frame, of_baseline, ranking_key, result_texts, routed
 from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.attempts import SENTENCES

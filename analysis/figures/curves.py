@@ -11,8 +11,16 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, quality_metrics
-from tread_lab.analysis.figures.points import NUMBERS, Points, bare_rows, cell_points
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
+    Drawn,
+    Points,
+    SweepRecords,
+    bare_rows,
+    cell_points,
+    named,
+    quality_metrics,
+)
 from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     STEP,

@@ -13,14 +13,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import (
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
     Drawn,
+    Points,
     SweepRecords,
+    cell_points,
     named,
     quality_metrics,
     sample_metrics,
 )
-from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
 from tread_lab.frames import (
     COUNT,
     HIGH,

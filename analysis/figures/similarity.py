@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords
+from tread_lab.analysis.figures.points import Drawn, SweepRecords
 from tread_lab.frames import ARROW, number, ranked_cells, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.synthetic import Synthetic, similarity_matrix, write_sweep
-from tread_lab.analysis.figures.kind import SweepRecords
+from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.similarity import (
     pair,
     similarities,
