@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from tread_lab.frames import (
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 
 Array = NDArray[np.float64]
@@ -90,6 +92,24 @@ def quality_metrics(frame: pd.DataFrame) -> list[str]:
     """Return the metrics of quality: the `ranking_key` first, then those of samples."""
     key = ranking_key(frame)
     return list(dict.fromkeys([*([key] if key else []), *sample_metrics(frame)]))
+
+
+def shared_evaluation(
+    runs: Iterable[RunFolder],
+    file: str,
+    order: Callable[[dict[str, Any]], float],
+    planned: Collection[str] = (),
+) -> tuple[str, dict[str, Any]]:
+    """Return name and spec of the evaluation with a file that is planned, else that most runs have;
+    of several it is the last by the order of their specs. Both are empty without any."""
+    having, specs = Counter[str](), dict[str, dict[str, Any]]({"": {}})
+    for folder in (folder for run in runs for folder in run.end_evaluations()):
+        if (folder.path / file).exists() and (tree := folder.read()):
+            having[folder.path.name] += 1
+            specs[folder.path.name] = tree["spec"]
+    keys = {name: (name in planned, n, order(specs[name]), name) for name, n in having.items()}
+    best = max(keys, key=lambda name: keys[name], default="")
+    return best, specs[best]
 
 
 def named(name: str, metric: str) -> str:
