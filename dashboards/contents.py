@@ -26,11 +26,10 @@ from tread_lab.analysis.figures.curves import (
 )
 from tread_lab.analysis.figures.effects import caption as effects_caption
 from tread_lab.analysis.figures.effects import two_ways
-from tread_lab.analysis.figures.kind import SweepRecords, quality_metrics
 from tread_lab.analysis.figures.loss_gap import gap_over_steps, steps_caption
 from tread_lab.analysis.figures.pareto import pareto, pareto_caption, vary_in_cost
 from tread_lab.analysis.figures.placements import best_route, panels, placements
-from tread_lab.analysis.figures.points import Points, cell_points
+from tread_lab.analysis.figures.points import Points, SweepRecords, cell_points, quality_metrics
 from tread_lab.dashboards import charts
 from tread_lab.dashboards.charts import Chart, Numbers
 from tread_lab.dashboards.panel import curve, panel, seed_values
@@ -125,7 +124,7 @@ def contents(lab: Lab, sweep: str) -> dict[str, Any]:
     return {
         "name": folder.name,
         "question": plan.question or f"The sweep {folder.name}",
-        "answer": answer(lab, frame, plan, complete=done),
+        "answer": answer(lab, frame, complete=done),
         "warnings": [
             *without_baseline(frame),
             *left_note(frame.attrs["left"]),

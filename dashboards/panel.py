@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.kind import quality_metrics
+from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.analysis.figures.samples import how_drawn
 from tread_lab.analysis.figures.similarity import Similarity, common_evaluation, read_similarity
 from tread_lab.dashboards import charts

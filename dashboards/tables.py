@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tread_lab.analysis.figures.kind import quality_metrics
-from tread_lab.frames import cells_frame, disturbed, of_baseline, ranking_key, result_texts, routed
+from tread_lab.analysis.figures.points import quality_metrics
+from tread_lab.frames import cells_frame, of_baseline, ranking_key, result_texts, routed
 from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.attempts import SENTENCES
 from tread_lab.records.lab import Lab
@@ -106,8 +106,6 @@ def cost_table(frame: pd.DataFrame) -> Table | None:
         "speed/steps": steps,
         "speed/flops": of_baseline(frame, "speed/flops") / frame["speed/flops"],
         "speed/time": of_baseline(frame, STEP_SECONDS) / frame[STEP_SECONDS],
-        "disturbed/steps": disturbed(frame, STEP_SECONDS).astype(float),
-        "disturbed/hours": disturbed(frame, TRAIN_SECONDS).astype(float),
     }
     cells = cells_frame(frame.assign(**ratios))
     cells = cells[cells["state"] == RunState.COMPLETED]
@@ -121,9 +119,9 @@ def cost_table(frame: pd.DataFrame) -> Table | None:
         if metric == TRAIN_FLOPS:
             for head, column in (("FLOPs", "flops"), ("measured", "time")):
                 texts[f"speed-up, {head}"] = cells[f"speed/{column}"].map(_times)
-    for head, flags in (("speed-up, measured", "steps"), (metric_label(TRAIN_SECONDS), "hours")):
+    for head in ("speed-up, measured", metric_label(TRAIN_SECONDS)):
         if head in texts:
-            busy = (cells[f"disturbed/{flags}"] > 0) & (texts[head] != "")
+            busy = cells["disturbed"] & (texts[head] != "")
             texts[head] += np.where(busy, " (disturbed)", "")
     return table(texts)
 

@@ -16,7 +16,7 @@ from tread_lab.analysis.figures import (
     similarity,
     time_to_equal,
 )
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, sample_metrics, slug
+from tread_lab.analysis.figures.points import Drawn, SweepRecords, named, sample_metrics, slug
 from tread_lab.analysis.figures.style import save
 from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames import (

@@ -11,13 +11,20 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, quality_metrics
-from tread_lab.analysis.figures.points import NUMBERS, Points, bare_rows, cell_points
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
+    Drawn,
+    Points,
+    SweepRecords,
+    bare_rows,
+    cell_points,
+    named,
+    quality_metrics,
+)
 from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     STEP,
     cells_frame,
-    disturbed,
     interval_text,
     joined,
     require_metric,
@@ -28,7 +35,6 @@ from tread_lab.records.metric_names import (
     DEVICE_HOURS,
     GAP_HELDOUT,
     TRAIN_IMAGES,
-    TRAIN_SECONDS,
     delta_column,
     metric_label,
     value_text,
@@ -239,7 +245,7 @@ def training_caption(panels: Mapping[str, Curves]) -> str:
 
 def growths(records: SweepRecords) -> Iterator[Drawn]:
     """Draw quality over training: over steps, images and device-hours."""
-    busy = records.frame[disturbed(records.frame, TRAIN_SECONDS)]["cell"].unique()
+    busy = records.frame.loc[records.frame["disturbed"], "cell"].unique()
     note = f" Other work on the machine disturbed the hours of {joined(busy)}." if len(busy) else ""
     for metric in training_metrics(records.training):
         panels = over_training(records.training, metric)

@@ -8,8 +8,14 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, sample_metrics
-from tread_lab.analysis.figures.points import NUMBERS, cell_points
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
+    Drawn,
+    SweepRecords,
+    cell_points,
+    named,
+    sample_metrics,
+)
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import (
     cells_frame,

@@ -11,9 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named, sample_metrics
 from tread_lab.analysis.figures.placements import order_text, placements
-from tread_lab.analysis.figures.points import NUMBERS, Array, Points
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
+    Array,
+    Drawn,
+    Points,
+    SweepRecords,
+    named,
+    sample_metrics,
+)
 from tread_lab.frames import NO_RESULT, number, routed
 from tread_lab.records.metric_names import GAP_TRAIN, TRAIN_LOSS, delta_column, metric_kind
 

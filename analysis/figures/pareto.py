@@ -13,14 +13,16 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import (
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
     Drawn,
+    Points,
     SweepRecords,
+    cell_points,
     named,
     quality_metrics,
     sample_metrics,
 )
-from tread_lab.analysis.figures.points import NUMBERS, Points, cell_points
 from tread_lab.frames import (
     COUNT,
     HIGH,
@@ -30,11 +32,9 @@ from tread_lab.frames import (
     listed,
     require_metric,
     routed,
-    with_metrics,
 )
 from tread_lab.frames.ranking_table import training_price
 from tread_lab.records.metric_names import (
-    FAMILY_FLOPS,
     GAP_HELDOUT,
     SAMPLE_FLOPS,
     TRAIN_FLOPS,
@@ -91,7 +91,7 @@ def pareto(frame: pd.DataFrame, metric: str = GAP_HELDOUT) -> Front:
     if metric_kind(metric).nature != "quality":
         raise UserError(f"{metric} is no measure of quality, so it has no Pareto front")
     require_metric(frame, TRAIN_FLOPS)
-    cells = cells_frame(with_metrics(frame, metric, TRAIN_FLOPS, FAMILY_FLOPS))
+    cells = cells_frame(frame)
     return front_of_cells(cells, metric, training_price(cells))
 
 

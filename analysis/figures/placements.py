@@ -12,8 +12,16 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named
-from tread_lab.analysis.figures.points import NUMBERS, Array, Points, bare_rows, cell_points
+from tread_lab.analysis.figures.points import (
+    NUMBERS,
+    Array,
+    Drawn,
+    Points,
+    SweepRecords,
+    bare_rows,
+    cell_points,
+    named,
+)
 from tread_lab.analysis.tables import published
 from tread_lab.frames import (
     ARROW,

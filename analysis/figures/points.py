@@ -1,20 +1,128 @@
-"""Points of a figure: settings with a value, its interval and its state, a row for each."""
+"""What figures are drawn from: the records of a sweep, and points, a row for each setting."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tread_lab.frames import HIGH, LOW, NO_RESULT, is_metric, measured_as
-from tread_lab.records.metric_names import metric_kind
+from tread_lab.analysis.figures.style import Figure
+from tread_lab.frames import (
+    HIGH,
+    LOW,
+    NO_RESULT,
+    is_metric,
+    measured_as,
+    own_metrics,
+    ranking_key,
+)
+from tread_lab.records.lab import Lab
+from tread_lab.records.metric_names import GAP_HELDOUT, metric_kind
+from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 
 Array = NDArray[np.float64]
 NUMBERS = ["value", "low", "high"]
+LONGEST = 80  # characters of a metric or panel in a file name
+
+
+@dataclass(frozen=True)
+class SweepRecords:
+    """What the figures of a sweep, or of one panel of it, are drawn from.
+
+    Attributes:
+        frame: rows of `trials_frame`.
+        history: rows of `history_frame`, the training losses.
+        training: rows of `training_frame`, for curves over training.
+        equal_steps: rows of `equal_steps_frame`; `None` where it is.
+    """
+
+    lab: Lab
+    frame: pd.DataFrame
+    history: pd.DataFrame
+    training: pd.DataFrame
+    equal_steps: pd.DataFrame | None = None
+
+    @property
+    def compared(self) -> list[str]:
+        """What trials are compared with dense by: the loss gap, then metrics of samples."""
+        gap = [GAP_HELDOUT] if GAP_HELDOUT in self.frame else []
+        return [*gap, *sample_metrics(self.frame)]
+
+    def title(self, measured_as: str = "") -> str:
+        """Return the title of a drawing of this sweep, for example beside a published one."""
+        models, question = self.frame["model"].unique(), self.frame.attrs.get("comparison", "")
+        network = models[0] if len(models) == 1 else f"{len(models)} networks"
+        said = f"({measured_as or 'this sweep'})"
+        return f"{network} {question}\n{said}" if question else f"{network} {said}"
+
+    def compared_parts(self, metric: str) -> Iterator[SweepRecords]:
+        """Give the sweep's own records, then those of another question that its runs answer."""
+        yield self
+        other = self.equal_steps
+        if other is None or metric not in other:
+            return
+        if other.loc[other["role"] == "trial", metric].notna().any():
+            yield replace(self, frame=other, equal_steps=None)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A drawn figure; `name` is that of its files, without the ending."""
+
+    name: str
+    caption: str
+    figure: Figure
+
+
+def sample_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the sweep's own measures of quality of samples."""
+    columns = [c for c in own_metrics(frame) if "@" in c and ":" not in c]
+    return [c for c in columns if metric_kind(c).nature == "quality"]
+
+
+def quality_metrics(frame: pd.DataFrame) -> list[str]:
+    """Return the metrics of quality: the `ranking_key` first, then those of samples."""
+    key = ranking_key(frame)
+    return list(dict.fromkeys([*([key] if key else []), *sample_metrics(frame)]))
+
+
+def shared_evaluation(
+    runs: Iterable[RunFolder],
+    file: str,
+    order: Callable[[dict[str, Any]], float],
+    planned: Collection[str] = (),
+) -> tuple[str, dict[str, Any]]:
+    """Return name and spec of the evaluation with a file that is planned, else that most runs have;
+    of several it is the last by the order of their specs. Both are empty without any."""
+    having, specs = Counter[str](), dict[str, dict[str, Any]]({"": {}})
+    for folder in (folder for run in runs for folder in run.end_evaluations()):
+        if (folder.path / file).exists() and (tree := folder.read()):
+            having[folder.path.name] += 1
+            specs[folder.path.name] = tree["spec"]
+    keys = {name: (name in planned, n, order(specs[name]), name) for name, n in having.items()}
+    best = max(keys, key=lambda name: keys[name], default="")
+    return best, specs[best]
+
+
+def named(name: str, metric: str) -> str:
+    """Return the name of a metric's files: `pareto-gap-heldout`."""
+    return f"{name}-{slug(metric)}"
+
+
+def slug(text: str) -> str:
+    """Return a metric or panel as part of a file name; a long one ends with its digest."""
+    short = re.sub(r"[^\w.=+-]+", "-", text).rstrip("-")
+    if len(short) <= LONGEST:
+        return short
+    return f"{short[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)

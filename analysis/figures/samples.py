@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords
+from tread_lab.analysis.figures.points import Drawn, SweepRecords, shared_evaluation
 from tread_lab.frames import best_first, cells_frame, ranking_key, routed
 from tread_lab.records.lab import Lab
-from tread_lab.records.run_folder import RunFolder
 from tread_lab.records.status import RunState
 from tread_lab.specs.guidance import beyond_weight
 
@@ -62,7 +60,8 @@ def sample_rows(lab: Lab, frame: pd.DataFrame) -> SampleRows | None:
     """
     cells = _ordered(frame)
     done = cells["own"] == RunState.COMPLETED
-    evaluation, spec = _evaluation([lab.run(run) for run in cells.loc[done, "run"].unique()])
+    runs = [lab.run(run) for run in cells.loc[done, "run"].unique()]
+    evaluation, spec = shared_evaluation(runs, "samples.npz", _weight)
     if not evaluation:
         return None
     shown, columns = [], None  # labels and shape of the first row
@@ -116,20 +115,6 @@ def _ordered(frame: pd.DataFrame) -> pd.DataFrame:
     cells = cells.assign(trial=cells["role"] != "baseline").sort_values("trial", kind="stable")
     first = frame.drop_duplicates(["role", "cell"]).assign(own=frame["state"])
     return cells.merge(first[["role", "cell", "run", "own"]], on=["role", "cell"], how="left")
-
-
-def _evaluation(runs: Sequence[RunFolder]) -> tuple[str, dict[str, Any]]:
-    """Return the evaluation of samples that most runs have; the most guided of equals."""
-    having: Counter[str] = Counter()
-    specs: dict[str, dict[str, Any]] = {"": {}}
-    for folder in (folder for run in runs for folder in run.end_evaluations()):
-        spec = (folder.read() or {}).get("spec", {})
-        if spec.get("kind") == "samples":
-            specs[folder.path.name] = spec
-            having[folder.path.name] += 1
-    order = {name: (count, _weight(specs[name]), name) for name, count in having.items()}
-    best = max(order, key=lambda name: order[name], default="")
-    return best, specs[best]
 
 
 def _weight(spec: Mapping[str, Any]) -> float:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords
+from tread_lab.analysis.figures.points import Drawn, SweepRecords, shared_evaluation
 from tread_lab.frames import ARROW, number, ranked_cells, ranking_key
 from tread_lab.records.lab import Lab
 from tread_lab.records.run_folder import RunFolder
@@ -52,23 +51,16 @@ class Similarity:
         return f"route {style.arrow(texts)}" if texts else "dense"
 
 
-def common_evaluation(runs: Iterable[RunFolder], planned: Collection[str] = ()) -> str | None:
+def common_evaluation(runs: Iterable[RunFolder], planned: Collection[str] = ()) -> str:
     """Return the evaluation whose matrices are compared: a planned one, else that of most runs, of
-    these the one over most images; `None` without any."""
-    having: Counter[str] = Counter()
-    images: dict[str, int] = {}
-    for folder in (folder for run in runs for folder in run.end_evaluations()):
-        if (folder.path / FILE).exists():
-            having[folder.path.name] += 1
-            images[folder.path.name] = (folder.read() or {}).get("spec", {}).get("images", 0)
-    order = {name: (name in planned, having[name], images[name], name) for name in having}
-    return max(order, key=lambda name: order[name], default=None)
+    these the one over most images; empty without any."""
+    return shared_evaluation(runs, FILE, lambda spec: spec.get("images", 0), planned)[0]
 
 
-def read_similarity(run: RunFolder, evaluation: str | None) -> Similarity | None:
+def read_similarity(run: RunFolder, evaluation: str) -> Similarity | None:
     """Return the matrix of a run that an evaluation has recorded; `None` without one."""
     try:
-        with np.load(run.path / "evaluations" / str(evaluation) / FILE, allow_pickle=False) as file:
+        with np.load(run.path / "evaluations" / evaluation / FILE, allow_pickle=False) as file:
             mean = np.asarray(file["mean"], dtype=np.float64)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None

@@ -17,8 +17,7 @@ from tread_lab.analysis.figures.curves import (
     training_axis,
     training_metrics,
 )
-from tread_lab.analysis.figures.kind import Drawn, SweepRecords, named
-from tread_lab.analysis.figures.points import bare_rows
+from tread_lab.analysis.figures.points import Drawn, SweepRecords, bare_rows, named
 from tread_lab.analysis.tables import published
 from tread_lab.compare.intervals import t_interval
 from tread_lab.frames import STEP, number, routed

@@ -107,7 +107,7 @@ def test_the_tag_changes_with_the_records(tmp_path: Path) -> None:
     run = lab.sweep("placement").plan().trials[2].run
     lab.run(run).finish(RunState.DIVERGED, step=3, reason="on purpose")
     assert pages.page("placement", "progress").headers["ETag"] != tags[0]
-    assert b"diverged" in bytes(pages.main("placement").body)
+    assert b"diverged" in bytes(pages.page("placement", "main").body)
 
 
 def test_a_taken_port_is_one_line(lab: Lab) -> None:

@@ -20,6 +20,7 @@ from tread_lab.analysis.figures.over_training import growths
 from tests.data.test_encode import digests
 from tests.stand_ins import SCALE, write_autoencoder, write_images
 from tread_lab.analysis.figures import catalogue
+from tread_lab.analysis.figures.curves import growths
 from tread_lab.analysis.figures.samples import equal_seeds
 from tread_lab.cli import main
 from tread_lab.data.packed import UNDER_WAY

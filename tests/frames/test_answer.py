@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,8 @@ import pytest
 from scipy import stats
 
 from tests.synthetic import small, write_sweep
-from tread_lab.frames import answer as module
 from tread_lab.frames import trials_frame
-from tread_lab.frames.answer import Answer
-from tread_lab.records.lab import Lab
+from tread_lab.frames.answer import answer
 
 T975 = stats.t.ppf(0.975, 2)
 GAP = ("gap/heldout", "gap/heldout:low", "gap/heldout:high")
@@ -32,10 +29,6 @@ INTERVALS = {  # of 0->4, 2->8 and 5->8, the last the best mean -> what the head
         (-2, -5, 1),
     ): "3 seeds), of 3 cells: 1 better, 2 cannot be distinguished",
 }
-
-
-def answer(lab: Lab, frame: pd.DataFrame) -> Answer:
-    return module.answer(lab, frame, lab.sweep("placement").plan())
 
 
 @pytest.mark.parametrize("intervals", INTERVALS)
@@ -75,27 +68,6 @@ def test_a_cell_without_a_result_is_named_and_counts(tmp_path: Path) -> None:
     lost = "0→4 s=0.5 (seed 1 diverged) and 5→8 s=0.5 (seed 0, 1 stopped early)."
     assert said.sentence.endswith(f"Without a result, but counted: {lost}")
     assert "best of 3" in said.sentence and "best of 3" in said.certainty
-
-
-def test_no_cell_is_called_worse_where_all_others_are_rivals_of_the_best(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "tied_with_best", lambda lab, frame, cells, metric: cells[1:])
-    lab = write_sweep(tmp_path, small(images=4, levels=2))
-    said = answer(lab, trials_frame(lab, "placement")).sentence
-    assert said.endswith("2→8 s=0.5 cannot be distinguished from 5→8 s=0.5 and 0→4 s=0.5.")
-
-
-def test_no_answer_is_awaited_of_a_finished_sweep(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(images=4, levels=2))
-    frame = trials_frame(lab, "placement").drop(columns="gap/heldout")
-    plan = lab.sweep("placement").plan()
-    unasked = replace(plan, evaluate=())
-    asked = ((unasked, True), (unasked, False), (plan, True))  # the last may still be measured
-    said = [module.answer(lab, frame, own, complete=done).sentence for own, done in asked]
-    assert said == ["There is no answer.", *2 * ["There is no answer yet."]]
-    alone = frame.assign(baseline=None)
-    assert module.answer(lab, alone, plan).sentence == "There is no answer."
 
 
 def test_a_seed_whose_baseline_has_no_result_neither_ties_nor_counts(tmp_path: Path) -> None:

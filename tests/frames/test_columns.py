@@ -5,26 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from tread_lab.frames.columns import is_metric, metric_columns, own_metrics, plain, require_metric
-from tread_lab.records.metric_names import delta_column
+from tread_lab.frames.columns import own_metrics, require_metric
 from tread_lab.specs import UserError
 
 COLUMNS = ["run", "state", "cost/a", "gap/b", "fd@1k", "throughput/c", "heldout/loss", "gap/b:low"]
-
-
-def test_evaluations_come_first_then_gaps_then_costs() -> None:
-    frame = pd.DataFrame(columns=COLUMNS)
-    assert metric_columns(frame) == [
-        "fd@1k", "heldout/loss", "gap/b", "gap/b:low", "cost/a", "throughput/c"
-    ]  # fmt: skip
-    assert [is_metric(column) for column in ("run", 5, "a@1", "a/b")] == [False, False, True, True]
-
-
-def test_a_gap_is_a_difference_already() -> None:
-    names = ["heldout/loss", "gap/heldout", "delta/fd@1k"]
-    assert [delta_column(name) for name in names] == [
-        "delta/heldout/loss", "gap/heldout", "delta/fd@1k"
-    ]  # fmt: skip
 
 
 def test_what_another_sweep_measured_of_some_runs_is_not_our_own() -> None:
@@ -51,8 +35,3 @@ def test_an_absent_metric_has_a_near_miss_that_is_no_interval() -> None:
         require_metric(frame, "seed")
     with pytest.raises(UserError, match="no metric 'gap/bc:low' in this sweep"):
         require_metric(frame.assign(**{"gap/bc:low": 0.0}), "gap/bc:low")
-
-
-def test_lists_and_mappings_are_compact_text() -> None:
-    values = [1.5, "x", None, [1, 2], (1,), {"a": [1]}]
-    assert [plain(value) for value in values] == [1.5, "x", None, "[1,2]", "[1]", '{"a":[1]}']

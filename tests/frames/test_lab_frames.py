@@ -56,18 +56,6 @@ def test_gaps_have_a_row_for_each_trial_that_was_measured(tmp_path: Path) -> Non
     assert len(none_measured) == 0 and list(none_measured.columns) == [*GAP_COLUMNS]
 
 
-def test_the_first_metric_of_samples_that_begins_so(tmp_path: Path) -> None:
-    write_sweep(tmp_path, small(name="s"))
-    sweep = open_lab(tmp_path).sweep("s")
-    assert sweep.metric("fd") == "fd[fashion16-v1]@1k"
-    with pytest.raises(UserError, match=r"^s measured no fid; `tread-lab evaluate s fd@1k`$"):
-        sweep.metric("fid")
-    with pytest.raises(UserError, match="no sweep 't'"):
-        open_lab(tmp_path).sweep("t")
-    vars(sweep)["trials"] = pd.DataFrame(columns=["fd@1k:low", "fd@2k w=2", "fd@3k"])
-    assert sweep.metric("fd") == "fd@2k"  # an end of an interval is none
-
-
 def test_a_notebook_opens_the_sweep_that_the_environment_names(
     in_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,32 +101,6 @@ def test_a_folder_without_sweeps_is_no_lab_and_an_absent_one_is_named(in_folder:
     assert nearest_lab() == in_folder / "lab"
     with pytest.raises(UserError, match=r"^no lab at .*absent; open_lab\(path\) or TREAD_LAB_ROOT"):
         open_lab(in_folder / "absent")
-
-
-def test_gaps_are_of_trials_alone_and_numbered_from_0() -> None:
-    """A baseline that is routed itself has a gap to its own routing, and no row."""
-    gaps = gaps_frame(
-        pd.DataFrame(
-            {
-                "run": ["r", "a", "b", "c"],
-                "role": ["baseline", "trial", "trial", "trial"],
-                "cell": ["dense", "2->8", "0->4", "5->8"],
-                "seed": [0, 0, 0, 0],
-                "baseline": [None, "r", "r", "r"],
-                "gap/x": [9.0, 1.0, None, 2.0],
-                **{f"gap/x:{end}": [9.0, 0.5, None, 1.5] for end in ("low", "high", "n")},
-                "gap/x:kept": [0.1, 0.2, None, 0.3],
-                "gap/y": [9.0, None, 3.0, None],
-                **{f"gap/y:{end}": [9.0, None, 3.5, None] for end in ("low", "high", "n", "kept")},
-            }
-        )
-    )
-    assert gaps.index.tolist() == [0, 1, 2]
-    assert gaps.to_numpy().tolist() == [
-        ["a", "2->8", 0, "r", "gap/x", 1.0, 0.5, 0.5, 0.5, 0.2],
-        ["c", "5->8", 0, "r", "gap/x", 2.0, 1.5, 1.5, 1.5, 0.3],
-        ["b", "0->4", 0, "r", "gap/y", 3.0, 3.5, 3.5, 3.5, 3.5],
-    ]
 
 
 def test_the_log_of_each_run_is_read_once_in_the_order_of_the_plan(tmp_path: Path) -> None:

@@ -15,21 +15,12 @@ from tests.synthetic import small, write_sweep
 from tread_lab.frames import (
     better_than_dense,
     ranked_cells,
-    ranking_caption,
     ranking_key,
     started_cells,
     tied_with_best,
     trials_frame,
-    without_baseline,
 )
 from tread_lab.records.lab import Lab
-
-
-def test_the_caption_of_a_ranking_names_key_order_and_rows() -> None:
-    seeds = "a row is a cell, its seeds averaged"
-    assert ranking_caption("gap/heldout") == f"ranked by gap/heldout, lower is better; {seeds}"
-    assert ranking_caption("is@10k") == f"ranked by is@10k, higher is better; {seeds}"
-    assert ranking_caption("gap/train").split("; ")[0].endswith("which is no measure of quality")
 
 
 @pytest.mark.parametrize(
@@ -99,13 +90,6 @@ def test_the_best_cell_stands_first_and_those_without_a_number_last_in_plan_orde
     assert list(ranked_cells(frame, None)["cell"]) == [*names]
 
 
-def test_a_baseline_without_a_result_has_no_gap_of_zero() -> None:
-    frame = made_frame("dense", "a", "b", state=["failed", "completed", "completed"],
-                  **{"gap/heldout": [None, 2.0, 1.0]})  # fmt: skip
-    cells = ranked_cells(frame, "gap/heldout")
-    assert list(cells["cell"]) == ["b", "a", "dense"] and cells["gap/heldout"].isna().iloc[2]
-
-
 @pytest.mark.parametrize("key", ["fd@1k", "gap/heldout"])
 def test_a_cell_that_is_ranked_by_some_of_its_seeds_says_so(key: str) -> None:
     frame = made_frame("dense", "a", "a", "b", "b", **{key: [None, 1.0, None, 2.0, 3.0]})
@@ -120,20 +104,6 @@ def test_a_trial_that_is_its_baselines_own_run_is_left_out() -> None:
     frame = made_frame("dense", "rate 0", "a", run=["r", "r", "s"], baseline=[None, "r", "r"],
                   **{"gap/heldout": [None, 0.0, 1.0]})  # fmt: skip
     assert list(ranked_cells(frame, "gap/heldout")["cell"]) == ["dense", "a"]
-
-
-@pytest.mark.parametrize(
-    ("state", "lines"),
-    [
-        ("failed", ["baseline dense seed 3 failed: its trials have nothing to compare with"]),
-        ("completed", []),
-        ("running", []),
-    ],
-)
-def test_a_baseline_that_lacks_a_result_has_one_line(state: str, lines: list[str]) -> None:
-    frame = made_frame("dense", "a", "b", state=[state, "failed", "completed"])
-    assert without_baseline(frame) == lines
-    assert without_baseline(pd.concat([frame, frame])) == lines
 
 
 def test_cells_with_baselines_of_their_own_tie_by_their_gaps(

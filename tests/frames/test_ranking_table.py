@@ -8,7 +8,6 @@ import pytest
 from tests.four_sweeps import made_frame
 from tread_lab.analysis.tables.paper_tables import to_latex
 from tread_lab.frames.ranking_table import formatted, ranking, to_markdown
-from tread_lab.specs import UserError
 
 
 def test_device_hours_stand_beside_flops(paper_frame: pd.DataFrame) -> None:
@@ -49,7 +48,7 @@ def test_the_hours_of_a_cell_are_disturbed_where_those_of_any_seed_are(
     seeds_frame: pd.DataFrame,
 ) -> None:
     frame = seeds_frame.copy()
-    frame.loc[(frame["cell"] == "2->8 s=0.5") & (frame["seed"] == 1), "cost/device_hours"] *= 4
+    frame["disturbed"] = (frame["cell"] == "2->8 s=0.5") & (frame["seed"] == 1)
     texts = formatted(ranking(frame), "gap/heldout")
     busy = texts[texts["device-hours / dense"].str.endswith(" (disturbed)")]
     assert busy["cell"].tolist() == ["2->8 s=0.5"]
@@ -61,12 +60,6 @@ def test_texts_from_records_cannot_break_a_table() -> None:
     markup = pd.DataFrame({"cell": ["<b> [a](b) `c` a < b & &lt;"]})
     assert to_markdown(markup).splitlines()[2] == r"| &lt;b> [a]\(b) \`c\` a < b & &amp;lt; |"
     assert r"50\% of \textbackslash x\_1 \& more \#2" in to_latex(texts)
-
-
-def test_nothing_measured_is_one_line(paper_frame: pd.DataFrame) -> None:
-    pending = paper_frame[paper_frame["state"] == "pending"]
-    with pytest.raises(UserError, match="no cell can be ranked"):
-        ranking(pending)
 
 
 def test_equal_cells_share_a_rank_and_stand_in_plan_order() -> None:
@@ -87,34 +80,3 @@ def test_a_score_without_a_sign_is_in_ascending_order_and_has_no_rank() -> None:
     assert list(by_gap["cell"]) == ["dense", "0->4", "2->8"] and by_gap["rank"].isna().all()
     assert list(by_score["cell"]) == ["0->4", "2->8", "dense"]
     assert by_score["rank"].tolist() == [1, 2, 3]
-
-
-def test_a_ranking_is_read_as_texts() -> None:
-    gap = {
-        "gap/heldout": [None, -0.0015, 0.0104, None],
-        "gap/heldout:low": [None, -0.002] + [None] * 2,
-    }
-    ends = {"gap/heldout:high": [None, -0.001, None, None], "gap/heldout:n": [None, 32, None, None]}
-    frame = made_frame(
-        "dense", "2->8", "0->4", "5->8", state=["completed"] * 3 + ["failed"],
-        reason=["", "", "", "boom"],
-        **gap, **ends, **{
-            "cost/train_flops": [4.0, 2.0, 3.0, None], "fd@1k": [10.0, 12.5, 11.0, None]
-        },
-    )  # fmt: skip
-    table = ranking(frame, "fd@1k", beside=["cost/train_flops"])
-    texts = formatted(table, "fd@1k")
-    assert list(texts.columns) == [
-        "rank", "cell", "fd@1k", "gap", "interval over", "FLOPs / dense",
-        "cost/train_flops", "state",
-    ]  # fmt: skip
-    assert texts.to_numpy().tolist() == [
-        ["1", "dense", "10.0", "0", "", "1.00", "4 FLOP", "completed"],
-        ["2", "0->4", "11.0", "+0.01040", "", "0.75", "3 FLOP", "completed"],
-        ["3", "2->8", "12.5", "\N{MINUS SIGN}0.00150 \u00b1 0.00050", "32 images of 1 seed", "0.50",
-         "2 FLOP", "completed"],
-        ["", "5->8", "", "", "", "", "", "failed: boom"],
-    ]  # fmt: skip
-    alone = frame[frame["role"] == "trial"].assign(**{"gap/heldout": None})
-    texts = formatted(ranking(alone, "fd@1k"), "fd@1k")  # nothing has a baseline
-    assert list(texts.columns) == ["rank", "cell", "fd@1k", "state"]

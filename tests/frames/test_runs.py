@@ -13,9 +13,7 @@ import pytest
 
 from tests.synthetic import (
     FD,
-    PAPER_PLACEMENTS,
     Route,
-    Synthetic,
     fd_gap,
     heldout_gap,
     small,
@@ -24,7 +22,6 @@ from tests.synthetic import (
     write_sweep,
 )
 from tread_lab.frames import (
-    cells_frame,
     metric_columns,
     ranking_key,
     trials_frame,
@@ -57,20 +54,11 @@ def test_rows_are_the_plans_trials_in_order(mixed: Lab) -> None:
     plan = mixed.sweep("placement").plan()
     assert list(frame["run"]) == [trial.run for trial in plan.trials]
     assert list(frame["role"][:3]) == ["baseline", "baseline", "trial"]
-    first = ["run", "role", "seed", "state", "reason", "mixed", "baseline", "cell"]
-    assert list(frame.columns[:11]) == [*first, "start", "end", "rate"]
+    first = ["run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell"]
+    assert list(frame.columns[:12]) == [*first, "start", "end", "rate"]
     assert frame.attrs["axes"] == ["start", "end", "rate"]
     kinds = [str(frame[axis].dtype) for axis in frame.attrs["axes"]]
     assert kinds == ["Int64", "Int64", "float64"]  # whole beside a baseline without
-
-
-def test_axes_and_parameters_stand_in_the_row(mixed: Lab) -> None:
-    found = row(trials_frame(mixed, "placement"), (2, 8), seed=1)
-    assert (found["start"], found["end"], found["length"]) == (2, 8, 7)
-    assert (found["rate"], found["precision"]) == (0.5, "fp32")
-    assert found["model"] == "DiT-12x32/2"
-    assert (found["train.lr"], found["train.batch"], found["train.steps"]) == (1e-4, 16, 400)
-    assert found["cell"] == "2->8 s=0.5"
 
 
 def test_a_trial_without_routes_of_its_own_keeps_the_place_that_its_axes_name(mixed: Lab) -> None:
@@ -94,15 +82,6 @@ def test_only_completed_runs_have_numbers(mixed: Lab) -> None:
         assert found[metric_columns(frame)].isna().all()
     assert row(frame, (0, 4))["reason"] == "failed on purpose"
     assert frame.loc[frame["state"] == "completed", "heldout/loss"].notna().all()
-
-
-def test_a_sweep_before_its_first_run_is_all_pending(tmp_path: Path) -> None:
-    states = {None: "pending", **dict.fromkeys(PAPER_PLACEMENTS, "pending")}
-    frame = trials_frame(write_sweep(tmp_path, Synthetic(states=states)), "placement")
-    assert len(frame) == 17
-    assert set(frame["state"]) == {"pending"}
-    assert metric_columns(frame) == []
-    assert len(cells_frame(frame)) == 17
 
 
 def test_without_its_baseline_a_trial_has_no_gap_to_it(tmp_path: Path) -> None:
@@ -161,17 +140,6 @@ def test_losses_of_another_sweep_are_compared_where_every_run_has_them_or_can_ha
     assert ranking_key(frame) == key
     assert ("gap/heldout" in frame) == (not lacking or bool(problem))
     assert row(frame, (0, 4))["reason"] == problem and row(frame, (2, 8))["reason"] == ""
-
-
-def test_trials_that_share_a_run_share_its_numbers(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small())
-    path = lab.sweep("placement").plan_path
-    plan = read_json(path)
-    twin = {**plan["trials"][-1], "cell": {"start": 5, "end": 8, "rate": 0.5, "name": "twin"}}
-    write_json(path, {**plan, "trials": [*plan["trials"], twin]})
-    frame = trials_frame(lab, "placement")
-    assert frame["run"].iloc[-1] == frame["run"].iloc[-2]
-    assert frame["gap/heldout"].iloc[-1] == frame["gap/heldout"].iloc[-2]
 
 
 def test_a_row_has_the_steps_of_its_run_and_what_pairing_kept(mixed: Lab) -> None:

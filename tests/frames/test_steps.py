@@ -95,13 +95,6 @@ def test_gaps_are_to_the_baseline_at_the_same_step(frame: pd.DataFrame) -> None:
     assert len(set(gap[3:])) == 3
 
 
-def test_tables_show_the_end_as_if_there_were_no_steps(done: tuple[Lab, Plan]) -> None:
-    lab, _ = done
-    plan = planned(lab, "ends", ["end"])
-    assert not plan.open_tasks(lab)
-    pd.testing.assert_frame_equal(trials_frame(lab, "steps"), trials_frame(lab, "ends"))
-
-
 def test_matched_runs_of_a_constant_rate_have_rows_at_equal_steps_too(tmp_path: Path) -> None:
     lab, more = Lab.at(tmp_path), {"match": "train_flops", "axes": {"route": ["0->1", "1->1"]}}
     carry_out(lab, *planned(lab, "matched", ["baseline", "end"], **more).open_tasks(lab))
@@ -180,11 +173,3 @@ def test_device_hours_are_of_all_devices_of_a_run(tmp_path: Path) -> None:
     first.finish(RunState.COMPLETED, **facts)
     found = steps_frame(lab, "placement")["cost/device_hours"]
     assert (found / hours).tolist() == [4.0] * 3 + [1.0] * (len(found) - 3)
-
-
-def test_curves_over_training_are_of_stages_where_there_are_any(tmp_path: Path) -> None:
-    for stages, length in (((), 4), ((100,), 8)):
-        lab = write_sweep(tmp_path / str(length), small(stages=stages))
-        trials = trials_frame(lab, "placement")
-        found = training_frame(lab, "placement", trials)
-        assert len(found) == length and (found is trials) == (not stages)

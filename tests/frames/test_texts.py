@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.synthetic import FD, Synthetic, small, write_sweep
-from tread_lab.analysis.figures.kind import quality_metrics
+from tread_lab.analysis.figures.points import quality_metrics
 from tread_lab.analysis.tables.paper_tables import to_latex
 from tread_lab.dashboards.contents import contents
 from tread_lab.dashboards.panel import numbers as panel_numbers

@@ -37,14 +37,6 @@ def samples(runs: int, metrics: int, **more: list[Any]) -> pd.DataFrame:
     return made_frame(*names, **numbers, **more)
 
 
-def test_many_metrics_of_few_runs_are_a_row_each(rank: Any) -> None:
-    for runs, metrics in ((2, 7), (6, 7), (7, 7), (2, 6)):
-        rank(f"{metrics} metrics of {runs} runs", samples(runs, metrics))
-    numbers = {f"fd@1k w={w}": [1.0, 2.0] for w in range(1, 7)} | {"heldout/loss": [0.5, 0.25]}
-    costs = {"cost/sample_flops w=2": [1e9, 2e9], "cost/sample_flops w=3": [3e9, None]}
-    rank("the FLOPs of an image are known", made_frame("dense", "a", **numbers, **costs))
-
-
 def gaps(**columns: Any) -> pd.DataFrame:
     """A baseline and three trials, of which the last failed."""
     frame = made_frame("dense", "a", "b", "c", state=["completed"] * 3 + ["failed"], **{

@@ -185,7 +185,7 @@ def test_view_compares_cells_that_ran(lab: Lab, sweeps: Sweeps, store: Store) ->
     ((text,),) = store.rows(query)
     state = json.loads(zlib.decompress(base64.b64decode(json.loads(text)["state"][8:])))
     kinds = Counter(chart["type"] for chart in state["compareRunCharts"])
-    assert kinds == {"BAR": 4, "PARALLEL": 1, "LINE": 2, "IMAGE": 2}
+    assert kinds == {"BAR": 4, "PARALLEL": 1, "LINE": 2, "IMAGE": 1}
     bars = [chart["metricKey"] for chart in state["compareRunCharts"] if chart["type"] == "BAR"]
     assert {GAP_HELDOUT, mlflow_name(FD), "cost/train_flops"} <= {*bars}
 

@@ -59,5 +59,5 @@ def _answer(shown: ShownSweep) -> str:
 
     if not all(RunState(state).ended for state in shown.frame["state"]):
         return ""
-    found = answer(shown.lab, shown.frame, shown.reader.plan)
+    found = answer(shown.lab, shown.frame)
     return f"{found.sentence} {found.certainty}"

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tread_lab.compare.intervals import pairing_kept, t_interval
+from tread_lab.records.durable import modified
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, GAP_ROUTE, GAP_TRAIN
@@ -90,7 +91,8 @@ def gap_over_images(loss_ML: Array, baseline_ML: Array) -> PairedGap:
     Both arrays hold the same images, levels and noises in the same places, so that what the two
     runs share cancels before the spread is taken.
     """
-    _same_shape(loss_ML, baseline_ML)
+    if loss_ML.shape != baseline_ML.shape or loss_ML.ndim != 2:
+        raise UserError(f"losses of {loss_ML.shape} and {baseline_ML.shape} cannot be paired")
     a, b = loss_ML.mean(axis=1), baseline_ML.mean(axis=1)
     return PairedGap(*t_interval(a - b), len(a), "images", pairing_kept(a, b))
 
@@ -165,10 +167,10 @@ def recorded_gaps(
     best = common_evaluation([trial, baseline], planned) or common_evaluation([trial], planned)
     if best is None:
         return {}
-    losses = Losses.read(_stamped(trial[best])[0])
+    losses = Losses.read(trial[best])
     if best not in baseline:
         return route_gap(losses)
-    return loss_gaps(losses, _losses(*_stamped(baseline[best])))
+    return loss_gaps(losses, _read_once(baseline[best]))
 
 
 def common_evaluation(
@@ -185,28 +187,22 @@ def common_evaluation(
     common = [name for name in common if name in planned] or common
     if len(common) < 2:
         return next(iter(common), None)
-    return max(common, key=lambda name: _losses(*_stamped(first[name])).dense.size)
+    return max(common, key=lambda name: _read_once(first[name]).dense.size)
 
 
-Stamped = tuple[Path, int]  # a file as it was at a time: a changed one is read again
+def _read_once(path: Path) -> Losses:
+    return _read(path, modified(path))
 
 
-def _stamped(path: Path) -> Stamped:
-    try:
-        return path, path.stat().st_mtime_ns
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}; evaluate again") from None
+@functools.lru_cache(maxsize=64)  # a baseline is met again by each of its trials
+def _read(path: Path, _modified: float | None) -> Losses:
+    return Losses.read(path)
 
 
 def _measured_on(path: Path) -> frozenset[tuple[str, str]]:
     """Return which held-out data the losses in a file are of."""
     made_with = (EvaluationFolder(path.parent).read() or {}).get("made_with", {})
     return frozenset(fact for fact in made_with.items() if fact[0].startswith("held-out data"))
-
-
-@functools.lru_cache(maxsize=16)  # a baseline is met again by each of its trials
-def _losses(path: Path, _stamp: int) -> Losses:
-    return Losses.read(path)
 
 
 def _finite_gaps(pairs: dict[str, tuple[Array, Array]]) -> dict[str, PairedGap]:
@@ -217,15 +213,9 @@ def _finite_gaps(pairs: dict[str, tuple[Array, Array]]) -> dict[str, PairedGap]:
     }
 
 
-def _same_shape(loss_ML: Array, baseline_ML: Array) -> None:
-    if loss_ML.shape != baseline_ML.shape or loss_ML.ndim != 2:
-        raise UserError(f"losses of {loss_ML.shape} and {baseline_ML.shape} cannot be paired")
-
-
 def _same_levels(losses: Losses, baseline: Losses) -> None:
     if losses.data and baseline.data and losses.data != baseline.data:
         raise UserError("their held-out data differ, so that their losses do not compare")
-    _same_shape(losses.dense, baseline.dense)
-    same = np.array_equal(losses.level, baseline.level)
-    if not same and not np.allclose(losses.level, baseline.level, rtol=SAME_LEVEL, atol=0):
+    own, theirs = losses.level, baseline.level
+    if own.shape == theirs.shape and not np.allclose(own, theirs, rtol=SAME_LEVEL, atol=0):
         raise UserError("their noise levels differ; evaluate both again with the same spec")

@@ -1,13 +1,6 @@
 """A sweep's records as data frames: one row per trial, per cell or per logged value."""
 
-from tread_lab.frames.cells import (
-    STATES,
-    cells_frame,
-    disturbed,
-    disturbed_times,
-    of_baseline,
-    with_delta,
-)
+from tread_lab.frames.cells import NO_RESULT, STATES, cells_frame, of_baseline, with_delta
 from tread_lab.frames.columns import (
     COUNT,
     HIGH,
@@ -19,7 +12,6 @@ from tread_lab.frames.columns import (
     other_axes,
     own_metrics,
     require_metric,
-    with_metrics,
 )
 from tread_lab.frames.lab_frames import history_frame
 from tread_lab.frames.ranking import (
@@ -34,7 +26,6 @@ from tread_lab.frames.ranking import (
     without_baseline,
 )
 from tread_lab.frames.runs import (
-    NO_RESULT,
     STEP,
     SweepReader,
     equal_steps_frame,
@@ -70,8 +61,6 @@ __all__ = [
     "best_first",
     "better_than_dense",
     "cells_frame",
-    "disturbed",
-    "disturbed_times",
     "equal_steps_frame",
     "history_frame",
     "interval_text",
@@ -100,6 +89,5 @@ __all__ = [
     "training_frame",
     "trials_frame",
     "with_delta",
-    "with_metrics",
     "without_baseline",
 ]

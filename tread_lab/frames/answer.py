@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from tread_lab.compare.intervals import t_interval
-from tread_lab.frames.cells import cells_frame
-from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, other_axes, with_metrics
+from tread_lab.frames.cells import NO_RESULT, cells_frame
+from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, other_axes
 from tread_lab.frames.ranking import (
     better_than_dense,
     lead,
@@ -21,7 +21,6 @@ from tread_lab.frames.ranking import (
     started_cells,
     tied_with_best,
 )
-from tread_lab.frames.runs import NO_RESULT
 from tread_lab.frames.texts import (
     interval_text,
     joined,
@@ -34,9 +33,9 @@ from tread_lab.frames.texts import (
 )
 from tread_lab.records.lab import Lab
 from tread_lab.records.metric_names import GAP_HELDOUT, HELDOUT_LOSS, delta_column
-from tread_lab.records.plan import StoredPlan
 from tread_lab.records.status import RunState
 from tread_lab.specs.labels import without_axis
+from tread_lab.specs.units import counted
 
 MOST_EFFECTS = 3  # of axes that the answer names
 ROUNDING = 1e-6  # share by which a gap may differ from the difference of the losses' means
@@ -58,7 +57,7 @@ class Answer:
     cell: str = ""
 
 
-def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = True) -> Answer:
+def answer(lab: Lab, frame: pd.DataFrame, *, complete: bool = True) -> Answer:
     """Return the answer from the rows of `trials_frame`, by paired held-out loss.
 
     Where an axis moves the baseline, cells are ranked by the loss itself.
@@ -67,14 +66,13 @@ def answer(lab: Lab, frame: pd.DataFrame, plan: StoredPlan, *, complete: bool = 
         complete: whether every trial has ended; if not, the answer says that it is provisional.
     """
     if GAP_HELDOUT not in frame:
-        return _no_answer(frame, plan, complete=complete)
-    frame = with_metrics(frame, GAP_HELDOUT, HELDOUT_LOSS)
+        return _no_answer(frame, complete=complete)
     key = HELDOUT_LOSS if ranking_key(frame) == HELDOUT_LOSS else GAP_HELDOUT
     cells = ranked_cells(frame, key)
     trials = (cells["role"] == "trial") & (cells["state"] == RunState.COMPLETED)
     done = cells[trials & cells[GAP_HELDOUT].notna()]
     if done.empty:
-        return _no_answer(frame, plan, complete=complete)
+        return _no_answer(frame, complete=complete)
     best, name = done.iloc[0], str(done["cell"].iloc[0])
     tied = tied_with_best(lab, frame, list(done["cell"]), key)
     of_seeds = best[GAP_HELDOUT + UNIT] == "seeds"
@@ -101,10 +99,8 @@ def _finding(
 
     One seed speaks of this pair of runs alone.
     """
-    name, dense = (
-        routed(str(best["cell"])),
-        f"dense {frame.attrs.get('comparison', '')}".strip(),
-    )
+    name = routed(str(best["cell"]))
+    dense = f"dense {frame.attrs.get('comparison', '')}".strip()
     gap, low, high = best[ENDS]
     own = measured_as(done.loc[[best.name]], GAP_HELDOUT)
     apart, losses = f"a gap of {interval_text(GAP_HELDOUT, gap, low, high, over=own)}", ""
@@ -241,19 +237,12 @@ def _certainty(n: int, cells: int, *, of_seeds: bool) -> str:
     return f"{text} The best of {cells} was chosen by the same numbers, so its gap is optimistic."
 
 
-def _no_answer(frame: pd.DataFrame, plan: StoredPlan, *, complete: bool) -> Answer:
-    """Return what replaces the finding and its certainty; an answer may come while cells are to be
-    suggested, or trials with a baseline are trained and not measured."""
+def _no_answer(frame: pd.DataFrame, *, complete: bool) -> Answer:
+    """Return what replaces the finding and its certainty."""
     alone = frame[frame["reason"].isin(NO_RESULT.values())]
     if alone.empty:
-        ends = [tree for tree in plan.evaluate if tree.get("step") is None]
-        asked = any(tree["kind"] == "heldout_loss" for tree in ends)
-        trained = (frame["role"] == "trial") & (frame["state"] == "completed")
-        compared = frame["baseline"].notna() & (frame["run"] != frame["baseline"])
-        unmeasured = asked and bool((trained & compared & (frame["reason"] == "")).any())
-        awaited = not complete or unmeasured or plan.to_suggest > 0
-        none = "There is no answer" + " yet" * awaited
-        return Answer(f"{none}.", "No trial has finished with a paired loss.")
+        none = "There is no answer." if complete else "There is no answer yet."
+        return Answer(none, "No trial has finished with a paired loss.")
     reason = str(alone["reason"].iloc[0]).replace("its baseline", "the baseline")
-    trials = "1 trial" if len(alone) == 1 else f"{len(alone)} trials"
-    return Answer("There is nothing to compare with.", f"{trials} completed, but {reason}.")
+    why = f"{counted(len(alone), 'trial')} completed, but {reason}."
+    return Answer("There is nothing to compare with.", why)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,17 @@ import pandas as pd
 
 from tread_lab.compare.intervals import half_width
 from tread_lab.frames.columns import COUNT, HIGH, LOW, OWN, UNIT, is_metric, metric_columns
-from tread_lab.frames.runs import NO_RESULT
-from tread_lab.records.metric_names import (
-    IMAGES_PER_S,
-    STEP_SECONDS,
-    TRAIN_FLOPS,
-    delta_column,
-    metric_kind,
-)
+from tread_lab.records.metric_names import TRAIN_FLOPS, TRAIN_SECONDS, delta_column
 from tread_lab.records.status import RunState
 
+FLAGS = ("mixed", "disturbed")  # of a cell where one of its seeds has them
 BEYOND, DISTURBED = 1.1, 1.2  # factors of a measured speed-up over what is expected
-STEPS = "steps_done"
-TIMES = ("s", "h", "images/s")  # units of what other work on a machine disturbs
+
+NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
+    state: f"its baseline {state.lacks_result}: there is nothing to compare with"
+    for state in RunState
+    if state.lacks_result
+}
 
 # From the least to the most remarkable: a cell has the last state in which one of its seeds is.
 STATES = ("completed", "pending", "interrupted", "running", "stopped", "diverged", "failed")
@@ -41,7 +38,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
     bare.attrs = {}  # pandas would copy them with every column
     place = bare.groupby(["role", "cell"], sort=False).ngroup()  # numbers are quick to group by
     groups = bare.groupby(place)
-    dropped = ("run", "seed", "baseline", "state", "reason", "mixed", "steps_done", "role", "cell")
+    dropped = ("run", "seed", "baseline", "state", "reason", *FLAGS, "steps_done", "role", "cell")
     fixed = [c for c in bare.columns if not is_metric(c) and c not in dropped]
     codes, states = pd.factorize(bare["state"])
     worst = pd.Series([STATES.index(state) for state in states], dtype=int)
@@ -58,7 +55,7 @@ def cells_frame(trials: pd.DataFrame) -> pd.DataFrame:
         "cell": firsts["cell"].array,
         "state": worst.map(STATES.__getitem__).array,
         "reason": reasons.reindex(worst.index, fill_value="").array,
-        "mixed": bare["mixed"].groupby(place).any().array,
+        **{flag: bare[flag].groupby(place).any().array for flag in FLAGS if flag in bare},
         **{name: firsts[name].array for name in fixed},
         "seeds": groups.size().array,
         "completed": done.array,
@@ -84,7 +81,7 @@ def of_baseline(trials: pd.DataFrame, metric: str) -> pd.Series[float]:
     return pd.Series([values.get(run, np.nan) for run in baselines], trials.index, dtype=float)
 
 
-def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
+def disturbed(trials: pd.DataFrame) -> pd.Series[bool]:
     """Return the trials whose time is no fact about them, because other work ran beside them.
 
     A route saves time by saving FLOPs, so a trial that is faster than its baseline by a tenth more
@@ -92,17 +89,14 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     FLOPs say, so less is compared with the median trial: more than a fifth away is disturbed too.
     A baseline from which most trials are that far away is the slow one, and is disturbed as well.
     A trial of another network or precision than its baseline differs in more than FLOPs.
-
-    Args:
-        column: of a time or of a speed, else no trial is: seconds a step and images per second are
-            held against the FLOPs of a step, others against those of the training.
     """
-    if not _tells_time(column, trials):
+    if not {TRAIN_FLOPS, TRAIN_SECONDS} <= {*trials}:
         return pd.Series(False, index=trials.index)
-    names = [name for name in (TRAIN_FLOPS, STEPS, column) if name in trials]
-    own = {name: trials[name].astype(float) for name in names}
-    dense = {name: of_baseline(trials, name) for name in own}
-    share: pd.Series[float] = _beyond_flops(column, own, dense)
+    flops, seconds = (
+        trials[name].astype(float) / of_baseline(trials, name)
+        for name in (TRAIN_FLOPS, TRAIN_SECONDS)
+    )
+    share = flops / seconds  # the measured speed-up over that of FLOPs
     for name in (name for name in ("model", "precision") if name in trials):
         theirs = trials["baseline"].map(trials.drop_duplicates("run").set_index("run")[name])
         share = share.where(trials[name] == theirs)
@@ -110,27 +104,6 @@ def disturbed(trials: pd.DataFrame, column: str) -> pd.Series[bool]:
     slow = share.groupby(trials["baseline"]).median() > BEYOND
     of_slow = trials["run"].isin(slow.index[slow])
     return of_slow | (share > BEYOND) | (away > DISTURBED) | (away < 1 / DISTURBED)
-
-
-def disturbed_times(trials: pd.DataFrame) -> dict[str, list[str]]:
-    """Return by run the columns of times and speeds in which it is `disturbed`."""
-    names: dict[str, list[str]] = {}
-    for column in (c for c in metric_columns(trials) if _tells_time(c, trials)):
-        for run in dict.fromkeys(trials.loc[disturbed(trials, column), "run"]):
-            names.setdefault(str(run), []).append(column)
-    return names
-
-
-def _tells_time(column: str, trials: pd.DataFrame) -> bool:
-    return metric_kind(column).unit in TIMES and TRAIN_FLOPS in trials and column in trials
-
-
-def _beyond_flops(column: str, own: Mapping[str, Any], dense: Mapping[str, Any]) -> Any:
-    """Return a measured speed-up over the one that FLOPs predict."""
-    steps = STEPS if column in (STEP_SECONDS, IMAGES_PER_S) else ""
-    work, dense_work = (x[TRAIN_FLOPS] / x.get(steps, 1.0) for x in (own, dense))
-    gain = dense[column] / own[column]
-    return (1 / gain if metric_kind(column).better == "higher" else gain) * work / dense_work
 
 
 def _over_seeds(groups: Any, metrics: list[str]) -> dict[str, Any]:

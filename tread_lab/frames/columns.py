@@ -23,12 +23,6 @@ def metric_columns(frame: pd.DataFrame) -> list[str]:
     return sorted(columns, key=lambda column: order[column])
 
 
-def with_metrics(frame: pd.DataFrame, *metrics: str) -> pd.DataFrame:
-    """Return the frame with these metrics alone, their intervals included: quick to average."""
-    kept = {metric + end for metric in metrics for end in ("", *OWN)}
-    return frame[[c for c in frame if not is_metric(c) or c in kept]]
-
-
 def own_metrics(frame: pd.DataFrame) -> list[str]:
     """`metric_columns` without what another sweep has measured of some runs that both share."""
     foreign, done = frame.attrs.get("foreign", ()), frame["state"] == RunState.COMPLETED

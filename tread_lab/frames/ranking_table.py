@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from tread_lab.frames.cells import disturbed, of_baseline
+from tread_lab.frames.cells import of_baseline
 from tread_lab.frames.columns import COUNT, HIGH, LOW, UNIT, require_metric
 from tread_lab.frames.ranking import ranked_cells, ranking_key
 from tread_lab.frames.texts import intervals_over, result_texts
@@ -22,7 +22,7 @@ from tread_lab.specs.labels import plain_markdown
 from tread_lab.specs.units import ratio
 
 ENDS = (LOW, HIGH, COUNT, UNIT)  # of an interval, beside its number
-OF_DENSE, HOURS_OF_DENSE, BUSY = "cost/of_dense", "cost/hours_of_dense", "cost/disturbed"
+OF_DENSE, HOURS_OF_DENSE = "cost/of_dense", "cost/hours_of_dense"
 RATIOS = {"flops": "FLOPs / dense", "hours": "device-hours / dense"}
 
 
@@ -34,10 +34,10 @@ def ranking(
     The rows are those of `ranked_cells`; `None` means the `ranking_key` of the frame.
 
     Columns: rank, cell, `metric`, the gap in held-out loss, flops (`training_price` over the
-    baseline's), hours (of a device, likewise) and disturbed (above 0 where other work ran beside a
-    seed), the metrics `beside`, state, reason. Where flops counts parents, hours, which do not, are
-    left out. Of each metric also `:low`, `:high`, `:n` and `:unit`. A baseline is ranked among the
-    trials; its gap is 0 by definition. `table.attrs["cells"]` has (role, cell) of each row.
+    baseline's), hours (of a device, likewise), the metrics `beside`, state, reason, disturbed.
+    Where flops counts parents, hours, which do not, are left out. Of each metric also `:low`,
+    `:high`, `:n` and `:unit`. A baseline is ranked among the trials; its gap is 0 by definition.
+    `table.attrs["cells"]` has (role, cell) of each row.
 
     Raises:
         UserError: no such metric, or none is given and nothing has been measured.
@@ -52,15 +52,15 @@ def ranking(
         ratios["flops"] = OF_DENSE
     if price == TRAIN_FLOPS and DEVICE_HOURS in frame:
         frame = frame.assign(**{HOURS_OF_DENSE: _of_dense(frame, DEVICE_HOURS)})
-        frame = frame.assign(**{BUSY: disturbed(frame, DEVICE_HOURS).astype(float)})
-        ratios |= {"hours": HOURS_OF_DENSE, "disturbed": BUSY}
+        ratios["hours"] = HOURS_OF_DENSE
     cells = ranked_cells(frame, metric)
     done = cells["state"] == "completed"
     columns = {name: name for name in _with_ends(metric, GAP_HELDOUT)} | ratios
     columns |= {name: name for name in _with_ends(*beside)}
     measured = cells[done].reindex(cells.index)  # of others, nothing
     numbers = {name: measured[column] for name, column in columns.items() if column in measured}
-    parts = [cells[["rank", "cell"]], pd.DataFrame(numbers), cells[["state", "reason"]]]
+    last = cells[["state", "reason", *(["disturbed"] if "disturbed" in cells else [])]]
+    parts = [cells[["rank", "cell"]], pd.DataFrame(numbers), last]
     table = pd.concat(parts, axis=1).reset_index(drop=True)
     table.attrs["cells"] = list(zip(cells["role"], cells["cell"]))
     return table
@@ -74,14 +74,14 @@ def formatted(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     ranks = table["rank"].map(lambda rank: "" if pd.isna(rank) else str(rank))
     texts = pd.DataFrame({"rank": ranks, "cell": table["cell"]})
     over: dict[str, Sequence[str]] = {}
-    for column in table.columns[2:-2]:  # before state and reason
+    for column in table.columns[2:]:  # after rank and cell
         if column != metric and table[column].isna().all():  # as where nothing has a baseline
             continue
         if head := RATIOS.get(column):
             texts[head] = table[column].map(lambda x: "" if pd.isna(x) else ratio(x))
-            if column == "hours":
-                texts[head] += np.where(table["disturbed"] > 0, " (disturbed)", "")
-        elif column != "disturbed" and ":" not in column:
+            if column == "hours" and "disturbed" in table:
+                texts[head] += np.where(table["disturbed"], " (disturbed)", "")
+        elif ":" not in column and column not in ("state", "reason", "disturbed"):
             name = "gap" if column == GAP_HELDOUT else column
             texts[name] = result_texts(table, column)
             over[name] = intervals_over(table, column)

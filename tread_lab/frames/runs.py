@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from tread_lab.compare.gaps import recorded_gaps
+from tread_lab.frames.cells import NO_RESULT, disturbed
 from tread_lab.frames.columns import COUNT, HIGH, KEPT, LOW, is_metric, metric_columns, plain
 from tread_lab.records.evaluation_folder import EvaluationFolder
 from tread_lab.records.history import left_cells
@@ -36,17 +37,11 @@ from tread_lab.specs.labels import cell_label
 from tread_lab.specs.lengths import QUESTIONS
 from tread_lab.specs.run import steps_alike
 
-FIRST = ("run", "role", "seed", "state", "reason", "mixed", "baseline", "cell")
+FIRST = ("run", "role", "seed", "state", "reason", "mixed", "disturbed", "baseline", "cell")
 WHOLE = ("start", "end", "steps_done")
 RECIPE = ("lr", "batch", "steps")  # of `train`, in every frame, swept or not
 STEP = "step"  # the column, and an axis of `steps_frame`
 END = 0  # stands for the step at which a run ends
-NO_RESULT = {  # state of a baseline that ended -> what it means for its trials
-    state: f"its baseline {state.lacks_result}: there is nothing to compare with"
-    for state in RunState
-    if state.lacks_result
-}
-Evaluations = Mapping[str, Mapping[str, Any]]  # by the signature that each has at the end
 
 
 @dataclass(frozen=True)
@@ -205,6 +200,7 @@ class SweepReader:
         whole = [*(axis for axis in axes if _is_whole(frame[axis])), *WHOLE]
         types: dict[str, Any] = {**dict.fromkeys(metrics, float), **dict.fromkeys(whole, "Int64")}
         frame = frame.astype({column: kind for column, kind in types.items() if column in frame})
+        frame["disturbed"] = False if STEP in frame else disturbed(frame)
         frame.attrs |= {
             "axes": list(axes),
             "planned": [column for column, planned in self._columns.items() if planned],
@@ -273,8 +269,8 @@ def trials_frame(lab: Lab, sweep: str | SweepFolder) -> pd.DataFrame:
     """One row per trial of the plan, in plan order.
 
     Columns: run, role, seed, state, reason, mixed (whether its code, data or weights are not those
-    of most runs), baseline (the run it is compared with), cell (its
-    label), the axis values, `train.lr`, `train.batch` and `train.steps`, the parameters of
+    of most runs), disturbed (whether its times are no facts), baseline (the run it is compared
+    with), cell (its label), the axis values, those of `train` in `RECIPE`, the parameters of
     `metric_names.parameters`, steps_done, metrics of the evaluations, gaps (`gap/heldout`, with
     `:low` and `:high`, `:n` images and `:kept`, the share of variance that pairing left) and costs.
     Metric columns are those with `/` or `@` in their name. **Only completed runs have numbers**:

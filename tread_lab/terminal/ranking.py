@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
-from rich.table import Table
 
 from tread_lab.frames import (
     KEPT,
@@ -16,23 +14,20 @@ from tread_lab.frames import (
     ranked_cells,
     ranking_caption,
     ranking_key,
-    result_texts,
     trials_frame,
     without_baseline,
 )
 from tread_lab.frames.ranking_table import formatted, ranking
 from tread_lab.records.history import left_note
 from tread_lab.records.lab import Lab
-from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS, SAMPLE_FLOPS
+from tread_lab.records.metric_names import GAP_HELDOUT, GAP_TRAIN, HELDOUT_LOSS
 from tread_lab.records.provenance import mixtures
 from tread_lab.records.sweep_folder import SweepFolder
 from tread_lab.specs.treatments import ema_notices
-from tread_lab.specs.units import amount
 from tread_lab.terminal.console import ROWS, answers, say, table
 from tread_lab.tracking.store import shown as without_password
 
 LONGEST = 80  # characters of a reason
-_WIDE = 6  # columns of results above which a table of few runs is transposed
 
 
 def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
@@ -45,9 +40,6 @@ def show_ranking(lab: Lab, name: str, *, as_json: bool) -> pd.DataFrame:
         print(frame.to_json(orient="records", indent=1))
         return frame
     shown = list(filter(_ranked, own_metrics(frame)))
-    if len(shown) > _WIDE >= frame["run"].nunique():
-        answers.print(_by_setting(frame, shown))
-        return _marked(frame, lab)
     key = ranking_key(frame)
     if key is None:
         cells = ranked_cells(frame, None)
@@ -85,25 +77,6 @@ def _show_cells(texts: pd.DataFrame) -> None:
     answers.print(table(list(map(str, texts)), texts.head(ROWS).to_numpy().tolist()))
     if len(texts) > ROWS:
         print(f"... and {len(texts) - ROWS} more")
-
-
-def _by_setting(frame: pd.DataFrame, shown: Sequence[str]) -> Table:
-    """Return a table of metrics by runs, for few runs that are sampled in many ways."""
-    runs = frame.drop_duplicates("run")
-    rows = [row for _, row in runs.iterrows()]
-    heads = ["", *(f"{row['cell']} seed {row['seed']}" for row in rows)]
-    texts = {column: result_texts(runs, column) for column in shown}
-    lines = [
-        [column, *((text or "-") + _price(row, column) for text, row in zip(texts[column], rows))]
-        for column in shown
-    ]
-    return table(heads, lines)
-
-
-def _price(row: pd.Series[Any], column: str) -> str:
-    """Return the FLOPs of one image, to be shown beside a metric of samples."""
-    flops = row.get(" ".join([SAMPLE_FLOPS, *column.split(" ")[1:]]), math.nan)
-    return f"  {amount(flops, 'FLOP')}" if "@" in column and math.isfinite(flops) else ""
 
 
 def _meanings(frame: pd.DataFrame, overs: Sequence[str]) -> Iterator[str]:

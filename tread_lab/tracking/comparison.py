@@ -97,9 +97,9 @@ def view(shown: ShownSweep, condition: str) -> str:
     for name in (TRAIN_LOSS, TRAIN_IMAGES_PER_S):
         charts.append(_chart("LINE", TRAINING, name, metricKey=name, **LINE))
     pictures = [picture for run in shown.runs[:1] for picture in run.pictures()]
-    for key in dict.fromkeys(picture.key for picture in pictures):
-        end = max(picture.step for picture in pictures)
-        charts.append(_chart("IMAGE", PICTURES, key, imageKeys=[key], step=end))
+    if keys := [*dict.fromkeys(picture.key for picture in pictures)]:
+        end = max(picture.step for picture in pictures)  # a row of the grid for each run
+        charts.append(_chart("IMAGE", PICTURES, ", ".join(keys), imageKeys=keys, step=end))
     params = dict.fromkeys(["route", *axes, "seed"])
     order = f"metrics.`{own[0]}`" if own else "attributes.start_time"
     state = {
@@ -140,7 +140,7 @@ SIZES = {  # a tall card has room for the name of each bar in its legend
     RESULT: {"columns": 2, "cardHeight": 700},
     SETTINGS: {"columns": 1, "cardHeight": 500},
     TRAINING: {"columns": 2, "cardHeight": 500},
-    PICTURES: {"columns": 1, "cardHeight": 500},  # as wide as all runs beside each other
+    PICTURES: {"columns": 1, "cardHeight": 640},
 }
 LINE = {
     "lineSmoothness": 0,

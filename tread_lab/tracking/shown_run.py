@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from tread_lab.frames import HIGH, LOW, SweepReader, disturbed_times, is_metric, own_metrics
+from tread_lab.frames import HIGH, LOW, SweepReader, is_metric, own_metrics
 from tread_lab.records.durable import modified
 from tread_lab.records.lab import Lab
 from tread_lab.records.log import read_entries
@@ -32,7 +32,7 @@ from tread_lab.tracking.pictures import Picture, pictures_of
 GAP = (GAP_HELDOUT, GAP_HELDOUT + LOW, GAP_HELDOUT + HIGH)
 BESIDE = (SIMILARITY, TRAIN_FLOPS, TRAIN_SECONDS, IMAGES_PER_S, PEAK_MEMORY)
 # Columns of a frame that are no settings of a run.
-RECORD = ("run", "role", "state", "reason", "baseline", "cell", "mixed", "steps_done")
+RECORD = ("run", "role", "state", "reason", "baseline", "cell", "mixed", "disturbed", "steps_done")
 
 
 class ShownSweep:
@@ -52,7 +52,6 @@ class ShownSweep:
         self.lab, self.plan, self.reader = lab, plan, SweepReader(lab, plan)
         self.frame = self.reader.frame()
         self.metrics = [c for c in own_metrics(self.frame) if c in (*GAP, *BESIDE) or _quality(c)]
-        self.busy = disturbed_times(self.frame)
 
     @cached_property
     def runs(self) -> list[ShownRun]:
@@ -151,9 +150,8 @@ class ShownRun:
         origin = (self.folder.origin() or [{}])[-1]
         return {
             **{name: str(self.row[name]) for name in ("cell", "role", "state", "reason")},
-            "mixed": "True" if self.row["mixed"] else "",
+            **{flag: "True" if self.row[flag] else "" for flag in ("mixed", "disturbed")},
             "compared": self.sweep.plan.comparison if self.trial.baseline else "",
-            "disturbed": ", ".join(self.sweep.busy.get(self.trial.run, ())),
             "signature": self.trial.run,
             "code": str(origin.get("code") or ""),
             "device": str(origin.get("device") or ""),

@@ -78,12 +78,6 @@ def test_reading_results_imports_no_torch_and_asks_no_network() -> None:
     assert loaded == "[]" and asked == "[]"
 
 
-def test_a_metric_that_equal_steps_lack_answers_one_question(paper_lab: Lab) -> None:
-    records = sweep_records(paper_lab, paper_lab.sweep("placement"))
-    lacking = replace(records, equal_steps=records.frame.drop(columns=["gap/heldout"]))
-    assert [*lacking.compared_parts("gap/heldout")] == [lacking]
-
-
 def test_both_questions_stand_in_one_figure_and_never_in_one_panel(paper_lab: Lab) -> None:
     records = sweep_records(paper_lab, paper_lab.sweep("placement"))
     gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]

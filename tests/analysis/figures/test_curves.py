@@ -88,12 +88,6 @@ def test_samples_of_a_stopped_run_are_not_shown_as_those_of_a_trained_one(tmp_pa
     assert rows is not None and rows.rows[0].images is not None
 
 
-def test_of_two_evaluations_of_samples_the_more_guided_one_is_shown(tmp_path: Path) -> None:
-    lab = write_sweep(tmp_path, small(pictures=True, guided=True, routes=((2, 8),)))
-    rows = sample_rows(lab, trials_frame(lab, "placement"))
-    assert rows is not None and rows.drawn == "guidance w = 2, heun 40 steps"
-
-
 def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_path: Path) -> None:
     lab = write_sweep(tmp_path, small())
     plan = lab.sweep("placement").plan()
@@ -102,7 +96,7 @@ def test_what_stands_beside_a_diverged_baseline_is_not_called_unmeasured(tmp_pat
     why = "its baseline diverged: there is nothing to compare with"
     assert frame["reason"].tolist() == ["on purpose", why, why, why]
     assert placements(frame, FD).rows["state"].tolist() == ["uncompared"] * 3
-    found = answer(lab, frame, plan)
+    found = answer(lab, frame)
     assert found.sentence == "There is nothing to compare with."
     assert found.certainty == (
         "3 trials completed, but the baseline diverged: there is nothing to compare with."

@@ -12,8 +12,8 @@ import pytest
 
 from tests.synthetic import small, write_sweep
 from tread_lab.analysis.figures.effects import two_ways, ways
-from tread_lab.analysis.figures.kind import SweepRecords
 from tread_lab.analysis.figures.loss_gap import with_the_baselines_loss
+from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.style import MINUS
 from tread_lab.frames import trials_frame
 

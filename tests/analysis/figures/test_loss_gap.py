@@ -67,15 +67,3 @@ def test_a_cell_that_minimises_another_loss_than_its_baseline_has_no_curve(
     frame = paper_frame.assign(loss=np.where(other, "equation 0.1", None))
     lost = {gap.name for gap in gap_over_steps(paper_frame, history)}
     assert lost - {gap.name for gap in gap_over_steps(frame, history)} == {"2->8 s=0.5"}
-
-
-def test_a_trial_that_is_its_own_baseline_has_no_curve(
-    paper_frame: pd.DataFrame, history: pd.DataFrame
-) -> None:
-    baseline = paper_frame[paper_frame["role"] == "baseline"]
-    run = baseline["run"].iloc[0]
-    own = baseline.assign(role="trial", cell="dense s=0", baseline=run)  # a rate of 0
-    frame = pd.concat([paper_frame, own], ignore_index=True)
-    names = [gap.name for gap in gap_over_steps(frame, history)]
-    assert len(names) == 12
-    assert "dense s=0" not in names

@@ -8,7 +8,6 @@ import pytest
 
 from tread_lab.analysis.figures.curves import (
     over_training,
-    training_caption,
     training_metrics,
 )
 from tread_lab.analysis.figures.time_to_equal import caption as factor_caption
@@ -126,13 +125,3 @@ def test_a_curve_that_is_better_at_its_first_point_gives_a_bound(
 ) -> None:
     stages.loc[stages["role"] == role, FD] = value
     assert told in factor_caption(time_to_equal(of_two_seeds(stages), FD, cost="cost/train_flops"))
-
-
-def test_a_rate_that_falls_to_the_end_is_said(stages: pd.DataFrame) -> None:
-    assert "falls" not in factor_caption(time_to_equal(stages, FD, cost="cost/train_flops"))
-    stages.attrs["schedules"] = ["sqrt_decay"]
-    found = time_to_equal(stages, FD, cost="cost/train_flops")
-    for text in (factor_caption(found), training_caption(over_training(stages, FD))):
-        assert text.endswith(
-            ". The rate falls to the end (sqrt_decay): an earlier step is no shorter run."
-        )

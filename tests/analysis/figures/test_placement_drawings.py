@@ -11,9 +11,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from tread_lab.analysis.figures.placements import (
-    baseline_title,
     best_route,
-    draw_legend,
     draw_route_grid,
     draw_route_spans,
     placements,
@@ -67,24 +65,3 @@ def test_letters_on_every_colour_have_a_contrast_of_4_5() -> None:
             light = 0.2126 * red + 0.7152 * green + 0.0722 * blue
             white = ink_on(colours(share)) == "white"
             assert (1.05 / (light + 0.05) if white else (light + 0.05) / 0.05) >= 4.5
-
-
-def test_the_title_names_the_dense_loss_where_it_has_the_usual_settings(
-    paper_frame: pd.DataFrame,
-) -> None:
-    assert baseline_title(paper_frame, "gap/heldout").startswith("dense baseline: held-out loss = ")
-    other = paper_frame.rename(columns={"heldout/loss": "heldout/loss images=32"})
-    assert baseline_title(other, "gap/heldout") == ""
-
-
-def test_where_every_route_is_worse_the_best_is_the_least_harmful(
-    paper_frame: pd.DataFrame,
-) -> None:
-    gaps = [f"gap/heldout{end}" for end in ("", ":low", ":high")]
-    frame = paper_frame.assign(**{gap: paper_frame[gap] + 1 for gap in gaps})
-    worse = placements(frame, "gap/heldout")
-    fig, (ax,) = figure()
-    draw_route_spans(worse, ax)
-    draw_legend([worse], fig)
-    assert fig.legends[0].get_texts()[0].get_text() == "best mean"
-    assert best_route(worse).startswith("Least harmful is 2→8: ")

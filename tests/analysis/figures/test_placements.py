@@ -21,11 +21,9 @@ from tread_lab.analysis.figures.placements import (
     panels,
     placements,
     published_placements,
-    rank_correlation,
     routes,
 )
 from tread_lab.analysis.figures.points import Points, bare_rows
-from tread_lab.analysis.figures.style import holds_zero
 from tread_lab.analysis.tables.paper_tables import sweep_table
 from tread_lab.frames.ranking_table import ranking
 from tread_lab.specs import UserError
@@ -38,12 +36,6 @@ def test_the_best_follows_the_sign_of_the_metric(metric: str, best: str) -> None
     assert caption.startswith(f"Best is {best}:")
     counts = "1 better, 2 worse." if best == "0→2" else "2 better, 1 worse."
     assert caption.endswith(counts)
-
-
-def test_an_axis_may_be_called_like_what_a_point_has(paper_frame: pd.DataFrame) -> None:
-    cells = placements(paper_frame, FD)
-    called = placements(paper_frame.assign(name="a", value="b", low="c", curve="d"), FD)
-    assert called.rows[["name", "value", "low"]].equals(cells.rows[["name", "value", "low"]])
 
 
 @pytest.mark.parametrize(("metric", "sign"), [(FD, 1), ("is@10k", -1)])
@@ -70,25 +62,6 @@ def test_the_chance_of_an_order_is_exact_and_left_out_of_few_routes(
     text = agreement_text(same)
     assert f"{count} common routes: 1{chance}" in text
     assert ("the published order holds" in text) == (count >= 5)
-
-
-def test_an_order_that_chance_explains_is_not_claimed() -> None:
-    places = published_placements()
-    value = places.rows["value"].to_numpy()[:6]
-    swapped = Points(FD, places.rows[:6].assign(value=value[[1, 0, 5, 3, 4, 2]]))
-    assert "p = " in agreement_text(swapped) and "holds here" not in agreement_text(swapped)
-
-
-def test_an_interval_that_ends_at_zero_holds_it() -> None:
-    ends = {"low": [-1.0, 0.0, 0.1, -2.0, np.nan], "high": [0.0, 1.0, 0.2, -1.0, np.nan]}
-    assert holds_zero(pd.DataFrame(ends)).tolist() == [True, True, False, False, False]
-
-
-def test_a_rank_correlation_needs_three_points_and_some_spread() -> None:
-    up = np.array([1.0, 2.0, 5.0])
-    assert rank_correlation(up, -up) == pytest.approx(-1)
-    assert np.isnan(rank_correlation(up[:2], up[:2]))
-    assert np.isnan(rank_correlation(up, np.ones(3)))
 
 
 def test_a_route_without_one_of_two_numbers_is_no_pair(paper_frame: pd.DataFrame) -> None:

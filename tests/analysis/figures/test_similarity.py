@@ -7,23 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.synthetic import Synthetic, similarity_matrix, tiny_spec, write_sweep
-from tread_lab.analysis.figures.kind import SweepRecords
+from tests.synthetic import Synthetic, similarity_matrix, write_sweep
+from tread_lab.analysis.figures.points import SweepRecords
 from tread_lab.analysis.figures.similarity import (
-    common_evaluation,
     pair,
-    read_similarity,
     similarities,
     window_means,
 )
 from tread_lab.frames import trials_frame
-from tread_lab.records.lab import Lab
 from tread_lab.specs import SimilaritySpec
-
-
-def test_a_run_without_one_has_none(paper_lab: Lab) -> None:
-    run = paper_lab.run_of(tiny_spec((7, 8)))
-    assert read_similarity(run, common_evaluation([run])) is None
 
 
 def test_all_matrices_are_of_one_evaluation_the_planned_one(tmp_path: Path) -> None:

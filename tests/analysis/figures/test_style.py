@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tread_lab.analysis.figures import style
-from tread_lab.analysis.figures.kind import slug
+from tread_lab.analysis.figures.points import slug
 
 LONG = "0->11 s=0.5 bypass.kind=mask depth=2 width=16 heads=2 loss.kind=discrimination " * 2
 
