@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.evaluate.conftest import score
 from tread_lab.evaluate.dinov2 import offset_positions, resized
 from tread_lab.evaluate.extraction import Extraction
-from tread_lab.evaluate.measuring import check_requirements
+from tread_lab.evaluate.measurable import check_requirements
 from tread_lab.specs import SamplesSpec, UserError, decode
 
 CPU = torch.device("cpu")

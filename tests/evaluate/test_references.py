@@ -158,7 +158,7 @@ def test_a_wrong_file_is_one_line_before_anything_is_sampled(
     reference = ["--reference", str(tmp_path / "wrong.npz")]
     assert cli.main([*command, *reference]) == 2
     line = capsys.readouterr().err.strip()
-    assert "its images are 8x8 with 1 channel, and the samples 16x16 with 1 channel" in line
+    assert "its images must be [1, 16, 16] as the samples, got [1, 8, 8]" in line
     assert "\n" not in line
 
 

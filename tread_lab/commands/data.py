@@ -123,17 +123,14 @@ def stats(options: DataStats) -> int:
 def reference(options: DataReference) -> int:
     """Write statistics of real images, which metrics compare with; return the exit code."""
     from tread_lab.data.images import open_images
+    from tread_lab.evaluate.extraction import Extraction
     from tread_lab.evaluate.fidelity import inception_weights, sha256
-    from tread_lab.evaluate.requirements import check_torch_fidelity
     from tread_lab.evaluate.write_reference import write_reference
     from tread_lab.specs.metrics import INCEPTION
 
-    check_torch_fidelity("data reference")
     inception_weights()  # before a million images are listed
     real, size = open_images(options.images, limit=options.limit), options.size
     say(f"{len(real.names):,} images of {len(real.classes):,} classes in {options.images}")
-    from tread_lab.evaluate.extraction import Extraction
-
     out: Path = options.out
     steps = write_reference(
         real,
